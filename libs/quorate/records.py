@@ -1,0 +1,240 @@
+"""The records of the metadata log by their plain names, and the frame that each is wrapped in.
+
+A value in the log is: frame version (1), api key, record version, body. What this schema does not know
+is kept as it is. The first record of a batch may carry the trace of the request that caused it, as a
+tagged field that Kafka skips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from kraft import Message
+from kraft.control.kraft_version_record import KRaftVersionRecord
+from kraft.control.leader_change_message import LeaderChangeMessage
+from kraft.control.snapshot_footer_record import SnapshotFooterRecord
+from kraft.control.snapshot_header_record import SnapshotHeaderRecord
+from kraft.control.voters_record import VotersRecord
+from kraft.metadata.abort_transaction_record import AbortTransactionRecord
+from kraft.metadata.access_control_entry_record import AccessControlEntryRecord
+from kraft.metadata.begin_transaction_record import BeginTransactionRecord
+from kraft.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kraft.metadata.clear_elr_record import ClearElrRecord
+from kraft.metadata.client_quota_record import ClientQuotaRecord
+from kraft.metadata.config_record import ConfigRecord
+from kraft.metadata.delegation_token_record import DelegationTokenRecord
+from kraft.metadata.end_transaction_record import EndTransactionRecord
+from kraft.metadata.feature_level_record import FeatureLevelRecord
+from kraft.metadata.fence_broker_record import FenceBrokerRecord
+from kraft.metadata.no_op_record import NoOpRecord
+from kraft.metadata.partition_change_record import PartitionChangeRecord
+from kraft.metadata.partition_record import PartitionRecord
+from kraft.metadata.producer_ids_record import ProducerIdsRecord
+from kraft.metadata.register_broker_record import RegisterBrokerRecord
+from kraft.metadata.register_controller_record import RegisterControllerRecord
+from kraft.metadata.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from kraft.metadata.remove_delegation_token_record import RemoveDelegationTokenRecord
+from kraft.metadata.remove_topic_record import RemoveTopicRecord
+from kraft.metadata.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from kraft.metadata.topic_record import TopicRecord
+from kraft.metadata.unfence_broker_record import UnfenceBrokerRecord
+from kraft.metadata.unregister_broker_record import UnregisterBrokerRecord
+from kraft.metadata.unregister_controller_record import UnregisterControllerRecord
+from kraft.metadata.user_scram_credential_record import UserScramCredentialRecord
+from kraft.metadata.zk_migration_state_record import ZkMigrationStateRecord
+from quorate.errors import Corrupt
+from quorate.wire.codec import decoder, encoder
+from quorate.wire.primitives import read_uvarint, uvarint
+from quorate.wire.schema import layout_of
+
+__all__ = [
+    "CONTROL_RECORDS",
+    "RECORDS",
+    "TRACE_TAG",
+    "AbortTransactionRecord",
+    "AccessControlEntryRecord",
+    "BeginTransactionRecord",
+    "BrokerRegistrationChangeRecord",
+    "ClearElrRecord",
+    "ClientQuotaRecord",
+    "ConfigRecord",
+    "DelegationTokenRecord",
+    "EndTransactionRecord",
+    "FeatureLevelRecord",
+    "FenceBrokerRecord",
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "NoOpRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "RegisterBrokerRecord",
+    "RegisterControllerRecord",
+    "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
+    "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "TopicRecord",
+    "UnfenceBrokerRecord",
+    "UnknownRecord",
+    "UnregisterBrokerRecord",
+    "UnregisterControllerRecord",
+    "UserScramCredentialRecord",
+    "VotersRecord",
+    "ZkMigrationStateRecord",
+    "decode_record",
+    "encode_record",
+    "frame_of",
+    "trace_of",
+    "with_trace",
+]
+
+_FRAME_VERSION: Final = b"\x01"
+
+TRACE_TAG: Final = 10_000
+"""Tag of the W3C trace context on the first record of a batch, far above any tag of Kafka's."""
+
+
+class UnknownRecord(Message, frozen=True, gc=False):
+    """A record whose key or version this schema does not have: kept raw, shown, never dropped."""
+
+    api_key: int
+    version: int
+    body: bytes
+
+
+_METADATA: Final[tuple[type[Message], ...]] = (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
+
+
+def _key(record: type[Message]) -> int:
+    key = layout_of(record).key
+    assert key is not None, record
+    return key
+
+
+RECORDS: Final[Mapping[int, type[Message]]] = {_key(record): record for record in _METADATA}
+"""Record classes of the metadata log by their api key. 6, 13 and 16 are unused."""
+
+CONTROL_RECORDS: Final[Mapping[int, type[Message]]] = {
+    2: LeaderChangeMessage,
+    3: SnapshotHeaderRecord,
+    4: SnapshotFooterRecord,
+    5: KRaftVersionRecord,
+    6: VotersRecord,
+}
+"""Values of control records by their control record type (`ControlType` of quorate.wire.batch)."""
+
+_KEYS: Final = {record: key for key, record in RECORDS.items()}
+
+R = TypeVar("R", bound=Message)
+
+
+def encode_record(record: Message, version: int) -> bytes:
+    """The value that goes into the log for `record` in `version`; an UnknownRecord keeps its own version.
+
+    Raises what `codec.encode` raises.
+    """
+    if isinstance(record, UnknownRecord):
+        return _FRAME_VERSION + uvarint(record.api_key) + uvarint(record.version) + record.body
+    head, write = _ENCODERS[type(record), version]
+    return head + write(record)
+
+
+def decode_record(value: bytes) -> Message:
+    """The record in a value of the log; an UnknownRecord when the schema has no such key or version.
+
+    Raises Corrupt with the position in `value`.
+    """
+    read = _DECODERS.get(value[:3])  # frame version, key and version are a byte each in nearly every record
+    if read is None:
+        return _decode_any(value)
+    record, end = read(value, 3)
+    if end != len(value):
+        raise Corrupt(f"{type(record).__name__}: {len(value) - end} bytes are left over", position=end)
+    return record
+
+
+def frame_of(value: bytes) -> tuple[int, int, int]:
+    """(api key, record version, position of the body) of a value of the log. Raises Corrupt."""
+    frame, position = read_uvarint(value, 0)
+    if frame != 1:
+        raise Corrupt(f"frame version {frame}; only 1 exists", position=0)
+    key, position = read_uvarint(value, position)
+    version, position = read_uvarint(value, position)
+    return key, version, position
+
+
+def with_trace(record: R, traceparent: bytes) -> R:
+    """`record` with the trace context of the request that caused it."""
+    return msgspec.structs.replace(record, unknown_tags=((TRACE_TAG, traceparent),))
+
+
+def trace_of(record: Message) -> bytes | None:
+    """The trace context that `record` carries, or None."""
+    for tag, value in getattr(record, "unknown_tags", ()):
+        if tag == TRACE_TAG:
+            return bytes(value)
+    return None
+
+
+def _decode_any(value: bytes) -> Message:
+    key, version, body = frame_of(value)
+    record = RECORDS.get(key)
+    if record is None or version not in layout_of(record).versions:
+        return UnknownRecord(key, version, value[body:])
+    if body == 3:
+        _DECODERS[value[:3]] = decoder(record, version)
+        return decode_record(value)
+    found: Message
+    found, end = decoder(record, version)(value, body)  # a frame written in more bytes than it needs
+    if end != len(value):
+        raise Corrupt(f"{record.__name__}: {len(value) - end} bytes are left over", position=end)
+    return found
+
+
+class _Encoders(dict[tuple[type[Message], int], tuple[bytes, Callable[[Message], bytes]]]):
+    """Frame and encoder by record class and version, made when first asked for."""
+
+    def __missing__(self, wanted: tuple[type[Message], int]) -> tuple[bytes, Callable[[Message], bytes]]:
+        record, version = wanted
+        write = encoder(record, version)
+        found = _FRAME_VERSION + uvarint(_KEYS[record]) + uvarint(version), write
+        self[wanted] = found
+        return found
+
+
+_ENCODERS: Final = _Encoders()
+_DECODERS: Final[dict[bytes, Callable[[bytes, int], tuple[Message, int]]]] = {}

@@ -1,0 +1,85 @@
+"""Kafka's bytes of a message, and back: `encode(message, version)`, `decode(Message, data, version)`.
+
+Every version in the flexible encoding (KIP-482) is spoken; tagged fields that the schema does not know
+are kept. Decoding what `encode` wrote, and encoding what `decode` read, change nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+from kraft import Message
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.wire import compile, walk
+from quorate.wire.schema import Layout, layout_of
+
+M = TypeVar("M", bound=Message)
+
+_MISFITS = (compile.Short, IndexError, struct.error, UnicodeError, TypeError, AttributeError, Corrupt)
+"""What compiled source raises when bytes or values do not fit; `walk` then finds the words."""
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The body of `message` in `version`, without any header.
+
+    Raises ApiError(UNSUPPORTED_VERSION) for a version there is not, or that has no room for a field that
+    is set; ValueError, naming field and value, for what the field's type cannot hold.
+    """
+    return encoder(type(message), version)(message)
+
+
+def decode(message: type[M], data: bytes, version: int) -> M:
+    """The message whose body in `version` is `data`, to the last byte.
+
+    Raises ApiError(UNSUPPORTED_VERSION), or Corrupt with the field and its position in `data`.
+    """
+    found: M
+    found, end = decoder(message, version)(data, 0)
+    if end != len(data):
+        raise Corrupt(f"{message.__qualname__}: {len(data) - end} bytes are left over", position=end)
+    return found
+
+
+@cache
+def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
+    """`encode` for one class and version, looked up once."""
+    layout = _layout(message, version)
+    write = compile.encoder(layout, version)
+
+    def encode(message: M) -> bytes:
+        out: list[bytes] = []
+        try:
+            write(message, out.append)
+            return b"".join(out)
+        except _MISFITS as misfit:
+            walk.write(layout, version, message)
+            raise AssertionError(f"compiled and walked encoders disagree on {message!r}") from misfit
+
+    return encode
+
+
+@cache
+def decoder(message: type[M], version: int) -> Callable[[bytes, int], tuple[M, int]]:
+    """`decode` for one class and version, from a position on; answers the position after the message too."""
+    layout = _layout(message, version)
+    read = compile.decoder(layout, version)
+
+    def decode(data: bytes, position: int) -> tuple[M, int]:
+        try:
+            return read(data, position, len(data))
+        except _MISFITS as misfit:
+            walk.read(layout, version, data, position)
+            raise AssertionError(f"compiled and walked decoders disagree on {data!r}") from misfit
+
+    return decode
+
+
+def _layout(message: type[Message], version: int) -> Layout:
+    layout = layout_of(message)
+    if version not in layout.versions:
+        spoken = f"{layout.versions[0]} to {layout.versions[-1]}"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{layout.name} has no version {version}; spoken are {spoken}")
+    return layout

@@ -1,0 +1,341 @@
+"""Turns a layout and a version into Python source: one straight decoder and encoder for each message.
+
+Reading a field through a general reader costs more than the field. So the source is written out for
+exactly one version: fixed-width fields that stand together become one `struct` call, lengths are read
+in place, a struct is made with one positional call. Arrays of numbers and uuids are looked up by their
+bytes before they are unpacked, which also makes equal arrays one shared tuple.
+
+The source has no words for errors: it raises whatever Python raises, or `Short`, and the codec then
+asks `walk` what is wrong and where. Lengths are compared with the bytes there are before anything of
+that length is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import groupby
+from typing import Any, Final
+
+from kraft import Message
+from quorate.wire.primitives import read_uvarint, uvarint
+from quorate.wire.schema import Field, Kind, Layout
+
+FIXED: Final = {
+    Kind.BOOL: "?",
+    Kind.INT8: "b",
+    Kind.INT16: "h",
+    Kind.INT32: "i",
+    Kind.INT64: "q",
+    Kind.UINT16: "H",
+    Kind.UINT32: "I",
+    Kind.FLOAT64: "d",
+    Kind.UUID: "16s",
+}
+"""Kinds of one width, and how `struct` writes them big-endian."""
+
+SHARED_ARRAYS_MAX: Final = 1 << 16
+"""How many different arrays are kept for sharing before all are let go: replica lists repeat, so this is ample."""
+
+Decode = Callable[[bytes, int, int], tuple[Any, int]]
+"""(buffer, position, end) → (message, position after it)."""
+Encode = Callable[[Any, Callable[[bytes], None]], None]
+"""(message, where to put its bytes)."""
+
+
+class Short(Exception):
+    """The bytes end before the value does, or a length is impossible."""
+
+
+@cache
+def decoder(layout: Layout, version: int) -> Decode:
+    """The function that reads one message or struct of this layout."""
+    built: Decode = _build("decode", _DecoderSource(layout, version))
+    return built
+
+
+@cache
+def encoder(layout: Layout, version: int) -> Encode:
+    """The function that writes one message or struct of this layout."""
+    built: Encode = _build("encode", _EncoderSource(layout, version))
+    return built
+
+
+def _build(name: str, source: _Source) -> Any:
+    text = "\n".join(source.lines())
+    exec(compile(text, f"<{name} {source.layout.name} v{source.version}>", "exec"), source.names)
+    return source.names[name]
+
+
+class _SharedArrays(dict[bytes, tuple[Any, ...]]):
+    """Arrays of one fixed kind by their bytes, unpacked once."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.code = FIXED[kind]
+        self.width = struct.calcsize(f">{self.code}")
+
+    def __missing__(self, raw: bytes) -> tuple[Any, ...]:
+        if len(self) >= SHARED_ARRAYS_MAX:
+            self.clear()
+        count = len(raw) // self.width
+        found = struct.unpack(">" + self.code * count, raw)
+        self[raw] = found
+        return found
+
+
+class _SharedBytes(dict[tuple[Any, ...], bytes]):
+    """The other way: the bytes of arrays of one fixed kind, length included, packed once."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.code = FIXED[kind]
+
+    def __missing__(self, items: tuple[Any, ...]) -> bytes:
+        if len(self) >= SHARED_ARRAYS_MAX:
+            self.clear()
+        found = uvarint(len(items) + 1) + struct.pack(">" + self.code * len(items), *items)
+        self[items] = found
+        return found
+
+
+_ARRAYS = {kind: _SharedArrays(kind) for kind in FIXED}
+_BYTES = {kind: _SharedBytes(kind) for kind in FIXED}
+
+
+class _Source:
+    """What both directions share: the fields of the version, and the names that the source refers to."""
+
+    def __init__(self, layout: Layout, version: int) -> None:
+        self.layout = layout
+        self.version = version
+        self.present = [field for field in layout.fields if field.in_version(version)]
+        self.plain = [field for field in self.present if field.tag is None]
+        self.tagged = sorted((field for field in self.present if field.tag is not None), key=lambda f: f.tag or 0)
+        self.names: dict[str, Any] = {"Short": Short, "read_uvarint": read_uvarint, "uvarint": uvarint}
+
+    def name(self, value: Any, prefix: str) -> str:
+        """A name under which the source finds `value`."""
+        found = f"{prefix}{len(self.names)}"
+        self.names[found] = value
+        return found
+
+    def runs(self, fields: Iterable[Field]) -> Iterator[tuple[bool, list[Field]]]:
+        """Neighbouring fields of fixed width together, others one by one."""
+        for fixed, group in groupby(fields, key=lambda f: f.kind in FIXED and not f.array):
+            if fixed:
+                yield True, list(group)
+            else:
+                yield from ((False, [field]) for field in group)
+
+    def lines(self) -> list[str]:
+        raise NotImplementedError
+
+
+class _DecoderSource(_Source):
+    def lines(self) -> list[str]:
+        lines = ["def decode(b, p, e):"]
+        for fixed, fields in self.runs(self.plain):
+            lines += self._fixed(fields) if fixed else self._read(fields[0])
+        lines += self._tags()
+        values = [f"_{f.name}" if f in self.present else self._default(f) for f in self.layout.fields]
+        make = self.name(struct_class(self.layout), "make")
+        lines += [f"    return {make}({', '.join([*values, 'unknown'])}), p"]
+        return lines
+
+    def _default(self, field: Field) -> str:
+        value = struct_class(field.struct)() if field.struct and field.default is ... else field.default
+        return self.name(value, "default")
+
+    def _fixed(self, fields: list[Field]) -> list[str]:
+        layout = struct.Struct(">" + "".join(FIXED[f.kind] for f in fields))
+        unpack = self.name(layout.unpack_from, "unpack")
+        targets = ", ".join(f"_{f.name}" for f in fields)
+        return [f"    {targets}, = {unpack}(b, p)", f"    p += {layout.size}"]
+
+    def _length(self, field: Field, *, null: str) -> list[str]:
+        """Reads a compact length into n (one more than the length) and branches on null."""
+        lines = ["    n = b[p]", "    p += 1", "    if n > 127:", "        n, p = read_uvarint(b, p - 1)"]
+        if field.nullable_in(self.version):
+            return [*lines, "    if n == 0:", f"        {null}", "    else:"]
+        return [*lines, "    if n == 0:", "        raise Short", "    else:"]
+
+    def _read(self, field: Field) -> list[str]:
+        into = f"_{field.name}"
+        if field.array:
+            return self._read_array(field, into)
+        if field.kind is Kind.STRUCT:
+            return self._read_struct(field, into)
+        text = ".decode()" if field.kind is Kind.STRING else ""
+        return [
+            *self._length(field, null=f"{into} = None"),
+            "        q = p + n - 1",
+            "        if q > e:",
+            "            raise Short",
+            f"        {into} = b[p:q]{text}",
+            "        p = q",
+        ]
+
+    def _read_struct(self, field: Field, into: str) -> list[str]:
+        assert field.struct is not None
+        read = self.name(decoder(field.struct, self.version), "read")
+        if not field.nullable_in(self.version):
+            return [f"    {into}, p = {read}(b, p, e)"]
+        return [
+            "    p += 1",
+            "    if b[p - 1] == 255:",
+            f"        {into} = None",
+            "    elif b[p - 1] == 1:",
+            f"        {into}, p = {read}(b, p, e)",
+            "    else:",
+            "        raise Short",
+        ]
+
+    def _read_array(self, field: Field, into: str) -> list[str]:
+        lines = self._length(field, null=f"{into} = None")
+        if field.kind in FIXED:
+            arrays = self.name(_ARRAYS[field.kind], "arrays")
+            return [
+                *lines,
+                f"        q = p + (n - 1) * {_ARRAYS[field.kind].width}",
+                "        if q > e:",
+                "            raise Short",
+                f"        {into} = {arrays}[b[p:q]]",
+                "        p = q",
+            ]
+        lines += ["        if n - 1 > e - p:", "            raise Short", "        items = []"]
+        lines += ["        for _ in range(n - 1):"]
+        if field.kind is Kind.STRUCT:
+            assert field.struct is not None
+            read = self.name(decoder(field.struct, self.version), "read")
+            lines += [f"            item, p = {read}(b, p, e)"]
+        else:
+            assert field.kind is Kind.STRING, (self.layout, field)
+            lines += [
+                "            n, p = read_uvarint(b, p)",
+                "            q = p + n - 1",
+                "            if n == 0 or q > e:",
+                "                raise Short",
+                "            item = b[p:q].decode()",
+                "            p = q",
+            ]
+        return [*lines, "            items.append(item)", f"        {into} = tuple(items)"]
+
+    def _tags(self) -> list[str]:
+        lines = [f"    _{f.name} = {self._default(f)}" for f in self.tagged]
+        lines += ["    unknown = ()", "    n = b[p]", "    p += 1", "    if n:"]
+        lines += ["        count, p = read_uvarint(b, p - 1)", "        for _ in range(count):"]
+        lines += ["            tag, p = read_uvarint(b, p)", "            size, p = read_uvarint(b, p)"]
+        lines += ["            stop = p + size", "            if stop > e:", "                raise Short"]
+        word = "if"
+        for field in self.tagged:
+            body = self._fixed([field]) if field.kind in FIXED and not field.array else self._read(field)
+            lines += [f"            {word} tag == {field.tag}:"]
+            lines += [f"            {line}" for line in body]
+            word = "elif"
+        if self.tagged:
+            lines += ["            else:", "                unknown += ((tag, b[p:stop]),)", "                p = stop"]
+            lines += ["            if p != stop:", "                raise Short"]
+        else:
+            lines += ["            unknown += ((tag, b[p:stop]),)", "            p = stop"]
+        return lines
+
+
+class _EncoderSource(_Source):
+    def lines(self) -> list[str]:
+        lines = ["def encode(m, w):"]
+        for field in self.layout.fields:
+            if not field.in_version(self.version) and not field.ignorable:
+                lines += [f"    if {self._differs(field, f'm.{field.name}')}:", "        raise Short"]
+        for fixed, fields in self.runs(self.plain):
+            lines += self._fixed(fields) if fixed else self._write(fields[0], f"m.{fields[0].name}", "w")
+        return lines + self._tags()
+
+    def _differs(self, field: Field, value: str) -> str:
+        if field.default is None:
+            return f"{value} is not None"
+        default = struct_class(field.struct)() if field.struct and field.default is ... else field.default
+        return f"{value} != {self.name(default, 'default')}"
+
+    def _fixed(self, fields: list[Field]) -> list[str]:
+        pack = self.name(struct.Struct(">" + "".join(FIXED[f.kind] for f in fields)).pack, "pack")
+        checks = [f"    if len(m.{f.name}) != 16:\n        raise Short" for f in fields if f.kind is Kind.UUID]
+        return [*checks, f"    w({pack}({', '.join(f'm.{f.name}' for f in fields)}))"]
+
+    def _write(self, field: Field, value: str, w: str) -> list[str]:
+        """The lines that write one field of variable width; `value` is an expression, `w` takes bytes."""
+        lines = [f"    v = {value}"]
+        null = 'b"\\xff"' if field.kind is Kind.STRUCT and not field.array else 'b"\\0"'
+        if field.nullable_in(self.version):
+            lines += ["    if v is None:", f"        {w}({null})", "    else:"]
+        else:
+            lines += ["    if v is None:", "        raise Short", "    else:"]
+        return lines + [f"    {line}" for line in self._present(field, w)]
+
+    def _present(self, field: Field, w: str) -> list[str]:
+        if field.array:
+            return self._array(field, w)
+        if field.kind is Kind.STRUCT:
+            assert field.struct is not None
+            write = self.name(encoder(field.struct, self.version), "write")
+            head = [f'    {w}(b"\\1")'] if field.nullable_in(self.version) else []
+            return [*head, f"    {write}(v, {w})"]
+        lines = ["    v = v.encode()"] if field.kind is Kind.STRING else []
+        return [*lines, f"    {w}(uvarint(len(v) + 1))", f"    {w}(v)"]
+
+    def _array(self, field: Field, w: str) -> list[str]:
+        if field.kind in FIXED:
+            table = self.name(_BYTES[field.kind], "bytes")
+            return [f"    {w}({table}[v])"]
+        lines = [f"    {w}(uvarint(len(v) + 1))", "    for item in v:"]
+        if field.kind is Kind.STRUCT:
+            assert field.struct is not None
+            write = self.name(encoder(field.struct, self.version), "write")
+            return [*lines, f"        {write}(item, {w})"]
+        return [*lines, "        item = item.encode()", f"        {w}(uvarint(len(item) + 1))", f"        {w}(item)"]
+
+    def _tags(self) -> list[str]:
+        if not self.tagged:
+            return ["    if m.unknown_tags:", *self._merge("        ", "list(m.unknown_tags)"), *self._no_tags()]
+        lines = ["    tags = []"]
+        for field in self.tagged:
+            lines += [f"    if {self._differs(field, f'm.{field.name}')}:", "        out = []"]
+            if field.kind in FIXED and not field.array:
+                body = [line.replace("    w(", "    out.append(") for line in self._fixed([field])]
+            else:
+                body = self._write(field, f"m.{field.name}", "out.append")
+            lines += [f"    {part}" for line in body for part in line.split("\n")]
+            lines += [f"        tags.append(({field.tag}, b''.join(out)))"]
+        lines += ["    if m.unknown_tags:", "        tags += m.unknown_tags"]
+        return [*lines, "    if tags:", *self._merge("        ", "tags"), *self._no_tags()]
+
+    def _merge(self, indent: str, tags: str) -> list[str]:
+        write = self.name(_write_tags, "write_tags")
+        return [f"{indent}{write}({tags}, w)"]
+
+    def _no_tags(self) -> list[str]:
+        return ["    else:", '        w(b"\\0")']
+
+
+def _write_tags(tags: list[tuple[int, bytes]], w: Callable[[bytes], None]) -> None:
+    """The tagged section: ascending by tag, each with its size; a tag twice cannot be written."""
+    tags.sort()
+    w(uvarint(len(tags)))
+    last = -1
+    for tag, value in tags:
+        if tag <= last:
+            raise Short
+        last = tag
+        w(uvarint(tag) + uvarint(len(value)) + value)
+
+
+@cache
+def struct_class(layout: Layout | None) -> type[Message]:
+    """The generated class that has this layout."""
+    assert layout is not None
+    found: Any = importlib.import_module(layout.module)
+    for part in layout.name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, type)
+    assert issubclass(found, Message), found
+    return found

@@ -1,0 +1,152 @@
+"""The codec against itself: what it writes it reads, and the compiled and the walked way are one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraft import Message
+from kraft.api.create_topics import CreateTopicsRequest
+from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraft.metadata.partition_change_record import PartitionChangeRecord
+from kraft.metadata.partition_record import PartitionRecord
+from kraft.metadata.topic_record import TopicRecord
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.wire import walk
+from quorate.wire.codec import decode, encode
+from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.wire.schema import layout_of
+from tests.strategies import any_message_class, message_in_version
+
+DIRECTORY = bytes(range(16))
+
+
+@settings(max_examples=1500, deadline=None)
+@given(message_in_version())
+def test_reads_what_it_writes(drawn: tuple[Message, int]) -> None:
+    message, version = drawn
+    data = encode(message, version)
+
+    assert message == decode(type(message), data, version)
+    assert data == walk.write(layout_of(type(message)), version, message)
+    assert (message, len(data)) == walk.read(layout_of(type(message)), version, data, 0)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(any_message_class(), st.integers(0, 20), st.binary(max_size=120))
+def test_any_bytes_are_read_or_refused(message: type[Message], version: int, data: bytes) -> None:
+    try:
+        found = decode(message, data, version)
+    except ApiError as refusal:
+        assert version not in layout_of(message).versions
+        assert refusal.code is ErrorCode.UNSUPPORTED_VERSION
+    except Corrupt as damage:
+        assert damage.position is not None
+        assert 0 <= damage.position <= len(data)
+        assert message.__qualname__ in damage.reason
+    else:
+        assert found == decode(message, encode(found, version), version)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(message_in_version(), st.data())
+def test_damaged_bytes_are_read_or_refused(drawn: tuple[Message, int], data: st.DataObject) -> None:
+    message, version = drawn
+    raw = bytearray(encode(message, version))
+    where = data.draw(st.integers(0, len(raw) - 1))
+    raw[where] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(raw)))
+    for damaged in (bytes(raw), bytes(raw[:cut])):
+        try:
+            found = decode(type(message), damaged, version)
+        except Corrupt as damage:
+            assert damage.position is not None
+        else:
+            assert isinstance(found, type(message))
+
+
+@settings(max_examples=800, deadline=None)
+@given(message_in_version())
+def test_protobuf_carries_every_value(drawn: tuple[Message, int]) -> None:
+    message, version = drawn
+    known = decode(type(message), encode(_without_unknown(message), version), version)
+
+    assert known == to_struct(to_protobuf(known))
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("", "TopicRecord.name: length: not an unsigned varint at byte 0"),
+        ("00", "TopicRecord.name: null, which version 0 does not allow at byte 0"),
+        ("05616263", "TopicRecord.name: takes 4 bytes, 3 are left at byte 1"),
+        ("03c328", "TopicRecord.name: not UTF-8 (invalid continuation byte) at byte 1"),
+        ("ffffffff7f", "TopicRecord.name: length: not an unsigned varint at byte 0"),
+        ("0261" + "00" * 15, "TopicRecord.topic_id: takes 16 bytes, 15 are left at byte 2"),
+        ("0261" + "00" * 17 + "00", "TopicRecord: 1 bytes are left over at byte 19"),
+    ],
+)
+def test_names_the_field_and_the_position(data: str, says: str) -> None:
+    with pytest.raises(Corrupt) as damage:
+        decode(TopicRecord, bytes.fromhex(data), 0)
+
+    assert says == str(damage.value)
+
+
+def test_checks_a_length_before_it_makes_anything() -> None:
+    """Two billion topics in five bytes: refused by the bytes that are there, not by the memory that is not."""
+    with pytest.raises(Corrupt, match=r"topics: 2147483646 elements are announced, 0 bytes are left"):
+        decode(CreateTopicsRequest, bytes.fromhex("ffffffff07"), 7)
+
+
+def test_a_tagged_field_at_its_default_is_not_written() -> None:
+    """Kafka omits it even where it was set: presence is not the rule."""
+    assert encode(PartitionChangeRecord(), 2) == encode(PartitionChangeRecord(leader=-2), 2)
+
+
+def test_keeps_tags_it_does_not_know_in_order() -> None:
+    record = PartitionChangeRecord(leader=3, unknown_tags=((3000, b"later"), (9, b"")))
+    read = decode(PartitionChangeRecord, encode(record, 2), 2)
+
+    assert ((9, b""), (3000, b"later")) == read.unknown_tags
+    assert read.leader == 3
+
+
+def test_a_field_the_version_has_no_room_for_is_refused() -> None:
+    with pytest.raises(ApiError, match=r"PartitionRecord.directories is .* and version 0 has no such field"):
+        encode(PartitionRecord(directories=(DIRECTORY,)), 0)
+
+
+def test_a_value_its_type_cannot_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"PartitionRecord.leader: 4294967296 does not fit int32"):
+        encode(PartitionRecord(leader=1 << 32), 0)
+    with pytest.raises(ValueError, match=r"TopicRecord.topic_id: an id has 16 bytes, not 3"):
+        encode(TopicRecord(name="a", topic_id=b"abc"), 0)
+
+
+def test_a_null_struct_is_one_byte() -> None:
+    empty = encode(DescribeTopicPartitionsRequest(), 0)
+
+    assert empty == bytes.fromhex("01" + "000007d0" + "ff" + "00")
+    assert decode(DescribeTopicPartitionsRequest, empty, 0).cursor is None
+
+
+def test_equal_arrays_are_one_object() -> None:
+    data = encode(PartitionRecord(replicas=(1, 2, 3), isr=(1, 2, 3)), 0)
+    read = decode(PartitionRecord, data, 0)
+
+    assert read.replicas is read.isr
+
+
+def _without_unknown(message: Message) -> Message:
+    """The same message without unknown tags on any level: protobuf has no place for them."""
+    values = {}
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if isinstance(value, Message):
+            value = _without_unknown(value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Message):
+            value = tuple(_without_unknown(item) for item in value)
+        values[name] = value
+    return type(message)(**{**values, "unknown_tags": ()})
