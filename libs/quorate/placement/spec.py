@@ -1,0 +1,91 @@
+"""What a placement is asked for, and what it may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import NodeId
+
+T = TypeVar("T")
+
+Replicas: TypeAlias = tuple[NodeId, ...]
+"""The brokers of one partition in order of preference: the first is the preferred leader."""
+
+
+class Random(Protocol):
+    """Where chance comes from: `random.Random` has it. A seed makes a placement repeatable."""
+
+    def randrange(self, stop: int, /) -> int:
+        """A number from 0 to below `stop`."""
+
+    def shuffle(self, x: list[T], /) -> None:
+        """Put `x` into another order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsableBroker:
+    """A broker that may get replicas: registered, and not in controlled shutdown.
+
+    `rack` is None where the broker names none; such brokers count as one more rack. A fenced
+    broker comes after the unfenced ones of its rack and is never a first replica.
+    """
+
+    id: NodeId
+    rack: str | None = None
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementSpec:
+    """Some partitions of one topic, all with the same number of replicas.
+
+    `start_partition` is the id of the first: 0 for a new topic, the present count when partitions
+    are added. It numbers the partitions and has no part in where they go.
+    """
+
+    start_partition: int = 0
+    partition_count: int
+    replication_factor: int
+
+    @property
+    def partition_ids(self) -> range:
+        """The partitions' ids, in the order in which a placement lists them."""
+        return range(self.start_partition, self.start_partition + self.partition_count)
+
+    def check(self, *, unfenced_count: int, fenced_count: int) -> None:
+        """Refuse what so many usable brokers cannot serve.
+
+        Raises ApiError: INVALID_PARTITIONS for a range that is none, INVALID_REPLICATION_FACTOR for
+        less than one replica, for more replicas than brokers, or when no broker is unfenced.
+        """
+        if self.start_partition < 0 or self.partition_count < 1:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"{self.partition_count} partitions from id {self.start_partition} on cannot be placed: "
+                "it takes at least one partition, and ids start at 0",
+            )
+        if self.replication_factor < 1:
+            raise _too_few(
+                f"a replication factor of {self.replication_factor} is not possible: it is at least 1",
+                replication_factor=self.replication_factor,
+            )
+        broker_count = unfenced_count + fenced_count
+        if self.replication_factor > broker_count:
+            raise _too_few(
+                f"a replication factor of {self.replication_factor} needs as many brokers, "
+                f"but only {broker_count} can be used",
+                replication_factor=self.replication_factor,
+                broker_count=broker_count,
+            )
+        if unfenced_count == 0:
+            raise _too_few(
+                f"all {broker_count} usable brokers are fenced, and a partition's first replica must not be",
+                replication_factor=self.replication_factor,
+                broker_count=broker_count,
+            )
+
+
+def _too_few(message: str, **counts: int) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, message, {name: str(n) for name, n in counts.items()})

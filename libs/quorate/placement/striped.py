@@ -1,0 +1,210 @@
+"""Kafka's replica placement: every partition is a stripe across the racks, each a little further on.
+
+Goals, in this order (KIP-36, KIP-631):
+
+* The first replica, which will lead, is on an unfenced broker. No broker has two replicas of a partition.
+* The replicas of a partition are spread over the racks as evenly as the racks' sizes allow.
+* Leaders are spread over the racks, and replicas over the brokers of a rack.
+* Fenced brokers come after the unfenced ones of their rack.
+* No two topics begin alike, and long topics do not repeat themselves.
+
+How. Think of each rack as a ring of brokers, and of the racks as a ring of rings:
+
+    rack a: 1 2 3 4        partition   begins at   takes        replicas
+    rack b: 5 6            0           a           a b          1 5
+    rack c: 7 8            1           b             b c        6 7
+                           2           c           a   c        8 2
+                           3           a           a b          3 5
+                           4           b             b c        6 7
+                           5           c           a   c        8 4
+
+1. A partition begins at one rack, the next partition at the next rack.
+2. Its first replica comes from the first rack, from there on, that has an unfenced broker. The further ones
+   come from one rack after the other, again from where the partition began; the first replica's rack has had
+   its turn. A rack without brokers left is passed over.
+3. Each partition that takes from a ring begins one broker further than the last one that did.
+4. Where the rings are entered at first is drawn. After as many partitions as there are unfenced brokers the
+   racks and the brokers in them are shuffled, and each ring is entered at its beginning; a single unfenced
+   broker is never shuffled.
+
+If no rack can run out of unfenced brokers, as is usual, then who is where in a cycle is plain arithmetic, and the
+same stripes are cut out of the rings as slices (`_even_cycle`): several times as fast as taking one broker after
+the other (`_uneven_cycle`). A test holds both against the rules above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, cycle
+
+from quorate.nouns import NodeId
+from quorate.placement.racks import Rack, Racks
+from quorate.placement.spec import PlacementSpec, Random, Replicas
+
+
+def place(spec: PlacementSpec, racks: Racks, random: Random) -> tuple[Replicas, ...]:
+    """The replicas of each partition of `spec.partition_ids`, in that order.
+
+    Draws from `random`, in this order: where each rack's unfenced and then its fenced ring is entered, rack by
+    rack; the rack at which the first partition begins; and at each shuffle the racks, then rack by rack in the new
+    order its unfenced and its fenced brokers. The same draws give the same placement.
+
+    Raises ApiError as `PlacementSpec.check` does, before anything is drawn.
+
+    >>> from quorate.placement import UsableBroker
+    >>> class NoChance:
+    ...     def randrange(self, stop): return 0
+    ...     def shuffle(self, x): pass
+    >>> brokers = [UsableBroker(id=id, rack=rack) for id, rack in zip(range(1, 9), "aaaabbcc")]
+    >>> for replicas in place(PlacementSpec(partition_count=6, replication_factor=2), Racks.of(brokers), NoChance()):
+    ...     print(*replicas)
+    1 5
+    6 7
+    8 2
+    3 5
+    6 7
+    8 4
+    """
+    spec.check(unfenced_count=racks.unfenced_count, fenced_count=racks.fenced_count)
+
+    stripes = _Stripes(racks, random)
+    one_cycle = stripes.even_cycle if _is_even(racks, spec.replication_factor) else stripes.uneven_cycle
+    # A single unfenced broker would be shuffled after every partition, for nothing.
+    cycle_length = racks.unfenced_count if racks.unfenced_count > 1 else spec.partition_count
+    placed: list[Replicas] = []
+    while True:
+        placed += one_cycle(min(cycle_length, spec.partition_count - len(placed)), spec.replication_factor)
+        if len(placed) == spec.partition_count:
+            return tuple(placed)
+        stripes.shuffle(random)
+
+
+def _is_even(racks: Racks, replication_factor: int) -> bool:
+    """Has every rack an unfenced broker for each time that a partition comes round to it?"""
+    laps = -(-replication_factor // len(racks.racks))
+    return all(len(rack.unfenced) >= laps for rack in racks.racks)
+
+
+class _Ring:
+    """Brokers in a circle. `start` is where the next partition enters it."""
+
+    __slots__ = ("brokers", "start", "taken", "taker")
+
+    def __init__(self, brokers: tuple[NodeId, ...], random: Random) -> None:
+        self.brokers = list(brokers)
+        self.start = random.randrange(len(brokers)) if brokers else 0
+        self.taken = 0
+        self.taker: int | None = None
+
+    def take(self, partition: int) -> NodeId | None:
+        """The next broker for `partition`; None once it has had all."""
+        if partition != self.taker:
+            self.start += self.taker is not None  # one further than the last partition that took from here
+            self.taker, self.taken = partition, 0
+        if self.taken == len(self.brokers):
+            return None
+        self.taken += 1
+        return self.brokers[(self.start + self.taken - 1) % len(self.brokers)]
+
+    def shuffle(self, random: Random) -> None:
+        random.shuffle(self.brokers)
+        self.start, self.taken, self.taker = 0, 0, None
+
+
+class _RackRings:
+    """One rack's two rings."""
+
+    __slots__ = ("fenced", "unfenced")
+
+    def __init__(self, rack: Rack, random: Random) -> None:
+        self.unfenced = _Ring(rack.unfenced, random)
+        self.fenced = _Ring(rack.fenced, random)
+
+    def take(self, partition: int) -> NodeId | None:
+        broker = self.unfenced.take(partition)
+        return self.fenced.take(partition) if broker is None else broker
+
+    def shuffle(self, random: Random) -> None:
+        self.unfenced.shuffle(random)
+        self.fenced.shuffle(random)
+
+
+class _Stripes:
+    """The ring of rings. `first` is the rack at which the next partition begins."""
+
+    __slots__ = ("first", "racks")
+
+    def __init__(self, racks: Racks, random: Random) -> None:
+        self.racks = [_RackRings(rack, random) for rack in racks.racks]
+        self.first = random.randrange(len(self.racks))
+
+    def shuffle(self, random: Random) -> None:
+        random.shuffle(self.racks)
+        for rack in self.racks:
+            rack.shuffle(random)
+
+    def uneven_cycle(self, count: int, replication_factor: int) -> list[Replicas]:
+        """The next `count` partitions, broker by broker: the rules as they stand."""
+        placed = []
+        for partition in range(count):
+            placed.append(tuple(self._stripe(partition, replication_factor)))
+            self.first = (self.first + 1) % len(self.racks)
+        return placed
+
+    def _stripe(self, partition: int, replication_factor: int) -> Iterator[NodeId]:
+        order = self.racks[self.first :] + self.racks[: self.first]
+        leading = next(rack for rack in order if rack.unfenced.brokers)
+        leader = leading.take(partition)
+        assert leader is not None, (partition, leading.unfenced.brokers)
+        yield leader
+
+        further = chain((rack for rack in order if rack is not leading), cycle(order))
+        wanted = replication_factor - 1
+        while wanted:  # ends, since there are at least as many brokers as replicas
+            broker = next(further).take(partition)
+            if broker is not None:
+                wanted -= 1
+                yield broker
+
+    def even_cycle(self, count: int, replication_factor: int) -> list[Replicas]:
+        """The next `count` partitions, replica by replica, where no rack runs out of unfenced brokers.
+
+        Rack r is d racks beyond the one at which partition 0 begins, so it gives replica j of partition
+        d - j, and again of every R-th partition after that. Of R partitions in a row min(RF, R) take from it, each
+        entering its ring one further: so the brokers are a slice of the ring, with that number as the step.
+        """
+        rack_count = len(self.racks)
+        step = min(replication_factor, rack_count)
+        rings = [self._unrolled(rack.unfenced, count, step, replication_factor) for rack in self.racks]
+        columns = []
+        for replica in range(replication_factor):
+            lap, near = divmod(replica, rack_count)
+            column = [-1] * count
+            for distance in range(min(rack_count, count + near)):
+                ring = rings[(self.first + distance) % rack_count]
+                partition, entered = _first_turn(distance, near, step=step, rack_count=rack_count)
+                if partition < count:
+                    turns = (count - 1 - partition) // rack_count + 1
+                    start = entered + lap
+                    column[partition::rack_count] = ring[start : start + (turns - 1) * step + 1 : step]
+            assert len(column) == count, (len(column), count, replica)
+            columns.append(column)
+        self.first = (self.first + count) % rack_count
+        return list(zip(*columns, strict=True))
+
+    def _unrolled(self, ring: _Ring, count: int, step: int, replication_factor: int) -> list[NodeId]:
+        """The brokers of `ring` from its start on, over and over, for as far as `count` partitions may go."""
+        rounds = count // len(self.racks) + 2
+        length = ring.start + rounds * step + replication_factor
+        return (ring.brokers * (length // len(ring.brokers) + 1))[ring.start :]
+
+
+def _first_turn(distance: int, near: int, *, step: int, rack_count: int) -> tuple[int, int]:
+    """When a rack first gives replica `near` of its lap: to which partition, and how many took from it before.
+
+    `distance` is how many racks it lies beyond the one at which partition 0 begins; partition by partition it
+    comes nearer by one, and a partition takes from it if it is nearer than `step`.
+    """
+    if distance >= near:
+        return distance - near, max(0, min(distance, step - 1) - near)
+    return distance - near + rack_count, distance + step - near

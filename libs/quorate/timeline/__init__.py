@@ -1,0 +1,21 @@
+"""Reversible state: the present is a plain dict, and each snapshot keeps only what has been overwritten since.
+
+registry      snapshots by offset: create, revert, forget
+collections   TimelineDict, TimelineSet, TimelineValue
+
+>>> registry = SnapshotRegistry()
+>>> leaders: TimelineDict[str, int] = TimelineDict(registry)
+>>> leaders["orders-0"] = 1
+>>> registry.create(10)
+>>> leaders["orders-0"] = 2
+>>> leaders["orders-0"], leaders.at(10)["orders-0"]
+(2, 1)
+>>> registry.revert_to(10)
+>>> leaders["orders-0"]
+1
+"""
+
+from quorate.timeline.collections import TimelineDict, TimelineSet, TimelineValue
+from quorate.timeline.registry import SnapshotRegistry
+
+__all__ = ["SnapshotRegistry", "TimelineDict", "TimelineSet", "TimelineValue"]

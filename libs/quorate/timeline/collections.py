@@ -1,0 +1,274 @@
+"""A dict, a set and a value that can go back to the snapshots of their registry.
+
+Reads of the present are reads of a plain dict. `at(offset)` reads a snapshot: a view, not a copy, which
+stays right while the present moves on, and is refused once its snapshot is forgotten.
+
+Iteration is in order of insertion, and so the same on every replica that applied the same records, but
+for keys that a revert brought back: sort what must not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Set, ValuesView
+from typing import Generic, TypeVar, overload
+
+from quorate.nouns import Offset
+from quorate.timeline.registry import ABSENT, Absent, Overwritten, SnapshotRegistry
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+T = TypeVar("T")
+
+
+class TimelineDict(Mapping[K, V]):
+    """A dict that can go back.
+
+    It holds values, not copies of them: what can be changed in place would change in the past too, so
+    values are immutable, or reversible themselves (a TimelineDict in a TimelineDict).
+
+    Equal to any mapping with the same contents; not hashable.
+    """
+
+    __slots__ = ("__weakref__", "_present", "_registry")
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._registry = registry
+        self._present: dict[K, V] = {}
+        registry.register(self)
+
+    def __getitem__(self, key: K) -> V:
+        return self._present[key]
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V | D, /) -> V | D: ...
+    def get(self, key: K, default: V | D | None = None, /) -> V | D | None:
+        return self._present.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._present
+
+    def __len__(self) -> int:
+        return len(self._present)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._present)
+
+    def keys(self) -> KeysView[K]:
+        return self._present.keys()
+
+    def values(self) -> ValuesView[V]:
+        return self._present.values()
+
+    def items(self) -> ItemsView[K, V]:
+        return self._present.items()
+
+    def __repr__(self) -> str:
+        return f"TimelineDict({self._present!r})"
+
+    def at(self, offset: Offset) -> Mapping[K, V]:
+        """The contents at the snapshot at `offset`, read-only.
+
+        Its keys are settled when an iteration starts, each value when it is reached: a writer of
+        checkpoints may take its time while the present moves on.
+        """
+        assert offset in self._registry, f"no snapshot at offset {offset}; there are {list(self._registry.offsets)}"
+        return _DictAt(self, offset)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        snapshot = self._registry.newest
+        if snapshot is not None:
+            overwritten = snapshot.keep(self)
+            if key not in overwritten:
+                overwritten[key] = self._present.get(key, ABSENT)
+        self._present[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        """Raises KeyError, and changes nothing, if there is no `key`."""
+        value = self._present.pop(key)
+        snapshot = self._registry.newest
+        if snapshot is not None:
+            snapshot.keep(self).setdefault(key, value)
+
+    def pop(self, key: K, default: D, /) -> V | D:
+        """Remove `key` and return its value; `default` if there is none."""
+        if key not in self._present:
+            return default
+        value = self._present[key]
+        del self[key]
+        return value
+
+    def update(self, pairs: Mapping[K, V] | Iterable[tuple[K, V]], /) -> None:
+        """Set many keys. While no snapshot is live this is the dict's own update: the way to load a checkpoint."""
+        snapshot = self._registry.newest
+        if snapshot is None:
+            self._present.update(pairs)
+            return
+        present, overwritten = self._present, snapshot.keep(self)
+        for key, value in pairs.items() if isinstance(pairs, Mapping) else pairs:
+            if key not in overwritten:
+                overwritten[key] = present.get(key, ABSENT)
+            present[key] = value
+
+    def clear(self) -> None:
+        """Remove every key."""
+        snapshot = self._registry.newest
+        if snapshot is not None:
+            overwritten = snapshot.keep(self)
+            for key, value in self._present.items():
+                overwritten.setdefault(key, value)
+        self._present.clear()
+
+    def overwritten_since(self, offset: Offset) -> Mapping[K, V | Absent]:
+        """What was overwritten since the snapshot at `offset`: the value it had there, ABSENT if none.
+
+        These are all the keys that may differ between then and now.
+        """
+        since: dict[K, V | Absent] = {}
+        for overwritten in reversed(list(self._registry.kept_since(offset, self))):
+            since.update(overwritten)  # newest first: the older one knows better
+        return since
+
+    def was(self, offset: Offset, key: K) -> V | Absent:
+        """The value of `key` at the snapshot at `offset`; ABSENT if it had none."""
+        for overwritten in self._registry.kept_since(offset, self):
+            if key in overwritten:
+                before: V | Absent = overwritten[key]
+                return before
+        return self._present.get(key, ABSENT)
+
+    def put_back(self, overwritten: Overwritten) -> None:
+        """For the registry: see `Reversible`."""
+        for key, value in overwritten.items():
+            if value is ABSENT:
+                self._present.pop(key, None)
+            else:
+                self._present[key] = value
+
+    def empty(self) -> None:
+        """For the registry: see `Reversible`."""
+        self._present.clear()
+
+
+class _DictAt(Mapping[K, V]):
+    """A TimelineDict as it was at one snapshot."""
+
+    __slots__ = ("_dict", "_offset")
+
+    def __init__(self, timeline: TimelineDict[K, V], offset: Offset) -> None:
+        self._dict = timeline
+        self._offset = offset
+
+    def __getitem__(self, key: K) -> V:
+        value = self._dict.was(self._offset, key)
+        if isinstance(value, Absent):
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return self._dict.was(self._offset, key) is not ABSENT  # type: ignore[arg-type]  # any object may be asked for
+
+    def __len__(self) -> int:
+        count = len(self._dict)
+        for key, before in self._dict.overwritten_since(self._offset).items():
+            count += (before is not ABSENT) - (key in self._dict)
+        return count
+
+    def __iter__(self) -> Iterator[K]:
+        overwritten = self._dict.overwritten_since(self._offset)
+        unchanged = [key for key in self._dict if key not in overwritten] if overwritten else list(self._dict)
+        yield from unchanged
+        yield from (key for key, before in overwritten.items() if before is not ABSENT)
+
+    def __repr__(self) -> str:
+        return f"<{dict(self)!r} at offset {self._offset}>"
+
+
+class TimelineSet(Generic[T]):
+    """A set that can go back, iterated in order of insertion (a plain set's order may differ between replicas)."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._members: TimelineDict[T, None] = TimelineDict(registry)
+
+    def __contains__(self, member: object) -> bool:
+        return member in self._members
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._members)
+
+    def __repr__(self) -> str:
+        return f"TimelineSet({list(self._members)!r})"
+
+    def at(self, offset: Offset) -> Set[T]:
+        """The members at the snapshot at `offset`, read-only; as `TimelineDict.at`."""
+        return self._members.at(offset).keys()
+
+    def add(self, member: T) -> None:
+        """Put `member` in; nothing changes if it is there."""
+        if member not in self._members:
+            self._members[member] = None
+
+    def update(self, members: Iterable[T], /) -> None:
+        """Put many in; as `TimelineDict.update`."""
+        self._members.update((member, None) for member in members)
+
+    def remove(self, member: T) -> None:
+        """Take `member` out. Raises KeyError if it is not there."""
+        del self._members[member]
+
+    def discard(self, member: T) -> None:
+        """Take `member` out if it is there."""
+        self._members.pop(member, None)
+
+    def clear(self) -> None:
+        """Take all out."""
+        self._members.clear()
+
+
+class TimelineValue(Generic[T]):
+    """One value that can go back. It starts, and is again after a reset, at `initial`."""
+
+    __slots__ = ("__weakref__", "_initial", "_registry", "_value")
+
+    def __init__(self, registry: SnapshotRegistry, initial: T) -> None:
+        self._registry = registry
+        self._initial = initial
+        self._value = initial
+        registry.register(self)
+
+    @property
+    def value(self) -> T:
+        """The present value."""
+        return self._value
+
+    @value.setter
+    def value(self, value: T) -> None:
+        snapshot = self._registry.newest
+        if snapshot is not None:
+            snapshot.keep(self).setdefault(None, self._value)
+        self._value = value
+
+    def at(self, offset: Offset) -> T:
+        """The value at the snapshot at `offset`."""
+        for overwritten in self._registry.kept_since(offset, self):
+            before: T = overwritten[None]
+            return before
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"TimelineValue({self._value!r})"
+
+    def put_back(self, overwritten: Overwritten) -> None:
+        """For the registry: see `Reversible`."""
+        self._value = overwritten[None]
+
+    def empty(self) -> None:
+        """For the registry: see `Reversible`."""
+        self._value = self._initial
