@@ -1,0 +1,1 @@
+"""APPLY: the replicated state of a Kafka cluster, shared by controller, observer and broker."""

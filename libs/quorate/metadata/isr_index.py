@@ -1,0 +1,65 @@
+"""How many partitions each broker leads, and is in the ISR or the ELR of, without asking every partition.
+
+Kafka keeps a list of partitions for each broker. That takes more room than the partitions themselves, and
+is needed only when a broker comes or goes. So the numbers are kept, which tell at once whether there is
+anything to find and when all of it is found, and the partitions are looked through (`Topics.in_isr`).
+
+The index follows the rows: it is told of each row that is replaced, also when a revert replaces it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from kraft import Uuid
+from quorate.metadata.partitions import Partition
+from quorate.nouns import NodeId
+from quorate.timeline.registry import Overwritten
+
+__all__ = ["IsrIndex"]
+
+
+class IsrIndex:
+    """Counts by broker over all partitions of the present, and the partitions under reassignment."""
+
+    __slots__ = ("__weakref__", "elr", "isr", "leader", "reassigning")
+
+    def __init__(self) -> None:
+        self.leader: defaultdict[NodeId, int] = defaultdict(int)
+        """Partitions that each broker leads; under NO_LEADER those that nobody leads."""
+        self.isr: defaultdict[NodeId, int] = defaultdict(int)
+        self.elr: defaultdict[NodeId, int] = defaultdict(int)
+        self.reassigning: dict[tuple[Uuid, int], None] = {}
+        """(topic id, partition id) of those that add or remove replicas, in the order in which they began."""
+
+    def count_in(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
+        """A row has come."""
+        self.leader[partition.leader] += 1
+        isr = self.isr
+        for broker in partition.isr:
+            isr[broker] += 1
+        for broker in partition.elr:
+            self.elr[broker] += 1
+        if partition.adding_replicas or partition.removing_replicas:
+            self.reassigning[topic_id, partition_id] = None
+
+    def count_out(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
+        """A row has gone."""
+        self.leader[partition.leader] -= 1
+        isr = self.isr
+        for broker in partition.isr:
+            isr[broker] -= 1
+        for broker in partition.elr:
+            self.elr[broker] -= 1
+        if partition.adding_replicas or partition.removing_replicas:
+            self.reassigning.pop((topic_id, partition_id), None)
+
+    def put_back(self, overwritten: Overwritten) -> None:
+        """For the registry: never called, the rows put the counts back."""
+        raise AssertionError(f"the index keeps nothing of its own: {overwritten}")
+
+    def empty(self) -> None:
+        """For the registry: see `Reversible`."""
+        for counts in (self.leader, self.isr, self.elr):
+            counts.clear()
+        self.reassigning.clear()

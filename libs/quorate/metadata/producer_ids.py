@@ -1,0 +1,36 @@
+"""Which producer ids are still to be given out. KIP-730."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraft import Message
+from quorate.metadata.faults import ReplayFault
+from quorate.nouns import Offset
+from quorate.records import ProducerIdsRecord
+from quorate.timeline import SnapshotRegistry, TimelineValue
+
+__all__ = ["ProducerIds"]
+
+
+class ProducerIds:
+    """The first id that no block has held yet. Who got the last block is not kept: Kafka's checkpoints drop it."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._next: TimelineValue[int | None] = TimelineValue(registry, None)
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first id of the next block."""
+        return self._next.value or 0
+
+    def records(self) -> Iterator[tuple[Message, int]]:
+        """One record, once a block was given out."""
+        if self._next.value is not None:
+            yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self._next.value), 0
+
+    def give_out(self, record: ProducerIdsRecord, _: Offset) -> None:
+        """A block was given out. Raises ReplayFault unless the ids rise."""
+        if self._next.value is not None and record.next_producer_id <= self._next.value:
+            raise ReplayFault(f"next producer id {record.next_producer_id} must lie above {self._next.value}")
+        self._next.value = record.next_producer_id

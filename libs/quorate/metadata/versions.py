@@ -1,0 +1,112 @@
+"""What each `metadata.version` allows: its release, and the version in which each record is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraft import Message
+from quorate.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    UnknownRecord,
+)
+
+METADATA_VERSION: Final = "metadata.version"
+"""The feature that every other choice of a record's shape hangs on. KIP-778."""
+
+_RELEASES: Final = (
+    ("3.3", 7, 3, 1),  # release, first level, its IV number, how many levels
+    ("3.4", 8, 0, 1),
+    ("3.5", 9, 0, 3),
+    ("3.6", 12, 0, 3),
+    ("3.7", 15, 0, 5),
+    ("3.8", 20, 0, 1),
+    ("3.9", 21, 0, 1),
+    ("4.0", 22, 0, 4),
+    ("4.1", 26, 0, 2),
+    ("4.2", 28, 0, 2),
+    ("4.3", 30, 0, 1),
+    ("4.4", 31, 0, 3),
+)
+
+RELEASES: Final[Mapping[int, str]] = {
+    first + i: f"{release}-IV{iv + i}" for release, first, iv, count in _RELEASES for i in range(count)
+}
+"""Kafka's name of each level, oldest first. Kafka 4.x refuses levels below 7; 33 is the last that 4.4 released."""
+
+OLDEST: Final = 7
+LATEST: Final = 33
+"""The newest level this schema knows all records of: 4.4-IV2."""
+
+assert list(RELEASES) == list(range(OLDEST, LATEST + 1)), list(RELEASES)
+
+# What a level brought (read off the released 4.4.0). A state below it must not write what it brought.
+SCRAM: Final = 11
+NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK: Final = 12
+"""Below this level a shrinking ISR raises the leader epoch. KAFKA-15021."""
+TRANSACTIONS: Final = 13
+DELEGATION_TOKENS: Final = 14
+CONTROLLER_REGISTRATION: Final = 15
+DIRECTORIES: Final = 17
+ELIGIBLE_LEADER_REPLICAS: Final = 23
+CORDONED_DIRECTORIES: Final = 30
+CONTROLLER_UNREGISTRATION: Final = 33
+
+_RAISED: Final[Mapping[type[Message], tuple[tuple[int, int], ...]]] = {
+    # From which level on which version is written, newest first. Records not named here are at version 0.
+    RegisterBrokerRecord: ((CORDONED_DIRECTORIES, 4), (DIRECTORIES, 3), (8, 2), (OLDEST, 1)),
+    PartitionRecord: ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1)),
+    PartitionChangeRecord: ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1)),
+}
+
+
+def release_of(level: int) -> str:
+    """Kafka's name of a metadata.version level; the number itself for one that is not known.
+
+    >>> release_of(25), release_of(99)
+    ('4.0-IV3', '99')
+    """
+    return RELEASES.get(level, str(level))
+
+
+def level_of(release: str) -> int:
+    """The level of a release: its last one, unless one of them is named. Raises ValueError.
+
+    >>> level_of("4.0"), level_of("4.0-IV1"), level_of("25")
+    (25, 23, 25)
+    """
+    for level in reversed(tuple(RELEASES)):
+        if release in (RELEASES[level], RELEASES[level].partition("-")[0], str(level)):
+            return level
+    raise ValueError(f"{release!r} is no metadata.version: known are {RELEASES[OLDEST]} to {RELEASES[LATEST]}")
+
+
+def record_version(record: Message, metadata_version: int) -> int:
+    """The version in which `record` is written at this level.
+
+    A change of a broker's registration takes the lowest version that has room for it, as in Kafka.
+    """
+    if isinstance(record, UnknownRecord):
+        return record.version
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        return _registration_change_version(record)
+    return version_at(type(record), metadata_version)
+
+
+def version_at(record: type[Message], metadata_version: int) -> int:
+    """The version in which records of this class are written at this level."""
+    for level, version in _RAISED.get(record, ()):
+        if metadata_version >= level:
+            return version
+    return 0
+
+
+def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0
