@@ -1,0 +1,311 @@
+"""One node of the quorum: messages and time in, `Ready` out. The only place where a node becomes another role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from quorate.errors import ErrorCode
+from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorate.raft import enter, fencing, following, matrix, progress, serving
+from quorate.raft.log import Batch, LogView
+from quorate.raft.messages import Message, NewsOfLeader, Request, Response
+from quorate.raft.progress import Quorum
+from quorate.raft.ready import Effects, Leadership, Ready, Refusal, Transition
+from quorate.raft.requests import Requests
+from quorate.raft.roles import ElectionState, Follower, Leader, Role, election_state, known_leader
+from quorate.raft.settings import Chance, Settings
+from quorate.raft.turn import Turn
+from quorate.raft.voters import VoterSet
+
+ROLES_A_STEP_MAX = 8
+"""More changes of role in one step would be a circle; the longest way is Follower to Leader, alone: four."""
+
+
+class Raft:
+    """The protocol of one node, without I/O. Each call may leave something to do in `ready`.
+
+    `log` and `election` are what the disk holds at start; None if nothing was ever written. The calls' `now_ms`
+    is of a clock that never goes back. A false call by the driver is an assertion.
+    """
+
+    __slots__ = (
+        "_bootstrap",
+        "_cluster_id",
+        "_deadline",
+        "_effects",
+        "_leadership",
+        "_log",
+        "_node",
+        "_now_ms",
+        "_persisted",
+        "_random",
+        "_requests",
+        "_role",
+        "_settings",
+    )
+
+    def __init__(
+        self,
+        *,
+        node: ReplicaKey,
+        cluster_id: str,
+        log: LogView,
+        election: ElectionState | None,
+        random: Chance,
+        now_ms: int,
+        settings: Settings | None = None,
+        bootstrap: Iterable[NodeId] = (),
+    ) -> None:
+        self._node = node
+        self._cluster_id = cluster_id
+        self._settings = settings or Settings()
+        self._bootstrap = frozenset(bootstrap)
+        self._random = random
+        self._log = log
+        self._requests = Requests()
+        self._effects = Effects()
+        self._deadline: int | None = None
+        self._now_ms = now_ms
+        self._persisted = election or ElectionState()
+        assert self._persisted.epoch >= 0, election
+        turn = self._turn(now_ms)
+        self._role: Role = enter.first_role(turn, self._persisted)
+        self._leadership = Leadership(epoch=0, leader_id=None)
+        self._note_transition("Start", turn.reason)
+        self._pursue(turn)
+
+    # What a driver sees.
+
+    @property
+    def node(self) -> ReplicaKey:
+        """Who we are."""
+        return self._node
+
+    @property
+    def role(self) -> Role:
+        """What we are; to be read only."""
+        return self._role
+
+    @property
+    def log(self) -> LogView:
+        """What we know of our log; to be read only."""
+        return self._log
+
+    @property
+    def deadline(self) -> int | None:
+        """When `tick` must be called at the latest; None if nothing is timed."""
+        return self._deadline
+
+    @property
+    def persisted(self) -> ElectionState:
+        """The election state handed out last: the disk has it, or must before anything else leaves."""
+        return self._persisted
+
+    def ready(self) -> Ready:
+        """Takes everything that is to be done; what has been taken is not given again."""
+        election = election_state(self._role)
+        ready = self._effects.as_ready(None if election == self._persisted else election)
+        self._persisted = election
+        self._effects = Effects()
+        return ready
+
+    def describe(self, now_ms: int) -> Quorum:
+        """Who leads and how far everybody is, for DescribeQuorum."""
+        role = self._role
+        if isinstance(role, Leader):
+            return progress.describe(self._turn(now_ms), role)
+        return Quorum(leader_id=known_leader(role), epoch=role.epoch, high_watermark=self._log.high_watermark)
+
+    # What a driver tells.
+
+    def step(self, message: Message, now_ms: int) -> None:
+        """Takes a request or a response of a peer."""
+        turn = self._turn(now_ms)
+        if isinstance(message, Request):
+            self._take_request(turn, message)
+        else:
+            self._take_response(turn, message)
+        self._pursue(turn)
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed."""
+        self._pursue(self._turn(now_ms))
+
+    def append(self, batches: Sequence[Batch], now_ms: int) -> Refusal | None:
+        """Appends all of `batches` if we lead their epoch and they begin at our end; else nothing, and says why."""
+        assert batches
+        assert all(batch.epoch == batches[0].epoch for batch in batches), batches
+        assert all(a.end_offset == b.base_offset for a, b in pairwise(batches)), batches
+        turn = self._turn(now_ms)
+        error = self._append_error(batches[0])
+        if error is not ErrorCode.NONE:
+            leader_id, epoch = known_leader(self._role), self._role.epoch
+            return Refusal(error=error, leader_id=leader_id, epoch=epoch, wanted_offset=self._log.leo)
+        for batch in batches:
+            turn.append(batch)
+        self._pursue(turn)
+        return None
+
+    def flushed(self, offset: Offset, now_ms: int) -> None:
+        """Everything below `offset` of what `Ready.append` has given is on stable storage."""
+        turn = self._turn(now_ms)
+        self._log.flush(offset)
+        self._pursue(turn)
+
+    def peer_lost(self, node_id: NodeId, now_ms: int) -> None:
+        """The stream to `node_id` was reset, or refused: nothing asked before will be answered."""
+        turn = self._turn(now_ms)
+        turn.pause(node_id)
+        role = self._role
+        if isinstance(role, Leader):
+            serving.drop_parked(role, node_id)
+        elif isinstance(role, Follower) and role.leader_id == node_id:
+            following.lose_leader(turn, role)
+        self._pursue(turn)
+
+    def request_failed(self, token: object, now_ms: int) -> None:
+        """The request with `reply_to` = `token` will not be answered."""
+        turn = self._turn(now_ms)
+        flight = self._requests.take(token)
+        if flight is not None:
+            turn.pause(flight.to)
+        self._pursue(turn)
+
+    def resign(self, now_ms: int) -> bool:
+        """Gives up leadership and names successors. False if we do not lead."""
+        turn = self._turn(now_ms)
+        role = self._role
+        if not isinstance(role, Leader):
+            return False
+        self._become(turn, enter.resigned(turn, role, reason="asked to resign"))
+        self._pursue(turn)
+        return True
+
+    def snapshot_complete(self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, now_ms: int) -> bool:
+        """The download of `snapshot_id` is on disk, whole and durable; `voters` is the set in its header.
+
+        True if the log now gives way to it (`Ready.install`); False if it is no longer wanted.
+        """
+        turn = self._turn(now_ms)
+        role = self._role
+        is_wanted = isinstance(role, Follower) and following.install(turn, role, snapshot_id, voters)
+        self._pursue(turn)
+        return is_wanted
+
+    def snapshot_failed(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+        """The download of `snapshot_id` is no snapshot: it is begun anew."""
+        turn = self._turn(now_ms)
+        role = self._role
+        if isinstance(role, Follower):
+            following.drop_download(turn, role, snapshot_id)
+        self._pursue(turn)
+
+    def snapshot_taken(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        """A snapshot of `size` bytes of our own is on disk. KIP-630."""
+        log = self._log
+        assert log.start <= snapshot_id.offset <= log.high_watermark, (log.start, snapshot_id, log.high_watermark)
+        assert log.epochs.epoch_at(snapshot_id.offset - 1) == snapshot_id.epoch, snapshot_id
+        log.snapshots[snapshot_id] = size
+
+    def log_started(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The records below `snapshot_id`, which is on disk, and the snapshots before it are removed."""
+        self._log.start_at(snapshot_id)
+
+    # How it goes.
+
+    def _turn(self, now_ms: int) -> Turn:
+        assert now_ms >= self._now_ms, (now_ms, self._now_ms)
+        self._now_ms = now_ms
+        return Turn(
+            node=self._node,
+            cluster_id=self._cluster_id,
+            settings=self._settings,
+            random=self._random,
+            bootstrap=self._bootstrap,
+            log=self._log,
+            requests=self._requests,
+            effects=self._effects,
+            now_ms=now_ms,
+        )
+
+    def _take_request(self, turn: Turn, request: Request) -> None:
+        error = fencing.refusal(turn, self._role, request)
+        if error is ErrorCode.NONE:
+            leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
+            self._hear(turn, request.epoch, leader_id, type(request).__name__)
+            if fencing.is_misaddressed(turn, request):
+                error = ErrorCode.INVALID_VOTER_KEY
+        handler = matrix.handler(self._role, request)
+        if error is ErrorCode.NONE and handler is None:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error is not ErrorCode.NONE or handler is None:
+            turn.refuse(self._role, request, error)
+        else:
+            self._become(turn, handler(turn, self._role, request))
+
+    def _take_response(self, turn: Turn, response: Response) -> None:
+        turn.flight = self._requests.take(response.reply_to)
+        if turn.flight is None:  # asked by an earlier role, or answered before
+            return
+        if not fencing.is_believable(turn, self._role, response):
+            turn.pause(turn.peer)
+            return
+        before = self._role
+        self._hear(turn, response.epoch, response.leader_id, f"{type(response).__name__} of {turn.peer}")
+        handler = matrix.handler(self._role, response)
+        if self._role is not before:
+            return
+        if handler is None:
+            turn.pause(turn.peer)
+        else:
+            self._become(turn, handler(turn, self._role, response))
+
+    def _hear(self, turn: Turn, epoch: Epoch, leader_id: NodeId | None, source: str) -> None:
+        self._become(turn, fencing.heard(turn, self._role, epoch=epoch, leader_id=leader_id, source=source))
+
+    def _pursue(self, turn: Turn) -> None:
+        """Lets the role do what is due, and the next role, until one stays."""
+        self._requests.expire(turn.now_ms)
+        for _ in range(ROLES_A_STEP_MAX):
+            turn.wake_ms = None
+            role = self._role
+            for pursuit in matrix.PURSUITS[type(role)]:
+                if self._become(turn, pursuit(turn, role)):
+                    break
+            else:
+                self._deadline = turn.wake_ms
+                return
+        raise AssertionError((self._role, turn.reason))
+
+    def _become(self, turn: Turn, role: Role | None) -> bool:
+        """Becomes `role`, if there is one."""
+        if role is None:
+            return False
+        before = self._role
+        assert role.epoch >= before.epoch, (before, role)
+        self._role = role
+        self._requests.clear()
+        if isinstance(before, Leader):
+            serving.release_parked(turn, before, role)
+        self._note_transition(type(before).__name__, turn.reason)
+        return True
+
+    def _note_transition(self, before: str, reason: str) -> None:
+        role = self._role
+        transition = Transition(before=before, after=type(role).__name__, epoch=role.epoch, reason=reason)
+        self._effects.transitions.append(transition)
+        start = role.epoch_start_offset if isinstance(role, Leader) else None
+        leadership = Leadership(epoch=role.epoch, leader_id=known_leader(role), epoch_start_offset=start)
+        if leadership != self._leadership:
+            self._leadership = self._effects.leadership = leadership
+
+    def _append_error(self, first: Batch) -> ErrorCode:
+        role = self._role
+        if not isinstance(role, Leader):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if first.epoch < role.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if first.epoch > role.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if first.base_offset == self._log.leo else ErrorCode.OFFSET_OUT_OF_RANGE

@@ -1,0 +1,71 @@
+"""Which epoch a message speaks of, and what that makes of us: decided once, for all messages."""
+
+from __future__ import annotations
+
+from quorate.errors import ErrorCode
+from quorate.nouns import Epoch, NodeId
+from quorate.raft import enter
+from quorate.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Request,
+    Response,
+    VoteRequest,
+    is_malformed,
+)
+from quorate.raft.roles import Role
+from quorate.raft.turn import Turn
+from quorate.raft.voters import is_same
+
+
+def refusal(turn: Turn, role: Role, request: Request) -> ErrorCode:
+    """The error that keeps `request` from being heard at all; NONE if it may be."""
+    if request.cluster_id not in (None, turn.cluster_id):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if is_malformed(request):
+        return ErrorCode.INVALID_REQUEST
+    if request.epoch < role.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if isinstance(request, FetchRequest | FetchSnapshotRequest) and request.epoch > role.epoch:
+        # A fetch tells only what a follower believes; the epoch is learned from its leader.
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+        return _claim(turn, role, epoch=request.epoch, leader_id=request.leader_id)
+    return ErrorCode.NONE
+
+
+def _claim(turn: Turn, role: Role, *, epoch: Epoch, leader_id: NodeId) -> ErrorCode:
+    """May `leader_id` lead `epoch`, for all we know? There is one leader an epoch, and we know whether it is us."""
+    is_other = epoch == role.epoch and role.leader_id not in (None, leader_id)
+    return ErrorCode.INVALID_REQUEST if is_other or leader_id == turn.node.id else ErrorCode.NONE
+
+
+def is_believable(turn: Turn, role: Role, response: Response) -> bool:
+    """Is `response` of our epoch or a later one, and in accord with the leader that we know?"""
+    if response.epoch < role.epoch:
+        return False
+    if response.leader_id is None or (response.epoch == role.epoch and response.leader_id == role.leader_id):
+        return True
+    return _claim(turn, role, epoch=response.epoch, leader_id=response.leader_id) is ErrorCode.NONE
+
+
+def heard(turn: Turn, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
+    """The role that follows from `epoch` and `leader_id` alone; None if they are no news."""
+    assert epoch >= role.epoch, (epoch, role.epoch)
+    if leader_id is not None and (epoch > role.epoch or role.leader_id is None):
+        voted = enter.vote_in(role, epoch)
+        return enter.follower(
+            turn, epoch=epoch, leader_id=leader_id, voted=voted, reason=f"{source}: {leader_id} leads"
+        )
+    if epoch > role.epoch:
+        return enter.unattached(turn, epoch=epoch, voted=None, reason=f"{source}: a higher epoch")
+    return None
+
+
+def is_misaddressed(turn: Turn, request: Request) -> bool:
+    """Was `request` meant for another replica, say one that had our id on another disk? KIP-853."""
+    if not isinstance(request, VoteRequest | BeginQuorumEpochRequest) or request.voter is None:
+        return False
+    return not is_same(request.voter, turn.node)

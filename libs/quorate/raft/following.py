@@ -1,0 +1,169 @@
+"""The follower fetches: records, the truncation that makes room for them, or a snapshot (KIP-595, KIP-630)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.errors import ErrorCode
+from quorate.nouns import OffsetAndEpoch
+from quorate.raft.log import Batch, LogView
+from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from quorate.raft.ready import SnapshotChunk
+from quorate.raft.roles import Download, Follower, Unattached
+from quorate.raft.turn import Turn
+from quorate.raft.voters import VoterSet
+
+
+def fetch(turn: Turn, role: Follower) -> None:
+    """Asks the leader for what comes next; one request at a time, and never for what follows unflushed records."""
+    # The fetch offset is our word that everything below is on disk, so the next fetch waits for the flush.
+    if turn.log.flushed < turn.log.leo or not turn.may_ask(role.leader_id):
+        return
+    if role.download is None:
+        # A leader not yet heard is to answer at once, so that we know soon whether there is one.
+        max_wait_ms = turn.settings.fetch_max_wait_ms if role.has_fetched else 0
+        turn.ask(role.leader_id, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms))
+    elif not role.download.is_whole:
+        request = FetchSnapshotRequest(
+            epoch=role.epoch,
+            replica=turn.node,
+            snapshot_id=role.download.snapshot_id,
+            position=role.download.position,
+            max_bytes=turn.settings.snapshot_max_bytes,
+        )
+        turn.ask(role.leader_id, request)
+
+
+def _next_fetch(turn: Turn, *, epoch: int, max_wait_ms: int) -> FetchRequest:
+    """A fetch from the end of our log."""
+    return FetchRequest(
+        epoch=epoch,
+        replica=turn.node,
+        fetch_offset=turn.log.leo,
+        last_fetched_epoch=turn.log.last.epoch,
+        max_bytes=turn.settings.fetch_max_bytes,
+        max_wait_ms=max_wait_ms,
+        high_watermark=turn.log.high_watermark,
+    )
+
+
+def seek_leader(turn: Turn, role: Unattached) -> None:
+    """An observer that knows no leader fetches from anybody: the answer tells who leads. Voters are told."""
+    if turn.is_voter or turn.log.flushed < turn.log.leo:
+        return
+    peers = sorted((turn.voters.ids | turn.bootstrap) - {turn.node.id})
+    free = [peer for peer in peers if turn.may_ask(peer)]
+    if free and not len(turn.requests):
+        turn.ask(free[turn.random.randrange(len(free))], _next_fetch(turn, epoch=role.epoch, max_wait_ms=0))
+
+
+def take_fetch(turn: Turn, role: Follower, response: FetchResponse) -> None:
+    """Appends what came, truncates where the logs part, or begins to download a snapshot."""
+    if response.error is not ErrorCode.NONE or not _is_sound(turn.log, role, response):
+        turn.pause(turn.peer)
+        return
+    _hear_leader(turn, role)
+    if response.diverging is not None:
+        turn.truncate(to=fork(turn.log, response.diverging))
+    elif response.snapshot_id is not None:
+        role.download = Download(snapshot_id=response.snapshot_id)
+    else:
+        for batch in response.batches:
+            turn.append(batch)
+        turn.commit(min(turn.log.leo, response.high_watermark))
+
+
+def _hear_leader(turn: Turn, role: Follower) -> None:
+    """The leader has answered well: only that keeps it our leader."""
+    role.fetch_ms = turn.now_ms + turn.settings.fetch_timeout_ms
+    role.has_fetched = True
+    role.is_lost = False
+
+
+def _is_sound(log: LogView, role: Follower, response: FetchResponse) -> bool:
+    """Does what came fit our log? What does not is asked for again, and changes nothing."""
+    if response.diverging is not None:
+        return fork(log, response.diverging) < log.leo
+    if response.snapshot_id is not None:
+        return may_install(log, response.snapshot_id)
+    return _continues(log, role, response.batches)
+
+
+def _continues(log: LogView, role: Follower, batches: Sequence[Batch]) -> bool:
+    """Do `batches` follow our log without a gap, with epochs that do not fall and are none of the future's?"""
+    end, epoch = log.leo, log.last.epoch
+    for batch in batches:
+        if batch.base_offset != end or not epoch <= batch.epoch <= role.epoch or batch.end_offset <= end:
+            return False
+        end, epoch = batch.end_offset, batch.epoch
+    return True
+
+
+def fork(log: LogView, diverging: OffsetAndEpoch) -> int:
+    """Where to truncate: the end of the latest epoch that both logs have, in the log where it ends first. KIP-320."""
+    ours = log.end_offset_for(diverging.epoch)
+    return min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset
+
+
+def may_install(log: LogView, snapshot_id: OffsetAndEpoch) -> bool:
+    """May the log give way to the snapshot? Only if nothing that may be committed is lost with it.
+
+    Everything in a snapshot is committed, so what we have below its end is either in it or void. Kafka compares
+    (epoch, offset) with our end and stops if the log is ahead; but a tail of a later epoch, never committed,
+    may well end below a snapshot of an earlier one.
+    """
+    is_beyond = snapshot_id.epoch > log.last.epoch or snapshot_id.offset >= log.leo
+    return is_beyond and snapshot_id.offset >= log.high_watermark
+
+
+def take_chunk(turn: Turn, role: Follower, response: FetchSnapshotResponse) -> None:
+    """Writes one piece of the snapshot; begins anew by a fetch if the leader has it no more. KIP-630."""
+    download = role.download
+    assert download is not None, response
+    is_next = response.snapshot_id == download.snapshot_id and response.position == download.position
+    is_sound = is_next and response.data and response.position + len(response.data) <= response.size
+    if response.error is not ErrorCode.NONE or not is_sound or download.size not in (None, response.size):
+        role.download = None
+        turn.pause(turn.peer)
+        return
+    _hear_leader(turn, role)
+    download.size = response.size
+    download.position += len(response.data)
+    chunk = SnapshotChunk(
+        snapshot_id=download.snapshot_id, position=response.position, data=response.data, is_last=download.is_whole
+    )
+    turn.write_chunk(chunk)
+
+
+def install(turn: Turn, role: Follower, snapshot_id: OffsetAndEpoch, voters: VoterSet | None) -> bool:
+    """The whole snapshot is on disk: the log gives way to it. False if nobody waits for it any more."""
+    download = role.download
+    if download is None or not download.is_whole or download.snapshot_id != snapshot_id:
+        return False
+    assert download.size is not None
+    assert may_install(turn.log, snapshot_id), (snapshot_id, turn.log.last, turn.log.high_watermark)
+    role.download = None
+    turn.install(snapshot_id, size=download.size, voters=voters)
+    return True
+
+
+def drop_download(turn: Turn, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
+    """What came is of no use: after a pause, a fetch will tell again what to download."""
+    if role.download is not None and role.download.snapshot_id == snapshot_id:
+        role.download = None
+        turn.pause(role.leader_id)
+
+
+def lose_leader(turn: Turn, role: Follower) -> None:
+    """The stream to the leader was reset: its process has probably died, so we wait only a moment for it to return.
+
+    The wait is random, so that two followers seldom ask for votes at once; pre-vote makes a false alarm harmless.
+    """
+    if role.is_lost:
+        return
+    role.is_lost = True
+    role.has_fetched = False
+    # The shorter half is left to one fetch more, in case only the stream has died.
+    half_ms = turn.settings.failover_wait_max_ms // 2
+    wait_ms = half_ms + 1 + turn.random.randrange(half_ms)
+    role.fetch_ms = min(role.fetch_ms, turn.now_ms + wait_ms)

@@ -1,0 +1,94 @@
+"""The protocol as a table: which role answers which message how, and what it does of its own accord."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from quorate.raft import following, leading, progress, serving, voting
+from quorate.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from quorate.raft.turn import Turn
+
+R = TypeVar("R", bound=Role)
+M = TypeVar("M", bound=Message)
+
+Handler = Callable[[Turn, Role, Message], Role | None]
+"""Takes a message; returns the next role, or None to stay."""
+
+Pursuit = Callable[[Turn, Role], Role | None]
+"""Does whatever is due, and says when it wants to be asked again; returns the next role, or None to stay."""
+
+ROWS: dict[tuple[type[object], type[object]], Handler] = {}
+PURSUITS: dict[type[object], tuple[Pursuit, ...]] = {}
+
+
+def row(role: type[R], message: type[M], handler: Callable[[Turn, R, M], Role | None]) -> None:
+    """`role` takes `message` by `handler`; the types of all three are held together here."""
+    assert (role, message) not in ROWS, (role, message)
+    # Rows of all roles share one table; `Raft.step` looks them up by the very types that are checked above.
+    ROWS[role, message] = cast(Handler, handler)
+
+
+def pursue(role: type[R], *pursuits: Callable[[Turn, R], Role | None]) -> None:
+    """After every step `role` goes through `pursuits` in order; the first that returns a role ends it."""
+    assert role not in PURSUITS, role
+    PURSUITS[role] = cast(tuple[Pursuit, ...], pursuits)  # as above
+
+
+# A request without a row is answered with NOT_LEADER_OR_FOLLOWER; a response without one is dropped.
+row(Unattached, VoteRequest, voting.answer_vote)
+row(Prospective, VoteRequest, voting.answer_vote)
+row(Candidate, VoteRequest, voting.answer_vote)
+row(Leader, VoteRequest, voting.answer_vote)
+row(Follower, VoteRequest, voting.answer_vote)
+row(Resigned, VoteRequest, voting.answer_vote)
+row(Prospective, VoteResponse, voting.count_vote)
+row(Candidate, VoteResponse, voting.count_vote)
+row(Follower, BeginQuorumEpochRequest, leading.acknowledge_begin)
+row(Leader, BeginQuorumEpochResponse, leading.take_begin_acknowledged)
+row(Follower, EndQuorumEpochRequest, leading.acknowledge_end)
+row(Resigned, EndQuorumEpochResponse, leading.take_end_acknowledged)
+row(Leader, FetchRequest, serving.serve_fetch)
+row(Follower, FetchResponse, following.take_fetch)
+row(Leader, FetchSnapshotRequest, serving.serve_snapshot)
+row(Follower, FetchSnapshotResponse, following.take_chunk)
+
+pursue(Unattached, voting.await_election, following.seek_leader)
+pursue(Prospective, voting.seek_pre_votes)
+pursue(Candidate, voting.seek_votes)
+pursue(Leader, leading.check_quorum, leading.tell_voters, progress.advance, serving.answer_parked)
+pursue(Follower, voting.watch_leader, following.fetch)
+pursue(Resigned, leading.tell_end)
+
+
+def handler(role: Role, message: Message) -> Handler | None:
+    """How `role` takes `message`; None if it does not."""
+    return ROWS.get((type(role), type(message)))
+
+
+def as_markdown() -> str:
+    """The table, as the README shows it."""
+    lines = ["| role | message | handler |", "|---|---|---|"]
+    lines += [f"| {role.__name__} | {message.__name__} | {_name(how)} |" for (role, message), how in ROWS.items()]
+    lines += [
+        f"| {role.__name__} | *after every step* | {', '.join(map(_name, pursuits))} |"
+        for role, pursuits in PURSUITS.items()
+    ]
+    return "\n".join(lines)
+
+
+def _name(function: Callable[..., object]) -> str:
+    return f"`{function.__module__.rpartition('.')[2]}.{function.__name__}`"

@@ -1,0 +1,209 @@
+"""What quorum nodes say to each other: Kafka's requests and responses, flat and frozen.
+
+`reply_to` is opaque. On a request that comes in it is the driver's way to the asker, and the answer carries it
+back. On a request that goes out it is the core's own number, and the driver puts it on the answer that comes in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from quorate.errors import ErrorCode
+from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorate.raft.log import Batch
+
+HIGH_WATERMARK_UNKNOWN = -1
+HIGH_WATERMARK_UNSUPPORTED = (1 << 63) - 1
+"""What a fetch older than v18 says of its high watermark: it is not to be woken by ours. KIP-1166."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """Asks for a vote in `epoch`, or with `pre_vote`, whether one would be given in the next. KIP-595, KIP-996."""
+
+    epoch: Epoch
+    replica: ReplicaKey
+    last: OffsetAndEpoch
+    """How far the asker's log goes."""
+    pre_vote: bool = False
+    voter: ReplicaKey | None = None
+    """Whom the asker believes to ask."""
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    """Whether the vote is granted, and the leader and epoch that the voter knows."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    granted: bool = False
+    error: ErrorCode = ErrorCode.NONE
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochRequest:
+    """Tells a voter who leads `epoch`, so that it fetches there. KIP-595."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    voter: ReplicaKey | None = None
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochResponse:
+    """The voter has taken note."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochRequest:
+    """Tells a voter that the leader of `epoch` leaves, and who should follow it, best first. KIP-595."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    preferred_successors: tuple[ReplicaKey, ...] = ()
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochResponse:
+    """The voter has taken note."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Asks for records from `fetch_offset` on; says that everything below is on the asker's disk. KIP-595."""
+
+    epoch: Epoch
+    """CurrentLeaderEpoch in Kafka's fetch."""
+    replica: ReplicaKey
+    """An id of -1 is nobody: served, but neither listed nor held."""
+    fetch_offset: Offset
+    last_fetched_epoch: Epoch
+    max_bytes: int
+    max_wait_ms: int
+    high_watermark: Offset = HIGH_WATERMARK_UNSUPPORTED
+    """The high watermark that the asker knows: a higher one is news. KIP-1166."""
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """Whole batches from `offset` on: at least one, and no more than `max_bytes` beyond it."""
+
+    offset: Offset
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """Records, or where the logs part, or the snapshot to fetch instead. KIP-595, KIP-630.
+
+    Going out it says what to `read`; coming in it holds the `batches` that were read.
+    """
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: Offset = HIGH_WATERMARK_UNKNOWN
+    log_start_offset: Offset = -1
+    diverging: OffsetAndEpoch | None = None
+    """The largest epoch of the leader not above the asker's, and where it ends there."""
+    snapshot_id: OffsetAndEpoch | None = None
+    read: Read | None = None
+    batches: tuple[Batch, ...] = ()
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotRequest:
+    """Asks for the bytes of a snapshot from `position` on. KIP-630."""
+
+    epoch: Epoch
+    replica: ReplicaKey
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRead:
+    """Up to `max_bytes` of a snapshot from `position` on."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse:
+    """A piece of a snapshot of `size` bytes. Going out it says what to `read`; coming in it holds the `data`."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    snapshot_id: OffsetAndEpoch | None = None
+    size: int = 0
+    position: int = 0
+    read: SnapshotRead | None = None
+    data: bytes = b""
+    reply_to: object = None
+
+
+LeaderRequest: TypeAlias = FetchRequest | FetchSnapshotRequest
+"""Requests that only a leader serves."""
+
+NewsOfLeader: TypeAlias = BeginQuorumEpochRequest | EndQuorumEpochRequest
+"""Requests by which a leader speaks of itself."""
+
+Request: TypeAlias = VoteRequest | NewsOfLeader | LeaderRequest
+
+Response: TypeAlias = (
+    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+)
+
+Message: TypeAlias = Request | Response
+
+RESPONSES: dict[type[Request], type[Response]] = {
+    VoteRequest: VoteResponse,
+    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
+    EndQuorumEpochRequest: EndQuorumEpochResponse,
+    FetchRequest: FetchResponse,
+    FetchSnapshotRequest: FetchSnapshotResponse,
+}
+"""What each request is answered with."""
+
+
+def is_malformed(request: Request) -> bool:
+    """Does `request` break a rule that needs no knowledge of the asked? Then it is INVALID_REQUEST."""
+    match request:
+        case VoteRequest(epoch=epoch, last=last, pre_vote=pre_vote):
+            # A candidate has just begun `epoch`, so its log cannot reach into it; one that only asks has not.
+            ceiling = epoch if pre_vote else epoch - 1
+            return last.offset < 0 or not 0 <= last.epoch <= ceiling or request.replica.id < 0
+        case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
+            return request.leader_id < 0 or request.epoch < 0
+        case FetchRequest():
+            is_epoch = 0 <= request.last_fetched_epoch <= request.epoch
+            return request.max_wait_ms < 0 or request.fetch_offset < 0 or request.max_bytes < 0 or not is_epoch
+        case FetchSnapshotRequest(snapshot_id=snapshot_id):
+            return request.max_bytes < 0 or snapshot_id.offset < 0 or snapshot_id.epoch < 0
