@@ -1,0 +1,161 @@
+"""One event a line: what happened in words, the facts as fields, the trace it belongs to.
+
+    log = logger(__name__)
+    log.info("became leader", epoch=7, leo=42, reason="3 of 5 votes")
+
+QUORATE_LOG_FORMAT is `logfmt` (default) or `json`; QUORATE_LOG_LEVEL is debug, info (default), warning or error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from opentelemetry import trace
+
+from quorate.runtime.config import ConfigError
+
+__all__ = ["Logger", "logger", "redact", "start_logs"]
+
+FORMATS: Final = ("logfmt", "json")
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+_FIELDS: Final = "quorate_fields"
+"""Where a log record keeps our fields."""
+
+_SECRET_WORDS: Final = frozenset(
+    re.split(r"\|", "password|passwd|passphrase|secret|token|credential|credentials|authorization|hmac|salt|jaas")
+)
+_SECRET_IN_TEXT: Final = re.compile(
+    r"(?i)\b([\w.-]*(?:password|passwd|secret|token|credential|hmac|passphrase)[\w.-]*\s*[=:]\s*)"
+    r"(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
+)
+_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+")
+
+
+class Logger:
+    """Writes events under a name; `bind` makes one that adds the same fields to each."""
+
+    __slots__ = ("_bound", "_logger")
+
+    def __init__(self, name: str, bound: Mapping[str, object] | None = None) -> None:
+        self._logger = logging.getLogger(name)
+        self._bound = dict(bound or {})
+
+    def bind(self, **fields: object) -> Logger:
+        """A logger that adds `fields` to every event."""
+        return Logger(self._logger.name, {**self._bound, **fields})
+
+    def debug(self, event: str, **fields: object) -> None:
+        """A refusal, a retry: what one wants to see only when searching."""
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """A transition."""
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Something an operator should act on."""
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, *, exception: BaseException | None = None, **fields: object) -> None:
+        """Something failed; `exception` is written with its traceback, in the same line."""
+        self._write(logging.ERROR, event, fields, exception)
+
+    def _write(
+        self, level: int, event: str, fields: Mapping[str, object], exception: BaseException | None = None
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            merged = {**self._bound, **fields} if self._bound else fields
+            self._logger.log(level, "%s", event, extra={_FIELDS: merged}, exc_info=exception)
+
+
+def logger(name: str) -> Logger:
+    """The logger of a module; call it with `__name__`."""
+    return Logger(name)
+
+
+def start_logs(environ: Mapping[str, str], stream: TextIO | None = None) -> None:
+    """Sends every event of the process to `stream` (standard error), libraries' included. Raises ConfigError."""
+    form = environ.get("QUORATE_LOG_FORMAT", "logfmt").lower()
+    level = environ.get("QUORATE_LOG_LEVEL", "info").lower()
+    problems = [
+        f"{name} = {value!r}: must be one of {', '.join(allowed)}"
+        for name, value, allowed in (("QUORATE_LOG_FORMAT", form, FORMATS), ("QUORATE_LOG_LEVEL", level, LEVELS))
+        if value not in allowed
+    ]
+    if problems:
+        raise ConfigError(problems)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Line(as_json=form == "json"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(LEVELS[level])
+    # A library's chatter is not an event of ours: below warning it is heard only when searching.
+    for library in ("grpc", "asyncio", "opentelemetry", "sqlalchemy"):
+        logging.getLogger(library).setLevel(max(LEVELS[level], logging.WARNING))
+
+
+def redact(key: str, value: object) -> object:
+    """`***` for the value of a field that a secret would stand in, and for secrets inside a text.
+
+    >>> redact("ssl.keystore.password", "hunter2"), redact("url", "a?token=xyz b"), redact("epoch", 7)
+    ('***', 'a?token=*** b', 7)
+    """
+    if _SECRET_WORDS.intersection(re.split(r"[._\-\s]", key.lower())):
+        return "***"
+    if isinstance(value, bool | int | float | None):
+        return value
+    return _hide(str(value))
+
+
+def _hide(text: str) -> str:
+    return _BEARER.sub(r"\1 ***", _SECRET_IN_TEXT.sub(r"\1***", text))
+
+
+class _Line(logging.Formatter):
+    """An event as one line, whatever it holds."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._render = _json if as_json else _logfmt
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: Mapping[str, object] = getattr(record, _FIELDS, {})
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _hide(record.getMessage()),
+        }
+        # A field may not hide the line's own.
+        line |= {f"field_{key}" if key in line else key: redact(key, value) for key, value in fields.items()}
+        context = trace.get_current_span().get_span_context()
+        if context.is_valid:
+            line |= {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+        if record.exc_info and record.exc_info[0]:
+            line["exception"] = _hide("".join(traceback.format_exception(*record.exc_info)).rstrip())
+        return self._render(line)
+
+
+def _json(line: Mapping[str, object]) -> str:
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def _logfmt(line: Mapping[str, object]) -> str:
+    return " ".join(f"{key}={_word(value)}" for key, value in line.items())
+
+
+def _word(value: object) -> str:
+    word = (
+        {None: "", True: "true", False: "false"}.get(value) if value is None or isinstance(value, bool) else str(value)
+    )
+    assert word is not None
+    # JSON's quoting keeps a value with blanks, quotes or line ends in one word of one line.
+    return word if re.fullmatch(r"[^\s\"=\\\x00-\x1f\x7f]+", word) else json.dumps(word, ensure_ascii=False)

@@ -1,0 +1,218 @@
+"""Kafka's errors as gRPC statuses, and back: one table, one rich status with every detail a client can act on.
+
+Each refusal carries ErrorInfo (reason = Kafka's name, domain "quorate", the sentence's variables), RetryInfo where
+the same request may succeed later, BadRequest where a field is malformed (AIP-193).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError, Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from kraft.errors import RETRIABLE, ErrorCode
+from quorate.errors import ApiError
+
+__all__ = ["DOMAIN", "error_from_call", "is_retriable", "rich_status", "status_code", "trailing_metadata"]
+
+DOMAIN: Final = "quorate"
+DETAILS_KEY: Final = "grpc-status-details-bin"
+RETRY_AFTER_MS: Final = 100
+"""What RetryInfo says unless the error's `retry_after_ms` says otherwise: about an election on loopback."""
+
+FIELD: Final = "field"
+"""The metadata key of an ApiError that names the malformed field of the request."""
+
+Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+
+_S = grpc.StatusCode
+_E = ErrorCode
+
+_STATUS: Final[dict[ErrorCode, grpc.StatusCode]] = {
+    code: status
+    for status, codes in {
+        _S.INTERNAL: (_E.UNKNOWN_SERVER_ERROR,),
+        _S.DATA_LOSS: (_E.CORRUPT_MESSAGE,),
+        _S.DEADLINE_EXCEEDED: (_E.REQUEST_TIMED_OUT,),
+        _S.UNIMPLEMENTED: (
+            _E.UNSUPPORTED_VERSION,
+            _E.UNSUPPORTED_SASL_MECHANISM,
+            _E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            _E.UNSUPPORTED_COMPRESSION_TYPE,
+            _E.UNSUPPORTED_ASSIGNOR,
+        ),
+        _S.UNAUTHENTICATED: (
+            _E.SASL_AUTHENTICATION_FAILED,
+            _E.ILLEGAL_SASL_STATE,
+            _E.UNACCEPTABLE_CREDENTIAL,
+            _E.PRINCIPAL_DESERIALIZATION_FAILURE,
+            _E.DELEGATION_TOKEN_EXPIRED,
+        ),
+        _S.PERMISSION_DENIED: (
+            _E.TOPIC_AUTHORIZATION_FAILED,
+            _E.GROUP_AUTHORIZATION_FAILED,
+            _E.CLUSTER_AUTHORIZATION_FAILED,
+            _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            _E.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+            _E.DELEGATION_TOKEN_OWNER_MISMATCH,
+            _E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+        ),
+        _S.NOT_FOUND: (
+            _E.UNKNOWN_TOPIC_OR_PARTITION,
+            _E.UNKNOWN_TOPIC_ID,
+            _E.UNKNOWN_MEMBER_ID,
+            _E.UNKNOWN_PRODUCER_ID,
+            _E.UNKNOWN_SUBSCRIPTION_ID,
+            _E.UNKNOWN_CONTROLLER_ID,
+            _E.LOG_DIR_NOT_FOUND,
+            _E.DELEGATION_TOKEN_NOT_FOUND,
+            _E.GROUP_ID_NOT_FOUND,
+            _E.FETCH_SESSION_ID_NOT_FOUND,
+            _E.SHARE_SESSION_NOT_FOUND,
+            _E.RESOURCE_NOT_FOUND,
+            _E.SNAPSHOT_NOT_FOUND,
+            _E.TRANSACTIONAL_ID_NOT_FOUND,
+            _E.VOTER_NOT_FOUND,
+            _E.BROKER_ID_NOT_REGISTERED,
+            _E.CONTROLLER_ID_NOT_REGISTERED,
+        ),
+        _S.ALREADY_EXISTS: (
+            _E.TOPIC_ALREADY_EXISTS,
+            _E.DUPLICATE_RESOURCE,
+            _E.DUPLICATE_BROKER_REGISTRATION,
+            _E.DUPLICATE_VOTER,
+        ),
+        _S.OUT_OF_RANGE: (_E.OFFSET_OUT_OF_RANGE, _E.POSITION_OUT_OF_RANGE, _E.OFFSET_MOVED_TO_TIERED_STORAGE),
+        _S.RESOURCE_EXHAUSTED: (
+            _E.MESSAGE_TOO_LARGE,
+            _E.RECORD_LIST_TOO_LARGE,
+            _E.OFFSET_METADATA_TOO_LARGE,
+            _E.TELEMETRY_TOO_LARGE,
+            _E.THROTTLING_QUOTA_EXCEEDED,
+            _E.GROUP_MAX_SIZE_REACHED,
+            _E.SHARE_SESSION_LIMIT_REACHED,
+        ),
+        _S.ABORTED: (
+            _E.CONCURRENT_TRANSACTIONS,
+            _E.TRANSACTION_ABORTABLE,
+            _E.TRANSACTION_COORDINATOR_FENCED,
+            _E.PRODUCER_FENCED,
+            _E.FENCED_LEADER_EPOCH,
+            _E.UNKNOWN_LEADER_EPOCH,
+            _E.FENCED_INSTANCE_ID,
+            _E.FENCED_MEMBER_EPOCH,
+            _E.FENCED_STATE_EPOCH,
+            _E.STALE_BROKER_EPOCH,
+            _E.STALE_CONTROLLER_EPOCH,
+            _E.STALE_MEMBER_EPOCH,
+        ),
+        _S.INVALID_ARGUMENT: (
+            _E.INVALID_FETCH_SIZE,
+            _E.INVALID_TOPIC_EXCEPTION,
+            _E.INVALID_REQUIRED_ACKS,
+            _E.INCONSISTENT_GROUP_PROTOCOL,
+            _E.INVALID_GROUP_ID,
+            _E.INVALID_SESSION_TIMEOUT,
+            _E.INVALID_COMMIT_OFFSET_SIZE,
+            _E.INVALID_TIMESTAMP,
+            _E.INVALID_PARTITIONS,
+            _E.INVALID_REPLICATION_FACTOR,
+            _E.INVALID_REPLICA_ASSIGNMENT,
+            _E.INVALID_CONFIG,
+            _E.INVALID_REQUEST,
+            _E.INVALID_TRANSACTION_TIMEOUT,
+            _E.INVALID_PRINCIPAL_TYPE,
+            _E.INVALID_RECORD,
+            _E.INVALID_REGULAR_EXPRESSION,
+            _E.INVALID_REGISTRATION,
+            _E.MISMATCHED_ENDPOINT_TYPE,
+            _E.UNSUPPORTED_ENDPOINT_TYPE,
+            _E.STREAMS_INVALID_TOPOLOGY,
+        ),
+    }.items()
+    for code in codes
+}
+
+_KAFKA: Final = {
+    _S.DEADLINE_EXCEEDED: _E.REQUEST_TIMED_OUT,
+    _S.UNAVAILABLE: _E.NETWORK_EXCEPTION,
+    _S.CANCELLED: _E.NETWORK_EXCEPTION,
+    _S.UNIMPLEMENTED: _E.UNSUPPORTED_VERSION,
+    _S.RESOURCE_EXHAUSTED: _E.THROTTLING_QUOTA_EXCEEDED,
+    _S.UNAUTHENTICATED: _E.SASL_AUTHENTICATION_FAILED,
+    _S.PERMISSION_DENIED: _E.CLUSTER_AUTHORIZATION_FAILED,
+    _S.INVALID_ARGUMENT: _E.INVALID_REQUEST,
+    _S.NOT_FOUND: _E.RESOURCE_NOT_FOUND,
+}
+"""What a status means that comes without details: from gRPC itself, or from a server that is not ours."""
+
+
+def status_code(code: ErrorCode) -> grpc.StatusCode:
+    """The gRPC status that a refusal with `code` has: what is not in the table by whether it may pass later.
+
+    >>> status_code(ErrorCode.NOT_CONTROLLER).name, status_code(ErrorCode.INCONSISTENT_CLUSTER_ID).name
+    ('UNAVAILABLE', 'FAILED_PRECONDITION')
+    """
+    assert code is not ErrorCode.NONE, code
+    return _STATUS.get(code) or (_S.UNAVAILABLE if code in RETRIABLE else _S.FAILED_PRECONDITION)
+
+
+def is_retriable(error: ApiError) -> bool:
+    """May the same request succeed later, unchanged?"""
+    return error.code in RETRIABLE
+
+
+def rich_status(error: ApiError) -> Status:
+    """The whole refusal as google.rpc.Status."""
+    details: list[Message] = [ErrorInfo(reason=error.code.name, domain=DOMAIN, metadata=error.metadata)]
+    if is_retriable(error):
+        delay = Duration()
+        delay.FromMilliseconds(int(error.metadata.get("retry_after_ms", RETRY_AFTER_MS)))
+        details.append(RetryInfo(retry_delay=delay))
+    if FIELD in error.metadata:
+        violation = BadRequest.FieldViolation(field=error.metadata[FIELD], description=error.message)
+        details.append(BadRequest(field_violations=[violation]))
+    status = Status(code=status_code(error.code).value[0], message=error.message)
+    for detail in details:
+        status.details.add().Pack(detail)
+    return status
+
+
+def trailing_metadata(error: ApiError) -> tuple[tuple[str, bytes], ...]:
+    """The trailing metadata in which the rich status travels."""
+    return ((DETAILS_KEY, rich_status(error).SerializeToString()),)
+
+
+def error_from_call(error: grpc.aio.AioRpcError) -> ApiError:
+    """The refusal that a call ended with; the gRPC status by name stands in `metadata["grpc_status"]`.
+
+    A status without our details, from gRPC itself, becomes the error of Kafka's that a client would treat alike.
+    """
+    code = error.code()
+    metadata = {"grpc_status": code.name}
+    for info in _error_infos(error.trailing_metadata() or ()):
+        if info.domain == DOMAIN and info.reason in ErrorCode.__members__:
+            return ApiError(ErrorCode[info.reason], error.details() or "", metadata | dict(info.metadata))
+    return ApiError(_KAFKA.get(code, _E.UNKNOWN_SERVER_ERROR), f"{code.name}: {error.details()}", metadata)
+
+
+def _error_infos(trailing: Iterable[tuple[str, str | bytes]]) -> Iterable[ErrorInfo]:
+    for key, value in trailing:
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            yield from _unpacked(value)
+
+
+def _unpacked(data: bytes) -> Iterable[ErrorInfo]:
+    # Whatever a stranger's server puts there, the call has failed already: what does not parse is left out.
+    try:
+        details: Iterable[AnyMessage] = Status.FromString(data).details
+        infos = [(detail, ErrorInfo()) for detail in details if detail.Is(ErrorInfo.DESCRIPTOR)]
+        return [info for detail, info in infos if detail.Unpack(info)]
+    except DecodeError:
+        return []

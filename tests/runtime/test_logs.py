@@ -1,0 +1,146 @@
+"""One event, one line, whatever it holds; and no secret in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from quorate.runtime.config import ConfigError
+from quorate.runtime.logs import logger, redact, start_logs
+from quorate.runtime.telemetry import Telemetry
+
+log = logger("quorate.raft")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def written(act: Callable[[], None], form: str = "logfmt", level: str = "debug") -> list[str]:
+    stream = io.StringIO()
+    start_logs({"QUORATE_LOG_FORMAT": form, "QUORATE_LOG_LEVEL": level}, stream)
+    act()
+    return stream.getvalue().splitlines()
+
+
+def test_an_event_is_words_and_fields() -> None:
+    (line,) = written(lambda: log.info("became leader", epoch=7, leo=42, reason="3 of 5 votes"))
+
+    time, rest = line.split(" ", 1)
+    assert time.startswith("time=20")
+    assert time.endswith("Z")
+    assert 'level=info logger=quorate.raft event="became leader" epoch=7 leo=42 reason="3 of 5 votes"' == rest
+
+
+def test_the_same_as_json_keeps_types() -> None:
+    (line,) = written(lambda: log.warning("lagging", lag=7, caught_up=False, directory=None), "json")
+
+    made = json.loads(line)
+    assert ("warning", "lagging", 7, False, None) == tuple(
+        made[key] for key in ("level", "event", "lag", "caught_up", "directory")
+    )
+
+
+def test_bound_fields_are_in_every_event_and_a_field_does_not_hide_the_lines_own() -> None:
+    bound = log.bind(node_id=3)
+    (line,) = written(lambda: bound.info("x", level="low"), "json")
+
+    made = json.loads(line)
+    assert (3, "info", "low") == (made["node_id"], made["level"], made["field_level"])
+
+
+def test_below_the_level_nothing_is_written() -> None:
+    def act() -> None:
+        log.debug("a")
+        log.info("b")
+        log.warning("c")
+        logging.getLogger("sqlalchemy").info("a library's chatter")
+
+    assert 1 == len(written(act, level="warning"))
+
+
+def test_an_exception_is_in_the_line_with_its_traceback() -> None:
+    def act() -> None:
+        try:
+            raise ValueError("first\nsecond")
+        except ValueError as error:
+            log.error("failed", exception=error)
+
+    (line,) = written(act, "json")
+    assert "ValueError: first\nsecond" in json.loads(line)["exception"]
+    assert "test_logs.py" in json.loads(line)["exception"]
+
+
+@given(st.text(), st.text())
+@pytest.mark.parametrize("form", ["logfmt", "json"])
+def test_it_is_one_line_whatever_it_holds(form: str, event: str, value: str) -> None:
+    stream = io.StringIO()
+    start_logs({"QUORATE_LOG_FORMAT": form}, stream)
+    log.info(event, value=value)
+
+    text = stream.getvalue()
+    assert text.endswith("\n")
+    assert 1 == text.count("\n")
+    assert "\r" not in text
+
+
+def test_inside_a_span_a_line_names_it() -> None:
+    telemetry = Telemetry.to(SimpleSpanProcessor(InMemorySpanExporter()), service="quorum", instance="1")
+
+    def act() -> None:
+        with telemetry.span("write") as span:
+            log.info("inside", traceparent=(span.traceparent or b"").decode())
+        log.info("outside")
+
+    inside, outside = (json.loads(line) for line in written(act, "json"))
+    assert f"00-{inside['trace_id']}-{inside['span_id']}-01" == inside["traceparent"]
+    assert "trace_id" not in outside
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("epoch", 7, 7),
+        ("ok", True, True),
+        ("password", "hunter2", "***"),
+        ("sasl.jaas.config", "hunter2", "***"),
+        ("delegation_token_hmac", b"hunter2", "***"),
+        ("client-secret", "hunter2", "***"),
+        ("line", "user=a password=hunter2, next", "user=a password=***, next"),
+        ("line", "ssl.key.password: 'hunter2 hunter2' x", "ssl.key.password: *** x"),
+        ("header", "Authorization Bearer hunter2.abc-1", "Authorization Bearer ***"),
+        ("reason", "the passwords differ", "the passwords differ"),
+    ],
+)
+def test_secrets_are_hidden_by_key_and_in_text(key: str, value: object, expected: object) -> None:
+    assert expected == redact(key, value)
+
+
+def test_a_secret_in_event_or_traceback_is_hidden_too() -> None:
+    lines = written(lambda: log.error("bad password=hunter2", exception=ValueError("token=hunter2")))
+
+    assert 1 == len(lines)
+    assert "hunter2" not in lines[0]
+
+
+def test_a_form_or_level_that_is_unknown_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError) as caught:
+        start_logs({"QUORATE_LOG_FORMAT": "xml", "QUORATE_LOG_LEVEL": "loud"})
+
+    assert (
+        "QUORATE_LOG_FORMAT = 'xml': must be one of logfmt, json",
+        "QUORATE_LOG_LEVEL = 'loud': must be one of debug, info, warning, error",
+    ) == caught.value.problems

@@ -1,0 +1,139 @@
+"""A service's process from start to exit code: real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+from quorate.runtime.loop import ExitCode
+
+PRELUDE = """
+import asyncio, sys
+from quorate.errors import Corrupt
+from quorate.runtime.config import ConfigError
+from quorate.runtime.loop import CannotListen, Life, run
+from quorate.runtime.server import Server
+"""
+
+
+def process(body: str, environ: Mapping[str, str] | None = None, options: str = "") -> subprocess.Popen[str]:
+    """A Python process that runs `async def main(life)` with this body; it says `up` when it says so itself."""
+    indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    program = f"{PRELUDE}\nasync def main(life: Life) -> None:\n{indented}\nraise SystemExit(run(main{options}))\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environ or {})},
+    )
+
+
+def ended(started: subprocess.Popen[str], *signals: signal.Signals) -> tuple[int, list[str], list[str]]:
+    """Exit code, output and errors; each signal is sent after a line of output."""
+    assert started.stdout is not None
+    lines = []
+    for number in signals:
+        lines.append(started.stdout.readline().strip())
+        started.send_signal(number)
+    out, err = started.communicate(timeout=30)
+    return started.returncode, lines + out.split(), [line for line in err.splitlines() if line.startswith("fatal: ")]
+
+
+UNTIL_STOPPED = """
+print("up", flush=True)
+await life.stopping()
+print("down")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_signal_stops_it_in_good_order(number: signal.Signals, loop: str) -> None:
+    assert (0, ["up", "down"], []) == ended(process(UNTIL_STOPPED, {"QUORATE_EVENT_LOOP": loop}), number)
+
+
+def test_uvloop_runs_it_unless_it_is_refused() -> None:
+    name = "print(type(asyncio.get_running_loop()).__module__.split('.')[0])"
+
+    assert ["uvloop"] == ended(process(name))[1]
+    assert ["asyncio"] == ended(process(name, {"QUORATE_EVENT_LOOP": "asyncio"}))[1]
+
+
+def test_it_ends_when_main_returns() -> None:
+    assert (ExitCode.STOPPED, ["done"], []) == ended(process("print('done')"))
+
+
+def test_a_second_signal_does_not_wait() -> None:
+    body = """
+print("up", flush=True)
+await life.stopping()
+print("stopping", flush=True)
+await asyncio.sleep(60)
+"""
+    code, lines, fatal = ended(process(body), signal.SIGTERM, signal.SIGTERM)
+
+    assert (ExitCode.FAILED, ["up", "stopping"], ["fatal: cancelled: a second SIGTERM"]) == (code, lines, fatal)
+
+
+def test_a_stop_that_takes_too_long_is_cut_off() -> None:
+    body = UNTIL_STOPPED + "\nawait asyncio.sleep(60)"
+    code, _, fatal = ended(process(body, options=", stop_timeout_s=0.1"), signal.SIGTERM)
+
+    assert (ExitCode.FAILED, ["fatal: TimeoutError: did not stop within 0.1 s of being asked to"]) == (code, fatal)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (
+            "ConfigError(['node.id: is missing; it must be an integer'])",
+            ExitCode.MISCONFIGURED,
+            "fatal: 1 problem in the configuration: node.id: is missing; it must be an integer",
+        ),
+        ("Corrupt('checksum 1, not 2', position=61)", ExitCode.CORRUPT, "fatal: checksum 1, not 2 at byte 61"),
+        ("AssertionError((5, 3))", ExitCode.FAILED, "fatal: an assertion does not hold: AssertionError((5, 3))"),
+        ("KeyError('x')", ExitCode.FAILED, "fatal: KeyError: 'x'"),
+    ],
+)
+def test_what_is_fatal_is_one_line_and_an_exit_code(error: str, code: ExitCode, line: str) -> None:
+    assert (code, [], [line]) == ended(process(f"raise {error}"))
+
+
+def test_errors_of_several_tasks_are_a_line_each_and_the_gravest_gives_the_code() -> None:
+    body = """
+async def broken(error):
+    raise error
+async with asyncio.TaskGroup() as tasks:
+    tasks.create_task(broken(Corrupt("bad magic 9")))
+    tasks.create_task(broken(ValueError("x")))
+"""
+    code, _, fatal = ended(process(body))
+
+    assert (ExitCode.CORRUPT, ["fatal: ValueError: x", "fatal: bad magic 9"]) == (code, sorted(fatal))
+
+
+def test_a_failure_reported_from_elsewhere_ends_it() -> None:
+    body = """
+asyncio.get_running_loop().call_soon(life.fail, Corrupt("damage in the segment"))
+try:
+    await life.stopping()
+finally:
+    print("cleaned")
+"""
+    assert (ExitCode.CORRUPT, ["cleaned"], ["fatal: damage in the segment"]) == ended(process(body))
+
+
+def test_a_port_in_use_is_said_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, fatal = ended(process(f"Server().listen('127.0.0.1:{port}')"))
+
+    reason = "Address already in use; an address has one listener: stop the process that has it, or choose another port"
+    assert (ExitCode.CANNOT_LISTEN, [f"fatal: cannot listen on 127.0.0.1:{port}: {reason}"]) == (code, fatal)
