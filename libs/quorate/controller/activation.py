@@ -1,0 +1,82 @@
+"""The first records of a new active controller: what begins a cluster, or ends what the last one left open."""
+
+from __future__ import annotations
+
+from kraft import Message
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.settings import Settings
+from quorate.controller.topic_configs import CONFIGS, MIN_INSYNC_REPLICAS, effective
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import BROKER
+from quorate.metadata.features import ELR_VERSION
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import LATEST, METADATA_VERSION, TRANSACTIONS
+from quorate.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+
+__all__ = ["BOOTSTRAP_TRANSACTION", "activate"]
+
+BOOTSTRAP_TRANSACTION = "Bootstrap records"
+"""Kafka's name of the transaction that holds the first records."""
+
+ABORT_REASON = "Controller failover"
+
+
+def activate(bootstrap: tuple[Message, ...], settings: Settings) -> Command[None]:
+    """Begin the epoch: abort the transaction that the last controller left open; fill a log that has no version yet.
+
+    `bootstrap` are the records of bootstrap.checkpoint; without any, a cluster begins at the latest level known
+    here. No ZkMigrationStateRecord: Kafka wrote one up to 4.0 and leaves it out from 4.1 on. KIP-778, KIP-868.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[None]:
+        begun = state.features.metadata_version
+        first = () if begun is not None else bootstrap or (FeatureLevelRecord(METADATA_VERSION, LATEST),)
+        level = _level_of(first) if begun is None else begun
+        return Decision(None, (*_aborted(state, level), *_wrapped(first, level, state, settings)))
+
+    return command
+
+
+def _aborted(state: ClusterState, level: int) -> tuple[Message, ...]:
+    transaction = state.transactions.open
+    if transaction is None:
+        return ()
+    if level < TRANSACTIONS:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"a transaction is open since offset {transaction.start}, "
+            f"but transactions exist from metadata.version {TRANSACTIONS} on and this is {level}",
+        )
+    return (AbortTransactionRecord(ABORT_REASON),)
+
+
+def _wrapped(
+    bootstrap: tuple[Message, ...], level: int, state: ClusterState, settings: Settings
+) -> tuple[Message, ...]:
+    records = (*bootstrap, *_min_isr(bootstrap, state, settings)) if bootstrap else ()
+    if not records or level < TRANSACTIONS:
+        return records
+    return (BeginTransactionRecord(BOOTSTRAP_TRANSACTION), *records, EndTransactionRecord())
+
+
+def _level_of(bootstrap: tuple[Message, ...]) -> int:
+    for record in bootstrap:
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
+            return record.feature_level
+    raise ApiError(
+        ErrorCode.INVALID_CONFIG, f"the bootstrap records name no {METADATA_VERSION}, which a cluster cannot be without"
+    )
+
+
+def _min_isr(bootstrap: tuple[Message, ...], state: ClusterState, settings: Settings) -> tuple[Message, ...]:
+    """With ELR, min.insync.replicas must be the same for all controllers: it goes into the log. KIP-966."""
+    if not any(isinstance(r, FeatureLevelRecord) and r.name == ELR_VERSION and r.feature_level > 0 for r in bootstrap):
+        return ()
+    value = effective(CONFIGS[MIN_INSYNC_REPLICAS], topic={}, configs=state.configs, static=settings.static_configs)
+    return (ConfigRecord(BROKER, "", MIN_INSYNC_REPLICAS, value.value),)

@@ -1,0 +1,386 @@
+"""CreateTopics (19): each topic succeeds or fails by itself. KIP-4, KIP-464, KIP-525.
+
+Where replicas go is decided before, by the placer: the driver asks `wanted_placements` what to have placed on
+`usable_brokers`, and hands the answers in. Between the two a broker may have gone: then StalePlacement is raised,
+and the driver asks again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kraft import Message, Uuid
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.settings import Settings
+from quorate.controller.topic_configs import CONFIGS, effective, faults
+from quorate.controller.topic_names import METADATA_TOPIC, fault_of_name
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.brokers import Broker
+from quorate.metadata.configs import TOPIC
+from quorate.metadata.partitions import RECOVERED, Partition, as_record, default_directory
+from quorate.metadata.state import ClusterState
+from quorate.placement import PlacementSpec, Replicas, UsableBroker
+from quorate.records import ConfigRecord, TopicRecord
+
+__all__ = [
+    "PARTITIONS_PER_REQUEST_MAX",
+    "Placements",
+    "StalePlacement",
+    "create_topics",
+    "usable_brokers",
+    "wanted_placements",
+]
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Kafka's limit; a request is one write."""
+
+Placements: TypeAlias = Mapping[str, tuple[Replicas, ...] | ApiError]
+"""By topic name the replicas of each partition, or why the placer refused."""
+
+_Topic: TypeAlias = CreateTopicsRequest.CreatableTopic
+_Result: TypeAlias = CreateTopicsResponse.CreatableTopicResult
+_Config: TypeAlias = CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfigs
+
+
+class StalePlacement(ApiError):
+    """The brokers are not what they were when the placer was asked: ask again. Retriable."""
+
+    def __init__(self, topic_name: str, reason: str) -> None:
+        super().__init__(
+            ErrorCode.REPLICA_NOT_AVAILABLE,
+            f"topic {topic_name!r} has to be placed again: {reason}",
+            {"topic": topic_name},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A topic that is to be: its id, the replicas of each partition, its own configs."""
+
+    name: str
+    id: Uuid
+    replicas: tuple[Replicas, ...]
+    configs: Mapping[str, str]
+
+
+def create_topics(
+    request: CreateTopicsRequest,
+    *,
+    placements: Placements,
+    new_topic_id: Callable[[], Uuid],
+    settings: Settings,
+) -> Command[CreateTopicsResponse]:
+    """The command that creates the topics of `request`.
+
+    `placements` has every topic that `wanted_placements` named. `new_topic_id` gives a random id at each call;
+    ids that are taken or reserved are passed over.
+
+    Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[CreateTopicsResponse]:
+        refused = _check(state, request, settings)
+        results: dict[str, _Result] = {}
+        records: list[Message] = []
+        for topic in _asked_once(request):
+            try:
+                new = _choose(state, topic, refused, placements, new_topic_id, settings)
+            except StalePlacement:
+                raise
+            except ApiError as refusal:
+                results[topic.name] = _refusal(topic.name, refusal)
+                continue
+            records += _records(state, new)
+            results[topic.name] = _created(state, new, settings)
+        response = CreateTopicsResponse(topics=(*results.values(), *_refused_twice(request)))
+        return Decision(response, () if request.validate_only else tuple(records))
+
+    return command
+
+
+def wanted_placements(
+    state: ClusterState, request: CreateTopicsRequest, settings: Settings
+) -> tuple[tuple[str, PlacementSpec], ...]:
+    """What the placer has to be asked, by topic name: nothing for topics that are refused or placed by hand.
+
+    Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
+    """
+    refused = _check(state, request, settings)
+    return tuple(
+        (topic.name, _spec(topic, settings))
+        for topic in _asked_once(request)
+        if topic.name not in refused and not topic.assignments
+    )
+
+
+def usable_brokers(state: ClusterState) -> tuple[UsableBroker, ...]:
+    """The brokers that may get replicas, by id: not those on their way out, nor without a directory to take any.
+
+    Fenced ones are among them: the placer prefers others. KIP-841, KIP-1066.
+    """
+    return tuple(
+        UsableBroker(id=broker.id, rack=broker.rack, fenced=broker.fenced)
+        for broker in state.brokers
+        if _is_usable(broker)
+    )
+
+
+# Check.
+
+
+def _check(state: ClusterState, request: CreateTopicsRequest, settings: Settings) -> dict[str, ApiError]:
+    """Which topics cannot be, by name, before anything is placed."""
+    _check_size(request, settings)
+    refused: dict[str, ApiError] = {}
+    for topic in _asked_once(request):
+        try:
+            _check_name(state, topic.name)
+            _check_configs(topic)
+            if topic.assignments:
+                _check_assignments(state, topic)
+            else:
+                _check_counts(topic)
+        except ApiError as refusal:
+            refused[topic.name] = refusal
+    return refused
+
+
+def _check_size(request: CreateTopicsRequest, settings: Settings) -> None:
+    count = sum(
+        len(topic.assignments) or max(0, _spec(topic, settings).partition_count) for topic in _asked_once(request)
+    )
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request has {count} partitions; one request has at most {PARTITIONS_PER_REQUEST_MAX}",
+        )
+
+
+def _check_name(state: ClusterState, name: str) -> None:
+    if name == METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log; it cannot be created as a topic")
+    if state.topics.id_of(name) is not None:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+    fault = fault_of_name(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    alike = state.topics.alike(name)
+    if alike:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name!r} would be mixed up with topic {alike[0]!r} in metrics, where '.' and '_' are the same",
+        )
+
+
+def _check_configs(topic: _Topic) -> None:
+    without = [config.name for config in topic.configs if config.value is None]
+    if without:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"topic {topic.name!r}: no value for {', '.join(without)}; a new topic takes no null",
+        )
+    found = faults(_configs(topic))
+    if found:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"topic {topic.name!r}: {'; '.join(found)}")
+
+
+def _check_counts(topic: _Topic) -> None:
+    if topic.replication_factor == 0 or topic.replication_factor < -1:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"topic {topic.name!r}: a replication factor of {topic.replication_factor} is not possible; "
+            "it is above 0, or -1 for the default",
+        )
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name!r}: {topic.num_partitions} partitions are not possible; "
+            "there is at least one, or -1 for the default",
+        )
+
+
+def _check_assignments(state: ClusterState, topic: _Topic) -> None:
+    for field, value in (("replication factor", topic.replication_factor), ("partition count", topic.num_partitions)):
+        if value != -1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"topic {topic.name!r}: replicas are assigned by hand, so the {field} must be -1, not {value}",
+            )
+    seen: dict[int, Replicas] = {}
+    for assignment in topic.assignments:
+        if assignment.partition_index in seen:
+            raise _bad_assignment(topic, f"partition {assignment.partition_index} is assigned more than once")
+        _check_replicas(state, topic, assignment.partition_index, assignment.broker_ids)
+        first = next(iter(seen.values()), assignment.broker_ids)
+        if len(first) != len(assignment.broker_ids):
+            raise _bad_assignment(
+                topic,
+                f"partition {assignment.partition_index} has {len(assignment.broker_ids)} replicas and others have "
+                f"{len(first)}; all partitions have equally many",
+            )
+        seen[assignment.partition_index] = assignment.broker_ids
+    if sorted(seen) != list(range(len(seen))):
+        raise _bad_assignment(
+            topic, f"the partitions are {sorted(seen)}; their numbers run from 0 upward without a gap"
+        )
+
+
+def _check_replicas(state: ClusterState, topic: _Topic, partition_id: int, replicas: Replicas) -> None:
+    if not replicas:
+        raise _bad_assignment(topic, f"partition {partition_id} has no replicas")
+    for broker_id, count in Counter(replicas).items():
+        if broker_id not in state.brokers:
+            raise _bad_assignment(topic, f"partition {partition_id} is on broker {broker_id}, which is not registered")
+        if count > 1:
+            raise _bad_assignment(topic, f"partition {partition_id} is on broker {broker_id} more than once")
+    if not any(state.brokers.is_active(broker_id) for broker_id in replicas):
+        raise _bad_assignment(
+            topic,
+            f"partition {partition_id} is on {list(replicas)}, who are all fenced or shutting down; one must lead",
+        )
+
+
+def _bad_assignment(topic: _Topic, reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"topic {topic.name!r}: {reason}")
+
+
+# Choose.
+
+
+def _choose(
+    state: ClusterState,
+    topic: _Topic,
+    refused: Mapping[str, ApiError],
+    placements: Placements,
+    new_topic_id: Callable[[], Uuid],
+    settings: Settings,
+) -> _New:
+    if topic.name in refused:
+        raise refused[topic.name]
+    if topic.assignments:
+        by_id = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
+        replicas = tuple(assignment.broker_ids for assignment in by_id)
+    else:
+        replicas = _placed(state, topic, placements, _spec(topic, settings))
+    return _New(topic.name, _unused_id(state, new_topic_id), replicas, _configs(topic))
+
+
+def _placed(state: ClusterState, topic: _Topic, placements: Placements, spec: PlacementSpec) -> tuple[Replicas, ...]:
+    placed = placements.get(topic.name)
+    if placed is None:
+        raise StalePlacement(topic.name, "it was not placed, for it could not be created then")
+    if isinstance(placed, ApiError):
+        raise placed
+    if len(placed) != spec.partition_count or any(len(replicas) != spec.replication_factor for replicas in placed):
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"topic {topic.name!r}: the placer placed {[len(replicas) for replicas in placed[:3]]}… replicas of "
+            f"{len(placed)} partitions; asked for were {spec.replication_factor} of {spec.partition_count}",
+        )
+    for broker_id in {broker_id for replicas in placed for broker_id in replicas}:
+        broker = state.brokers.get(broker_id)
+        if broker is None or not _is_usable(broker):
+            raise StalePlacement(topic.name, f"broker {broker_id} can no longer be used")
+    for first in {replicas[0] for replicas in placed}:
+        if not state.brokers.is_active(first):
+            raise StalePlacement(topic.name, f"broker {first} was to lead, and is fenced by now")
+    return placed
+
+
+def _unused_id(state: ClusterState, new_topic_id: Callable[[], Uuid]) -> Uuid:
+    while True:
+        topic_id = new_topic_id()
+        if state.topics.by_id(topic_id) is None and any(topic_id[:15]):
+            return topic_id
+
+
+# Records.
+
+
+def _records(state: ClusterState, new: _New) -> Iterator[Message]:
+    """The topic, its configs, its partitions: in Kafka's order."""
+    yield TopicRecord(new.name, new.id)
+    for name, value in new.configs.items():
+        yield ConfigRecord(TOPIC, new.name, name, value)
+    directories = {broker.id: default_directory(broker.log_dirs) for broker in state.brokers}
+    for partition_id, replicas in enumerate(new.replicas):
+        isr = tuple(broker_id for broker_id in replicas if state.brokers.is_active(broker_id))
+        assert isr, (new.name, partition_id, replicas)
+        partition = Partition(
+            replicas=replicas,
+            directories=tuple(directories[broker_id] for broker_id in replicas),
+            isr=isr,
+            removing_replicas=(),
+            adding_replicas=(),
+            elr=(),
+            last_known_elr=(),
+            leader=isr[0],
+            leader_recovery_state=RECOVERED,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        yield as_record(partition, new.id, partition_id, state.features.record_level)[0]
+
+
+# Response.
+
+
+def _created(state: ClusterState, new: _New, settings: Settings) -> _Result:
+    configs = []
+    for config in CONFIGS.values():
+        value = effective(config, topic=new.configs, configs=state.configs, static=settings.static_configs)
+        configs.append(_Config(name=config.name, value=value.value, config_source=int(value.source)))
+    return _Result(
+        name=new.name,
+        topic_id=new.id,
+        error_message=None,
+        num_partitions=len(new.replicas),
+        replication_factor=len(new.replicas[0]),
+        configs=tuple(configs),
+    )
+
+
+def _refusal(name: str, refusal: ApiError) -> _Result:
+    return _Result(name=name, error_code=int(refusal.code), error_message=refusal.message)
+
+
+def _refused_twice(request: CreateTopicsRequest) -> Iterator[_Result]:
+    """One result for each name that was asked for more than once, after the others, as in Kafka."""
+    for name, count in Counter(topic.name for topic in request.topics).items():
+        if count > 1:
+            yield _refusal(
+                name,
+                ApiError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times; once is right"),
+            )
+
+
+# What is asked.
+
+
+def _asked_once(request: CreateTopicsRequest) -> list[_Topic]:
+    counts = Counter(topic.name for topic in request.topics)
+    return [topic for topic in request.topics if counts[topic.name] == 1]
+
+
+def _spec(topic: _Topic, settings: Settings) -> PlacementSpec:
+    return PlacementSpec(
+        partition_count=settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions,
+        replication_factor=(
+            settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        ),
+    )
+
+
+def _configs(topic: _Topic) -> dict[str, str]:
+    return {config.name: config.value for config in topic.configs if config.value is not None}
+
+
+def _is_usable(broker: Broker) -> bool:
+    """May it get replicas?"""
+    if broker.in_controlled_shutdown:
+        return False
+    return not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())

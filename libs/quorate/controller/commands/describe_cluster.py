@@ -1,0 +1,88 @@
+"""DescribeCluster (60): who is there, brokers or controllers. KIP-700, KIP-919."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Protocol, TypeAlias, TypeVar
+
+from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId
+
+__all__ = ["describe_cluster"]
+
+
+class _Kind(IntEnum):
+    """Endpoint types. KIP-919."""
+
+    BROKERS = 1
+    CONTROLLERS = 2
+
+
+_Node: TypeAlias = DescribeClusterResponse.DescribeClusterBroker
+
+
+class _EndPoint(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+E = TypeVar("E", bound=_EndPoint)
+
+
+def describe_cluster(
+    request: DescribeClusterRequest, *, cluster_id: str, controller_id: NodeId, listener: str | None = None
+) -> Command[DescribeClusterResponse]:
+    """The command that lists brokers (endpoint type 1) or controllers (2), with where each listens as `listener`.
+
+    Nodes without such a listener are left out; None takes the first listener of each. Fenced brokers are listed
+    only where the request asks for them. `controller_id` is the active controller, in either list.
+
+    Raises ApiError(UNSUPPORTED_ENDPOINT_TYPE).
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[DescribeClusterResponse]:
+        match request.endpoint_type:
+            case _Kind.BROKERS:
+                nodes = tuple(_brokers(state, listener, with_fenced=request.include_fenced_brokers))
+            case _Kind.CONTROLLERS:
+                nodes = tuple(_controllers(state, listener))
+            case other:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                    f"endpoint type {other} does not exist: 1 asks for brokers, 2 for controllers",
+                )
+        return Decision(
+            DescribeClusterResponse(
+                endpoint_type=request.endpoint_type, cluster_id=cluster_id, controller_id=controller_id, brokers=nodes
+            )
+        )
+
+    return command
+
+
+def _brokers(state: ClusterState, listener: str | None, *, with_fenced: bool) -> Iterator[_Node]:
+    for broker in state.brokers:
+        end_point = _named(broker.end_points, listener)
+        if end_point is not None and (with_fenced or not broker.fenced):
+            yield _Node(
+                broker_id=broker.id, host=end_point.host, port=end_point.port, rack=broker.rack, is_fenced=broker.fenced
+            )
+
+
+def _controllers(state: ClusterState, listener: str | None) -> Iterator[_Node]:
+    for controller in state.controllers:
+        end_point = _named(controller.end_points, listener)
+        if end_point is not None:
+            yield _Node(broker_id=controller.controller_id, host=end_point.host, port=end_point.port)
+
+
+def _named(end_points: Sequence[E], listener: str | None) -> E | None:
+    return next((end_point for end_point in end_points if listener in (None, end_point.name)), None)

@@ -1,0 +1,125 @@
+"""DescribeTopicPartitions (75): topics and their partitions, page by page. KIP-966."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from quorate.controller.broker_changes import is_online
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.topic_names import INTERNAL_TOPICS, fault_of_name
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.partitions import NO_LEADER, Partition
+from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Topic
+from quorate.nouns import NodeId
+
+__all__ = ["PARTITIONS_PER_PAGE_MAX", "describe_topic_partitions"]
+
+PARTITIONS_PER_PAGE_MAX: Final = 2_000
+"""Kafka's `max.request.partition.size.limit`."""
+
+_Topic: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition: TypeAlias = (
+    DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic.DescribeTopicPartitionsResponsePartition
+)
+_Cursor: TypeAlias = DescribeTopicPartitionsResponse.Cursor
+
+
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, *, partitions_per_page: int = PARTITIONS_PER_PAGE_MAX
+) -> Command[DescribeTopicPartitionsResponse]:
+    """The command that tells one page: topics by name from the cursor on, at most so many partitions.
+
+    The page has `response_partition_limit` partitions at most, and not more than `partitions_per_page`, but one at
+    least. `next_cursor` is where the next page begins, None on the last. Without topics in the request all are
+    told. A topic that does not exist is an item with an error; it takes no room.
+
+    Raises ApiError(INVALID_REQUEST) for a cursor at a negative partition.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[DescribeTopicPartitionsResponse]:
+        cursor = request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"the cursor is at partition {cursor.partition_index}; they start at 0"
+            )
+        names = _names(state, request)
+        start = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
+        room = max(1, min(partitions_per_page, request.response_partition_limit))
+        topics, following = _page(state, names[bisect_left(names, start[0]) :], start, room)
+        return Decision(DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=following))
+
+    return command
+
+
+def _names(state: ClusterState, request: DescribeTopicPartitionsRequest) -> list[str]:
+    if request.topics:
+        return sorted({topic.name for topic in request.topics})
+    return sorted(topic.name for topic in state.topics)
+
+
+def _page(
+    state: ClusterState, names: list[str], start: tuple[str, int], room: int
+) -> tuple[list[_Topic], _Cursor | None]:
+    told: list[_Topic] = []
+    for name in names:
+        topic = state.topics.by_name(name)
+        if topic is None:
+            told.append(_unknown(name))
+            continue
+        first = start[1] if name == start[0] else 0
+        if room == 0:
+            return told, _Cursor(name, first)
+        partitions = sorted(partition_id for partition_id in topic.partitions if partition_id >= first)
+        told.append(_described(state, topic, partitions[:room]))
+        if len(partitions) > room:
+            return told, _Cursor(name, partitions[room])
+        room -= len(partitions)
+    return told, None
+
+
+def _unknown(name: str) -> _Topic:
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION if fault_of_name(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _Topic(error_code=int(code), name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _described(state: ClusterState, topic: Topic, partition_ids: list[int]) -> _Topic:
+    return _Topic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=tuple(
+            _partition(state, partition_id, topic.partitions[partition_id]) for partition_id in partition_ids
+        ),
+    )
+
+
+def _partition(state: ClusterState, partition_id: int, partition: Partition) -> _Partition:
+    led = _is_alive(state, partition.leader)
+    return _Partition(
+        error_code=int(ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=partition_id,
+        leader_id=partition.leader if led else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=tuple(_offline(state, partition)),
+    )
+
+
+def _offline(state: ClusterState, partition: Partition) -> Iterator[NodeId]:
+    """Replicas on brokers that are fenced or gone, or in directories that are offline. KIP-112, KIP-858."""
+    for replica, directory in zip(partition.replicas, partition.directories, strict=True):
+        broker = state.brokers.get(replica)
+        if broker is None or broker.fenced or not is_online(directory, broker):
+            yield replica
+
+
+def _is_alive(state: ClusterState, broker_id: NodeId) -> bool:
+    broker = state.brokers.get(broker_id)
+    return broker is not None and not broker.fenced

@@ -1,0 +1,163 @@
+"""BrokerRegistration (62): a broker process announces itself and gets its epoch. KIP-631, KIP-858, KIP-966."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraft import Message, Uuid
+from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from quorate.controller.broker_changes import leaving, unclean_stop
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.settings import Settings
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.brokers import Broker
+from quorate.metadata.features import KRAFT_VERSION
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import DIRECTORIES, METADATA_VERSION
+from quorate.nouns import reserved_uuid, uuid_text
+from quorate.records import RegisterBrokerRecord
+
+__all__ = ["register_broker"]
+
+
+def register_broker(
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    session_epoch: int | None,
+    kraft_version: int,
+    settings: Settings,
+    tells_previous_epoch: bool = True,
+) -> Command[BrokerRegistrationResponse]:
+    """The command that registers the broker of `request`, fenced until it has caught up.
+
+    `session_epoch` is the broker epoch whose session is valid, as the heartbeat service knows it; None if there is
+    none. `tells_previous_epoch`: does the request say which epoch ended in order (version 3 and later)?
+
+    The broker epoch is the offset of the first record written here, so it is unique whatever comes before the
+    registration itself. A process that registers again keeps its epoch.
+
+    Raises ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION (directories,
+    listeners), UNSUPPORTED_VERSION (a finalized feature that the broker does not support).
+    """
+
+    def command(state: ClusterState, moment: Moment) -> Decision[BrokerRegistrationResponse]:
+        existing = state.brokers.get(request.broker_id)
+        _check_identity(request, existing, cluster_id=cluster_id, session_epoch=session_epoch)
+        _check_directories(state, request)
+        _check_listeners(request)
+        _check_features(state, request, kraft_version)
+
+        again = existing is not None and existing.incarnation_id == request.incarnation_id
+        epoch = existing.epoch if existing is not None and again else moment.next_offset
+        cleaned = () if again else tuple(_cleaned(state, request, existing, settings, tells_previous_epoch))
+        record = _record(state, request, epoch, existing if again else None)
+        return Decision(BrokerRegistrationResponse(broker_epoch=epoch), (*cleaned, record), atomic=False)
+
+    return command
+
+
+def _check_identity(
+    request: BrokerRegistrationRequest, existing: Broker | None, *, cluster_id: str, session_epoch: int | None
+) -> None:
+    if request.cluster_id != cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id!r}; this is {cluster_id!r}",
+        )
+    if request.broker_id < 0:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, f"broker id {request.broker_id} is negative")
+    if existing and existing.incarnation_id != request.incarnation_id and session_epoch == existing.epoch:
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker {request.broker_id} is already there as another process, {uuid_text(existing.incarnation_id)}, "
+            f"whose session of broker epoch {existing.epoch} is still valid",
+        )
+    if request.is_migrating_zk_broker:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"broker {request.broker_id} runs on ZooKeeper, which is no longer supported"
+        )
+
+
+def _check_directories(state: ClusterState, request: BrokerRegistrationRequest) -> None:
+    """Each directory has one broker. Clusters below 3.7-IV2 do not know of directories."""
+    if state.features.record_level < DIRECTORIES:
+        return
+    seen: set[Uuid] = set()
+    if not request.log_dirs:
+        raise _invalid(request, "names no log directory")
+    for directory in request.log_dirs:
+        if reserved_uuid(directory):
+            raise _invalid(request, f"names directory {uuid_text(directory)}; the first hundred ids are reserved")
+        if directory in seen:
+            raise _invalid(request, f"names directory {uuid_text(directory)} twice")
+        owner = state.brokers.owner_of(directory)
+        if owner not in (None, request.broker_id):
+            raise _invalid(request, f"names directory {uuid_text(directory)}, which belongs to broker {owner}")
+        seen.add(directory)
+
+
+def _check_listeners(request: BrokerRegistrationRequest) -> None:
+    names = [listener.name for listener in request.listeners]
+    if not names:
+        raise _invalid(request, "names no listener")
+    if "" in names or len(set(names)) != len(names):
+        raise _invalid(request, f"names the listeners {names}; each has a name of its own")
+
+
+def _check_features(state: ClusterState, request: BrokerRegistrationRequest, kraft_version: int) -> None:
+    """Every finalized level must be in the broker's range; what it does not name, it supports at 0 only. KIP-584."""
+    ranges = {
+        feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
+    }
+    for name, level in {**state.features.finalized(), KRAFT_VERSION: kraft_version}.items():
+        lowest, highest = ranges.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"broker {request.broker_id} supports {name} from {lowest} to {highest}; this cluster is at {level}",
+                {"feature": name, "level": str(level)},
+            )
+    if state.features.metadata_version is None:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this cluster has no {METADATA_VERSION} yet")
+
+
+def _cleaned(
+    state: ClusterState,
+    request: BrokerRegistrationRequest,
+    existing: Broker | None,
+    settings: Settings,
+    tells_previous_epoch: bool,
+) -> Iterator[Message]:
+    """The new process is fenced, so it is in no ISR; and if the last one did not end in order, in no ELR either."""
+    known_epoch = None if existing is None else existing.epoch
+    clean = not tells_previous_epoch or request.previous_broker_epoch == known_epoch
+    return (leaving if clean else unclean_stop)(state, request.broker_id, settings)
+
+
+def _record(
+    state: ClusterState, request: BrokerRegistrationRequest, epoch: int, same: Broker | None
+) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        end_points=tuple(
+            RegisterBrokerRecord.BrokerEndpoint(listener.name, listener.host, listener.port, listener.security_protocol)
+            for listener in request.listeners
+        ),
+        features=tuple(
+            RegisterBrokerRecord.BrokerFeature(
+                feature.name, feature.min_supported_version, feature.max_supported_version
+            )
+            for feature in request.features
+        ),
+        rack=request.rack,
+        fenced=True if same is None else same.fenced,
+        in_controlled_shutdown=False if same is None else same.in_controlled_shutdown,
+        log_dirs=request.log_dirs if state.features.record_level >= DIRECTORIES else (),
+    )
+
+
+def _invalid(request: BrokerRegistrationRequest, reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REGISTRATION, f"broker {request.broker_id} {reason}")

@@ -1,0 +1,45 @@
+"""What a command answers: records to be written, and the response once they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kraft import Message
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Offset
+
+T = TypeVar("T")
+
+RECORDS_PER_WRITE_MAX = 10_000
+"""A write is one batch and all or nothing; Kafka's controller refuses larger ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What a command may know beside the state: where its first record will lie, and what time it is.
+
+    A broker's epoch is the offset of its registration, so offsets matter to decisions (KIP-631).
+    """
+
+    next_offset: Offset
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T]):
+    """The records that a command wants written, in order, and its response.
+
+    A decision without records is a read, or a refusal item by item. An atomic one is a single batch, all or
+    nothing. One that is not may take several: each prefix of them leaves the state sound, and deciding again does
+    the rest, as with all the partitions of a broker that is fenced.
+    """
+
+    response: T
+    records: tuple[Message, ...] = ()
+    atomic: bool = True
+
+
+Command = Callable[[ClusterState, Moment], Decision[T]]
+"""Reads the state and decides. It changes nothing, and may run twice. Raises ApiError to refuse as a whole."""

@@ -1,0 +1,293 @@
+"""claim → write → commit → answer, and back to the last commit when leadership is lost.
+
+The engine holds the state, and knows no clock, no wire, no log. Its driver tells it what happened and
+takes from `ready` what is to be done. Three offsets, all exclusive ends: `committed` (answers may leave),
+`appended` (the quorum has it), `next_offset` (applied here and on its way).
+
+A write is applied before it is appended, as in Kafka: what cannot be applied must not be replicated. Each
+batch leaves a snapshot of the timeline before it, so that the state can go back to where it began.
+
+Nothing counts as committed before the quorum has said that it took it: a high watermark may run ahead of that
+word, and a control record of the quorum's own may lie where a batch of ours was to go.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kraft import Message
+from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import record_version
+from quorate.nouns import Epoch, Offset
+from quorate.records import encode_record, with_trace
+
+PENDING_MAX = 2_000
+"""Writes and reads that may wait at once; one more is refused with a retriable error."""
+
+
+class _InFlight(NamedTuple):
+    """One batch that is applied and not known to be committed; there is a snapshot at `base_offset`."""
+
+    base_offset: Offset
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """A batch for the quorum: framed values whose first must get `base_offset`."""
+
+    epoch: Epoch
+    base_offset: Offset
+    values: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The end of a command: its response, or why there is none, and the state that it speaks of."""
+
+    token: Any
+    response: Any = None
+    error: ApiError | None = None
+    epoch: Epoch
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What the driver has to do, in this order."""
+
+    appends: tuple[Append, ...]
+    answers: tuple[Answer, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    """A command that has run and waits for its offset. Reads wait too: what they saw may not be committed yet."""
+
+    token: Any
+    command: Command[Any]
+    traceparent: bytes | None
+    now_ms: int
+    base_offset: Offset
+    end_offset: Offset
+    response: Any
+    error: ApiError | None
+
+
+@dataclass(slots=True)
+class Engine:
+    """The state machine of one controller, active or standing by.
+
+    `epoch` is the epoch in which it is active, None on standby.
+    """
+
+    state: ClusterState
+    epoch: Epoch | None = None
+    next_offset: Offset = 0
+    appended: Offset = 0
+    committed: Offset = 0
+    _high_watermark: Offset = 0
+    _in_flight: deque[_InFlight] = field(default_factory=deque)
+    _pending: deque[_Pending] = field(default_factory=deque)
+    _appends: list[Append] = field(default_factory=list)
+    _answers: list[Answer] = field(default_factory=list)
+
+    # -- on standby: the log decides -------------------------------------------------------------
+
+    def replay(self, records: Iterable[Message], *, base_offset: Offset, end_offset: Offset) -> None:
+        """APPLY committed records that someone else has written; none for a control batch. Raises ReplayFault."""
+        assert self.epoch is None, f"active in epoch {self.epoch}: replays only its own writes"
+        assert base_offset >= self.next_offset, (base_offset, self.next_offset)
+        for offset, record in enumerate(records, start=base_offset):
+            self.state.apply(record, offset)
+        self.state.settle()
+        self._stand_at(end_offset)
+
+    def load(self, records: Iterable[Message], *, end_offset: Offset) -> None:
+        """Become what a snapshot says (KIP-630). Raises ReplayFault."""
+        assert self.epoch is None, f"active in epoch {self.epoch}: a leader never loads a snapshot"
+        self.state.load(records, end_offset)
+        self._stand_at(end_offset)
+
+    # -- leadership --------------------------------------------------------------------------------
+
+    def claim(self, epoch: Epoch, next_offset: Offset) -> None:
+        """Become active: all earlier epochs are applied, and the log ends at `next_offset`."""
+        assert self.epoch is None or self.epoch < epoch, (self.epoch, epoch)
+        assert not self._pending, "the pending commands of an earlier epoch were not answered"
+        assert next_offset >= self.next_offset, (next_offset, self.next_offset)
+        self.epoch = epoch
+        self._stand_at(next_offset)
+
+    def renounce(self) -> None:
+        """Stop being active: back to the last commit, and NOT_CONTROLLER to all that waited.
+
+        `next_offset` says where to go on replaying: at 0 if the state could not be gone back from.
+        """
+        if self.epoch is None:
+            return
+        self._go_back_to(self._first_uncommitted())
+        refusal = ApiError(
+            ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was committed"
+        )
+        for waiting in self._pending:
+            self._answers.append(self._answer(waiting, error=refusal))
+        self._pending.clear()
+        self._appends.clear()
+        self._stand_at(self.next_offset)
+        self.epoch = None
+
+    # -- write ---------------------------------------------------------------------------------------
+
+    def write(self, token: Any, command: Command[Any], *, now_ms: int, traceparent: bytes | None = None) -> None:
+        """WRITE: decide, apply, and hand the records on. The answer comes when all that it rests on is committed.
+
+        Raises ApiError(NOT_CONTROLLER) on standby, and a retriable error when too much waits already.
+        """
+        if self.epoch is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
+        if len(self._pending) >= PENDING_MAX:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{PENDING_MAX} requests wait already; try again")
+        self._run(token, command, now_ms, traceparent)
+        self._answer_committed()
+
+    def took(self, end_offset: Offset) -> None:
+        """The quorum has appended everything below `end_offset`."""
+        self.appended = max(self.appended, end_offset)
+        self._settle()
+
+    def wanted(self, offset: Offset) -> None:
+        """The quorum refused a base offset: a control record came in between. Decide again from there."""
+        assert self.epoch is not None
+        again = [waiting for waiting in self._pending if waiting.end_offset > self.appended]
+        self._go_back_to(self.appended)
+        self._pending = deque(waiting for waiting in self._pending if waiting.end_offset <= self.appended)
+        self._appends.clear()
+        assert offset >= self.appended, (offset, self.appended)
+        self.next_offset = self.appended = offset
+        for waiting in again:
+            self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent)
+
+    def _run(self, token: Any, command: Command[Any], now_ms: int, traceparent: bytes | None) -> None:
+        base, response = self.next_offset, None
+        error: ApiError | None = None
+        decision: Decision[Any] = Decision(None)
+        try:
+            decision = command(self.state, Moment(next_offset=base, now_ms=now_ms))
+            _check_size(decision)
+            response = decision.response
+        except ApiError as refusal:
+            decision, error = Decision(None), refusal
+        for batch in _batched(decision.records):
+            self._append(batch, traceparent)
+        self._pending.append(
+            _Pending(
+                token=token,
+                command=command,
+                traceparent=traceparent,
+                now_ms=now_ms,
+                base_offset=base,
+                end_offset=self.next_offset,
+                response=response,
+                error=error,
+            )
+        )
+
+    def _append(self, records: tuple[Message, ...], traceparent: bytes | None) -> None:
+        assert self.epoch is not None
+        level = self.state.features.record_level
+        if self.next_offset not in self.state.registry:
+            self.state.registry.create(self.next_offset)
+        for offset, record in enumerate(records, start=self.next_offset):
+            self.state.apply(record, offset)
+        if traceparent is not None:
+            records = (with_trace(records[0], traceparent), *records[1:])
+        values = tuple(encode_record(record, record_version(record, level)) for record in records)
+        self._appends.append(Append(epoch=self.epoch, base_offset=self.next_offset, values=values))
+        self._in_flight.append(_InFlight(self.next_offset, self.next_offset + len(records)))
+        self.next_offset += len(records)
+
+    # -- commit ------------------------------------------------------------------------------------
+
+    def commit(self, high_watermark: Offset) -> None:
+        """COMMIT: everything below is on a majority; what rested on it may be answered."""
+        assert self.epoch is not None
+        self._high_watermark = max(self._high_watermark, high_watermark)
+        self._settle()
+
+    def ready(self) -> Ready:
+        """All that is to be done now; asked again, it is not told again."""
+        ready = Ready(appends=tuple(self._appends), answers=tuple(self._answers))
+        self._appends.clear()
+        self._answers.clear()
+        return ready
+
+    def _settle(self) -> None:
+        """Answer what is committed and taken; what is settled is never gone back to."""
+        self.committed = max(self.committed, min(self._high_watermark, self.appended))
+        while self._in_flight and self._in_flight[0].end_offset <= self.committed:
+            self._in_flight.popleft()
+        self._answer_committed()
+        # An open transaction may still be aborted: its start is kept.
+        transaction = self.state.transactions.open
+        first = self._first_uncommitted()
+        self.state.registry.forget_before(first if transaction is None else min(first, transaction.start))
+
+    def _answer_committed(self) -> None:
+        while self._pending and self._pending[0].end_offset <= self.committed:
+            self._answers.append(self._answer(self._pending.popleft()))
+
+    def _answer(self, waiting: _Pending, error: ApiError | None = None) -> Answer:
+        assert self.epoch is not None
+        return Answer(
+            token=waiting.token,
+            response=None if error else waiting.response,
+            error=error or waiting.error,
+            epoch=self.epoch,
+            offset=waiting.end_offset,
+        )
+
+    def _first_uncommitted(self) -> Offset:
+        """Where the first batch begins that is not committed: the state at that offset is all committed."""
+        return self._in_flight[0].base_offset if self._in_flight else self.next_offset
+
+    def _go_back_to(self, offset: Offset) -> None:
+        """The state as it was at `offset`, where a batch began; empty, at 0, if there is no way back.
+
+        There is none over an AbortTransactionRecord, which has itself gone back: such a state is replayed anew.
+        """
+        if offset == self.next_offset:
+            return
+        if offset in self.state.registry:
+            self.state.registry.revert_to(offset)
+            self.next_offset = offset
+        else:
+            self.state.registry.reset()
+            self.next_offset = 0
+        while self._in_flight and self._in_flight[-1].base_offset >= offset:
+            self._in_flight.pop()
+
+    def _stand_at(self, offset: Offset) -> None:
+        """Everything below is applied, taken and committed; nothing is in flight."""
+        self.next_offset = self.appended = self.committed = self._high_watermark = offset
+        self._in_flight.clear()
+
+
+def _check_size(decision: Decision[Any]) -> None:
+    """Raises ApiError(POLICY_VIOLATION) for more than one batch holds of what must be one."""
+    if decision.atomic and len(decision.records) > RECORDS_PER_WRITE_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request takes {len(decision.records)} records; one write has at most {RECORDS_PER_WRITE_MAX}",
+        )
+
+
+def _batched(records: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+    """The records in order, in as many batches as they need."""
+    for start in range(0, len(records), RECORDS_PER_WRITE_MAX):
+        yield records[start : start + RECORDS_PER_WRITE_MAX]

@@ -1,0 +1,213 @@
+"""One partition's next registration, as at most one record: what is, what is wished, and the rules.
+
+Whatever touches a partition comes through here: fencing and unfencing, ISR changes, elections, reassignments,
+directories. So the rules on ISR, ELR, leader and epochs stand in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kraft import Uuid
+from quorate.controller.elections import Candidates, Election, elect
+from quorate.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, Partition
+from quorate.metadata.versions import DIRECTORIES, NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK
+from quorate.nouns import NodeId
+from quorate.records import PartitionChangeRecord
+
+__all__ = ["Rules", "Wish", "partition_change"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is wanted of a partition; None leaves a thing as it is.
+
+    `unclean_shutdown` are brokers that stopped without a goodbye: their logs may have lost their ends, so they
+    are not eligible to lead (KIP-966). The ISR is to be given without them. `directories` are those of single replicas.
+    """
+
+    isr: tuple[NodeId, ...] | None = None
+    replicas: tuple[NodeId, ...] | None = None
+    adding: tuple[NodeId, ...] | None = None
+    removing: tuple[NodeId, ...] | None = None
+    unclean_shutdown: frozenset[NodeId] = frozenset()
+    directories: Mapping[NodeId, Uuid] = field(default_factory=dict)
+    recovered: bool = False
+    """The leader says that it has recovered from an unclean election. KIP-704."""
+    election: Election = Election.ONLINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for a partition beside its registration.
+
+    `level` is the metadata.version, `min_isr` the smaller of min.insync.replicas and the replica count.
+    `default_directory` is where a broker's new replica lies, as far as the controller can tell (KIP-858).
+    """
+
+    level: int
+    elr_enabled: bool
+    min_isr: int
+    is_acceptable: Callable[[NodeId], bool]
+    default_directory: Callable[[NodeId], Uuid]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Next:
+    """The registration in the making."""
+
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...]
+    removing: tuple[NodeId, ...]
+    elr: tuple[NodeId, ...]
+    last_known_elr: tuple[NodeId, ...]
+    leader: NodeId
+    recovery_state: int
+
+
+def partition_change(
+    partition: Partition, topic_id: Uuid, partition_id: int, wish: Wish, rules: Rules
+) -> PartitionChangeRecord | None:
+    """The record that brings `partition` as close to the wish as the rules let it; None if nothing changes.
+
+    Rules: KIP-455 (reassignments end by themselves), KIP-460 (elections), KIP-704 (recovery), KIP-858
+    (directories), KIP-966 (ELR), KAFKA-15021 (leader epochs).
+    """
+    coming = _wished(partition, wish)
+    _complete_reassignment(coming)
+    _choose_eligible(partition, coming, wish, rules)
+    _choose_leader(partition, coming, wish, rules)
+    changes = _differences(partition, coming, rules) | _moved(partition, coming, wish, rules)
+    if not changes:
+        return None
+    return PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, **changes)
+
+
+def _wished(partition: Partition, wish: Wish) -> _Next:
+    return _Next(
+        replicas=_or(wish.replicas, partition.replicas),
+        isr=_or(wish.isr, partition.isr),
+        adding=_or(wish.adding, partition.adding_replicas),
+        removing=_or(wish.removing, partition.removing_replicas),
+        elr=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        leader=partition.leader,
+        recovery_state=RECOVERED if wish.recovered else partition.leader_recovery_state,
+    )
+
+
+def _complete_reassignment(coming: _Next) -> None:
+    """A reassignment is over when all that were to be added are in the ISR. KIP-455.
+
+    Where more replicas go than come, all that stay must be in it too: fewer copies, but each of them complete.
+    """
+    if not coming.adding and not coming.removing:
+        return
+    replicas = _without(coming.replicas, coming.removing)
+    isr = _without(coming.isr, coming.removing)
+    needed = replicas if len(coming.removing) > len(coming.adding) else coming.adding
+    if replicas and isr and set(needed) <= set(isr):
+        coming.replicas, coming.isr, coming.adding, coming.removing = replicas, isr, (), ()
+
+
+def _choose_eligible(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> None:
+    """Who has all committed records without being in the ISR. KIP-966.
+
+    While the ISR is smaller than min.insync.replicas nothing is committed: so who leaves it then, misses nothing,
+    until its log is in doubt. Kafka keeps members that are no replicas any more; they could never lead, and we do not.
+    Where the feature has been turned off, what is left of an ELR is good for this one election.
+    """
+    if rules.elr_enabled and len(coming.isr) >= rules.min_isr:
+        coming.elr = ()
+        return
+    eligible = {*partition.elr, *partition.isr} if rules.elr_enabled else {*partition.elr}
+    coming.last_known_elr = tuple(replica for replica in coming.last_known_elr if replica in coming.replicas)
+    coming.elr = tuple(sorted(eligible & set(coming.replicas) - {*coming.isr, *wish.unclean_shutdown}))
+
+
+def _choose_leader(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> None:
+    resort = rules.elr_enabled and len(coming.last_known_elr) == 1
+    elected = elect(
+        Candidates(
+            replicas=coming.replicas,
+            isr=coming.isr,
+            elr=coming.elr,
+            last_known_leader=coming.last_known_elr[0] if resort else None,
+            leader=partition.leader,
+            is_acceptable=rules.is_acceptable,
+        ),
+        wish.election,
+    )
+    coming.leader = elected.leader
+    if elected.unclean:
+        # What the others have may not agree with the new leader: they have to come back through the ISR.
+        coming.isr, coming.elr, coming.recovery_state = (elected.leader,), (), RECOVERING
+    elif elected.leader in coming.elr:
+        # An ISR of one may be enough to commit (min.insync.replicas was lowered): then the others fall behind at once.
+        # Kafka keeps them in the ELR until the next change.
+        others = () if rules.min_isr <= 1 else _without(coming.elr, (elected.leader,))
+        coming.isr, coming.elr = (elected.leader,), others
+    elif not coming.isr and not rules.elr_enabled:
+        # Without an ELR the last ISR member is remembered by staying in the ISR, though nobody leads.
+        coming.isr = partition.isr
+    if not rules.elr_enabled:
+        coming.elr = ()
+    _remember_leader(partition, coming, rules)
+
+
+def _remember_leader(partition: Partition, coming: _Next, rules: Rules) -> None:
+    """The last leader is kept from when the partition loses it until there is another. KIP-966, balanced recovery."""
+    if coming.leader != NO_LEADER or not rules.elr_enabled:
+        coming.last_known_elr = ()
+    elif partition.leader in coming.replicas and not partition.last_known_elr:
+        coming.last_known_elr = (partition.leader,)
+
+
+def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str, Any]:
+    """The fields of the record but for replicas and directories; absent where nothing changes."""
+    pairs = {
+        "isr": (coming.isr, partition.isr),
+        "adding_replicas": (coming.adding, partition.adding_replicas),
+        "removing_replicas": (coming.removing, partition.removing_replicas),
+        "eligible_leader_replicas": (coming.elr, partition.elr),
+        "last_known_elr": (coming.last_known_elr, partition.last_known_elr),
+        "leader_recovery_state": (coming.recovery_state, partition.leader_recovery_state),
+    }
+    changes: dict[str, Any] = {name: new for name, (new, old) in pairs.items() if new != old}
+    if coming.leader != partition.leader or _raises_epoch(partition, coming, rules):
+        assert coming.leader != NO_LEADER_CHANGE, coming
+        changes["leader"] = coming.leader
+    return changes
+
+
+def _raises_epoch(partition: Partition, coming: _Next, rules: Rules) -> bool:
+    """Must the leader epoch rise though the leader stays?
+
+    When a replica goes, so that its late fetches are refused; and below 3.6 when the ISR shrinks (KAFKA-15021).
+    """
+    if not set(partition.replicas) <= set(coming.replicas):
+        return True
+    return rules.level < NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK and not set(partition.isr) <= set(coming.isr)
+
+
+def _moved(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> dict[str, Any]:
+    """Replicas, and beside each the directory that it had, is given, or is to get. KIP-455, KIP-858."""
+    changes: dict[str, Any] = {} if coming.replicas == partition.replicas else {"replicas": coming.replicas}
+    if rules.level < DIRECTORIES:
+        return changes
+    known = dict(zip(partition.replicas, partition.directories, strict=True)) | dict(wish.directories)
+    directories = tuple(
+        known[replica] if replica in known else rules.default_directory(replica) for replica in coming.replicas
+    )
+    return changes if directories == partition.directories else {**changes, "directories": directories}
+
+
+def _or(wished: tuple[NodeId, ...] | None, present: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    return present if wished is None else wished
+
+
+def _without(brokers: tuple[NodeId, ...], gone: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(broker for broker in brokers if broker not in gone)

@@ -1,0 +1,107 @@
+"""What an active controller does by itself, as a table: name, interval, whether there is anything to do, command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from quorate.controller.broker_changes import rules_for
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.elections import Election
+from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.settings import Settings
+from quorate.metadata.partitions import NO_LEADER
+from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Found
+from quorate.records import NoOpRecord, PartitionChangeRecord
+
+__all__ = ["CHORES", "ELECTIONS_PER_WRITE_MAX", "Chore"]
+
+ELECTIONS_PER_WRITE_MAX: Final = 1_000
+"""Elections in one go, as in Kafka: other requests shall not wait for more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """One thing to be done over and over while active. `command` answers how many records it wrote.
+
+    `interval_ms` is Kafka's default of `setting`; 0 turns the chore off. `is_due` is cheap and asked first.
+    """
+
+    name: str
+    setting: str
+    interval_ms: int
+    is_due: Callable[[ClusterState], bool]
+    command: Callable[[Settings], Command[int]]
+
+
+def _write_no_op(_: Settings) -> Command[int]:
+    """A sign of life: so the high watermark moves, and who is behind can tell. KIP-835."""
+    return lambda _state, _moment: Decision(1, (NoOpRecord(),))
+
+
+def _elect_uncleanly(settings: Settings) -> Command[int]:
+    """Elect leaders for partitions without one, where the topic allows one that lacks records."""
+    return _elections(
+        settings,
+        lambda state: (
+            found for found in state.topics.led_by(NO_LEADER) if settings.elects_uncleanly(state, found.topic.name)
+        ),
+        Election.UNCLEAN,
+    )
+
+
+def _elect_preferred(settings: Settings) -> Command[int]:
+    """Give partitions back to their preferred leader, so that no broker has more than its share."""
+    return _elections(
+        settings, lambda state: (found for found in state.topics.all() if _is_off(found)), Election.PREFERRED
+    )
+
+
+def _is_off(found: Found) -> bool:
+    partition = found.partition
+    return partition.leader not in (NO_LEADER, partition.preferred_leader)
+
+
+def _elections(
+    settings: Settings, among: Callable[[ClusterState], Iterable[Found]], election: Election
+) -> Command[int]:
+    def changes(state: ClusterState) -> Iterator[PartitionChangeRecord]:
+        for topic, partition_id, partition in among(state):
+            rules = rules_for(state, topic.name, partition, settings)
+            change = partition_change(partition, topic.id, partition_id, Wish(election=election), rules)
+            if change is not None:
+                yield change
+
+    def command(state: ClusterState, _: Moment) -> Decision[int]:
+        records = tuple(islice(changes(state), ELECTIONS_PER_WRITE_MAX))
+        return Decision(len(records), records)
+
+    return command
+
+
+CHORES: Final = (
+    Chore(
+        name="write a no-op",
+        setting="metadata.max.idle.interval.ms",
+        interval_ms=500,
+        is_due=lambda state: True,
+        command=_write_no_op,
+    ),
+    Chore(
+        name="elect leaders uncleanly",
+        setting="unclean.leader.election.interval.ms",
+        interval_ms=300_000,
+        is_due=lambda state: state.topics.leader_count(NO_LEADER) > 0,
+        command=_elect_uncleanly,
+    ),
+    Chore(
+        name="elect preferred leaders",
+        setting="leader.imbalance.check.interval.seconds",
+        interval_ms=300_000,
+        is_due=lambda state: any(_is_off(found) for found in state.topics.all()),
+        command=_elect_preferred,
+    ),
+)

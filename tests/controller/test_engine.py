@@ -1,0 +1,285 @@
+"""claim → write → commit → answer, and back to the last commit: the engine against a log of a few lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kraft import Message
+from quorate.controller.activation import activate
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine import PENDING_MAX, Answer, Engine
+from quorate.controller.settings import Settings
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.canonical import canonical
+from quorate.metadata.configs import TOPIC
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import METADATA_VERSION
+from quorate.records import BeginTransactionRecord, ConfigRecord, FeatureLevelRecord, decode_record, trace_of
+
+EPOCH = 3
+
+
+def put(name: str, value: str) -> Command[str]:
+    """Write one config; the response says where it lay."""
+
+    def command(_: ClusterState, moment: Moment) -> Decision[str]:
+        return Decision(f"{name}={value} at {moment.next_offset}", (ConfigRecord(TOPIC, "t", name, value),))
+
+    return command
+
+
+def put_all(count: int) -> Command[None]:
+    """Write one config over and over."""
+    return lambda _state, _moment: Decision(None, (ConfigRecord(TOPIC, "t", "a", "1"),) * count)
+
+
+def get(name: str) -> Command[str | None]:
+    """Read one config."""
+    return lambda state, _: Decision(state.configs.get(TOPIC, "t", name))
+
+
+def refuse(_: ClusterState, __: Moment) -> Decision[None]:
+    raise ApiError(ErrorCode.INVALID_REQUEST, "no")
+
+
+@dataclass
+class Quorum:
+    """A log that takes what the engine hands on, and commits when told to."""
+
+    engine: Engine = field(default_factory=lambda: Engine(ClusterState()))
+    records: list[Message] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+
+    def begin(self) -> Quorum:
+        """A log of two records, committed; the engine becomes active."""
+        self.records = [FeatureLevelRecord(METADATA_VERSION, 25), ConfigRecord(TOPIC, "t", "a", "0")]
+        self.engine.replay(self.records, base_offset=0, end_offset=2)
+        self.engine.claim(EPOCH, 2)
+        return self
+
+    def write(self, token: str, command: Command[Any], **changes: Any) -> None:
+        self.engine.write(token, command, now_ms=0, **changes)
+
+    def append(self) -> None:
+        """Take all that is ready."""
+        ready = self.engine.ready()
+        self.answers += ready.answers
+        for append in ready.appends:
+            assert (append.epoch, append.base_offset) == (EPOCH, len(self.records))
+            self.records += [decode_record(value) for value in append.values]
+            self.engine.took(len(self.records))
+
+    def commit(self, offset: int) -> None:
+        self.engine.commit(offset)
+        self.answers += self.engine.ready().answers
+
+    def told(self) -> list[tuple[str, Any]]:
+        """Tokens and responses, or error codes, in the order in which they were given."""
+        return [(answer.token, answer.error.code if answer.error else answer.response) for answer in self.answers]
+
+
+def test_writes_are_pipelined_and_answered_at_their_commit() -> None:
+    quorum = Quorum().begin()
+    quorum.write("one", put("a", "1"))
+    quorum.write("two", put("b", "2"))
+    quorum.append()
+
+    assert quorum.told() == []
+    quorum.commit(3)
+    assert quorum.told() == [("one", "a=1 at 2")]
+    quorum.commit(4)
+    assert quorum.told() == [("one", "a=1 at 2"), ("two", "b=2 at 3")]
+    assert quorum.records[2:] == [ConfigRecord(TOPIC, "t", "a", "1"), ConfigRecord(TOPIC, "t", "b", "2")]
+
+
+def test_an_answer_says_of_which_state_it_speaks() -> None:
+    quorum = Quorum().begin()
+    quorum.write("one", put("a", "1"))
+    quorum.append()
+    quorum.commit(3)
+
+    assert [(answer.epoch, answer.offset) for answer in quorum.answers] == [(EPOCH, 3)]
+
+
+def test_a_read_sees_what_is_pending_and_waits_for_its_commit() -> None:
+    """Kafka's rule: who reads after a write must not see it undone."""
+    quorum = Quorum().begin()
+    quorum.write("old", get("a"))
+    quorum.write("one", put("a", "1"))
+    quorum.write("new", get("a"))
+    quorum.append()
+
+    assert quorum.told() == [("old", "0")]
+    quorum.commit(3)
+    assert quorum.told() == [("old", "0"), ("one", "a=1 at 2"), ("new", "1")]
+
+
+def test_a_refusal_waits_too_and_writes_nothing() -> None:
+    quorum = Quorum().begin()
+    quorum.write("one", put("a", "1"))
+    quorum.write("bad", refuse)
+    quorum.append()
+
+    assert quorum.told() == []
+    quorum.commit(3)
+    assert quorum.told() == [("one", "a=1 at 2"), ("bad", ErrorCode.INVALID_REQUEST)]
+    assert len(quorum.records) == 3
+
+
+def test_the_trace_rides_on_the_first_record() -> None:
+    quorum = Quorum().begin()
+    quorum.write("two", put_all(2), traceparent=b"00-trace")
+    quorum.append()
+
+    assert [trace_of(record) for record in quorum.records[2:]] == [b"00-trace", None]
+
+
+def test_losing_leadership_goes_back_to_the_last_commit() -> None:
+    """I-38."""
+    quorum = Quorum().begin()
+    quorum.write("one", put("a", "1"))
+    quorum.append()
+    quorum.commit(3)
+    committed = canonical(quorum.engine.state)
+    quorum.write("two", put("a", "2"))
+    quorum.append()
+    quorum.write("three", put("b", "3"))
+    quorum.write("read", get("b"))
+    quorum.engine.renounce()
+    quorum.append()
+
+    assert canonical(quorum.engine.state) == committed
+    assert quorum.told()[1:] == [(token, ErrorCode.NOT_CONTROLLER) for token in ("two", "three", "read")]
+    assert (quorum.engine.epoch, quorum.engine.next_offset) == (None, 3)
+
+
+def test_after_losing_leadership_it_replays_what_the_next_leader_wrote() -> None:
+    quorum = Quorum().begin()
+    quorum.write("lost", put("a", "1"))
+    quorum.append()
+    quorum.engine.renounce()
+    quorum.engine.replay([ConfigRecord(TOPIC, "t", "a", "9")], base_offset=3, end_offset=4)
+
+    assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "9"
+
+
+def test_a_standby_takes_no_requests() -> None:
+    with pytest.raises(ApiError) as refused:
+        Engine(ClusterState()).write("one", put("a", "1"), now_ms=0)
+
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_control_record_in_between_has_the_rest_decided_again() -> None:
+    quorum = Quorum().begin()
+    quorum.write("taken", put("a", "1"))
+    quorum.append()
+    quorum.write("again", put("b", "2"))
+    quorum.write("seen", get("b"))
+    quorum.engine.ready()  # what was handed on comes back: offset 3 went to a voter change
+    quorum.records.append(FeatureLevelRecord("stands for a control record", 0))
+    quorum.engine.wanted(4)
+    quorum.append()
+    quorum.commit(5)
+
+    assert quorum.told() == [("taken", "a=1 at 2"), ("again", "b=2 at 4"), ("seen", "2")]
+    assert quorum.engine.state.configs.get(TOPIC, "t", "b") == "2"
+
+
+def test_decided_again_it_can_still_go_back() -> None:
+    quorum = Quorum().begin()
+    before = canonical(quorum.engine.state)
+    quorum.write("again", put("a", "1"))
+    quorum.engine.ready()
+    quorum.engine.wanted(3)
+    quorum.engine.renounce()
+
+    assert canonical(quorum.engine.state) == before
+
+
+def test_too_many_waiting_are_refused_with_an_error_to_try_again() -> None:
+    quorum = Quorum().begin()
+    for number in range(PENDING_MAX):
+        quorum.write(f"{number}", put("a", "1"))
+    with pytest.raises(ApiError) as refused:
+        quorum.write("one more", put("a", "1"))
+
+    assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_write_that_is_too_large_is_refused_whole() -> None:
+    quorum = Quorum().begin()
+    quorum.write("many", put_all(10_001))
+    quorum.append()
+
+    assert quorum.told() == [("many", ErrorCode.POLICY_VIOLATION)]
+    assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "0"
+
+
+def test_a_commit_may_be_heard_of_before_the_append() -> None:
+    """They come on two streams. It counts once the quorum has said that it took the batch, and stays then."""
+    quorum = Quorum().begin()
+    quorum.write("one", put("a", "1"))
+    quorum.engine.ready()
+    quorum.records.append(ConfigRecord(TOPIC, "t", "a", "1"))
+    quorum.commit(3)
+
+    assert quorum.told() == []
+
+    quorum.engine.took(3)
+    quorum.answers += quorum.engine.ready().answers
+
+    assert quorum.told() == [("one", "a=1 at 2")]
+
+    quorum.write("two", put("b", "2"))
+    quorum.engine.ready()
+    quorum.engine.wanted(4)
+
+    assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "1"
+
+
+def test_the_quorum_may_commit_more_than_was_written_here() -> None:
+    """A voter change is appended by the quorum alone; the engine hears of its commit while idle."""
+    quorum = Quorum().begin()
+    quorum.engine.commit(3)
+
+    assert quorum.engine.committed == 2
+
+    quorum.write("one", put("a", "1"))
+    quorum.engine.ready()
+    quorum.engine.wanted(3)
+    quorum.engine.took(4)
+
+    assert quorum.told() == []
+
+    quorum.engine.commit(4)
+    quorum.answers += quorum.engine.ready().answers
+
+    assert quorum.told() == [("one", "a=1 at 3")]
+
+
+def test_an_abort_that_is_not_committed_can_be_gone_back_from() -> None:
+    """The transaction was open when this controller became active, and is open when it no longer is. KIP-868.
+
+    The timeline cannot take an abort back, so the engine asks for the log from its beginning.
+    """
+    quorum = Quorum()
+    records = [
+        FeatureLevelRecord(METADATA_VERSION, 25),
+        BeginTransactionRecord("tx"),
+        ConfigRecord(TOPIC, "t", "a", "1"),
+    ]
+    quorum.engine.replay(records, base_offset=0, end_offset=3)
+    before = canonical(quorum.engine.state)
+    quorum.engine.claim(EPOCH, 3)
+    quorum.write("activate", activate((), Settings()))
+    quorum.engine.renounce()
+
+    assert quorum.engine.next_offset == 0
+
+    quorum.engine.replay(records, base_offset=0, end_offset=3)
+
+    assert canonical(quorum.engine.state) == before

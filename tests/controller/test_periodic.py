@@ -1,0 +1,80 @@
+"""Chores: what an active controller does by itself."""
+
+from __future__ import annotations
+
+from quorate.controller.periodic import CHORES, Chore
+from quorate.controller.settings import Settings
+from quorate.liveness import ControlState
+from quorate.metadata.partitions import NO_LEADER
+from quorate.records import ConfigRecord, NoOpRecord, PartitionChangeRecord
+from tests.controller.clusters import Cluster
+
+
+def chore(name: str) -> Chore:
+    return next(chore for chore in CHORES if chore.name == name)
+
+
+def leaderless() -> Cluster:
+    """Broker 1 alone is in sync, and gone; 2 is there."""
+    cluster = Cluster(25).brokers(1, 2)
+    cluster.topic("t", [1, 2])
+    cluster.change(2, ControlState.FENCED)
+    cluster.change(1, ControlState.FENCED)
+    cluster.change(2, ControlState.UNFENCED)
+    assert cluster.partition("t").leader == NO_LEADER
+    return cluster
+
+
+def test_a_no_op_every_half_second_is_a_sign_of_life() -> None:
+    """KIP-835."""
+    no_op = chore("write a no-op")
+    cluster = Cluster(25)
+
+    assert no_op.interval_ms == 500
+    assert no_op.is_due(cluster.state)
+    assert cluster.decide(no_op.command(cluster.settings)).records == (NoOpRecord(),)
+
+
+def test_elects_uncleanly_once_the_topic_allows_it() -> None:
+    cluster, elects = leaderless(), chore("elect leaders uncleanly")
+
+    assert elects.is_due(cluster.state)
+    assert cluster.write(elects.command(cluster.settings)) == 0
+    cluster.apply([ConfigRecord(2, "t", "unclean.leader.election.enable", "true")])
+    assert cluster.write(elects.command(cluster.settings)) == 1
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), 1)
+    assert not elects.is_due(cluster.state)
+
+
+def test_the_operator_may_allow_it_for_all_topics() -> None:
+    cluster = leaderless()
+    settings = Settings(static_configs={"unclean.leader.election.enable": "true"})
+
+    assert cluster.write(chore("elect leaders uncleanly").command(settings)) == 1
+
+
+def test_the_preferred_leader_leads_again_once_it_is_in_sync() -> None:
+    cluster, elects = Cluster(25).brokers(1, 2), chore("elect preferred leaders")
+    topic_id = cluster.topic("t", [1, 2])
+    assert not elects.is_due(cluster.state)
+    cluster.change(1, ControlState.FENCED)
+    cluster.change(1, ControlState.UNFENCED)
+
+    assert elects.is_due(cluster.state)
+    assert cluster.write(elects.command(cluster.settings)) == 0  # not in sync
+    cluster.apply([PartitionChangeRecord(0, topic_id, isr=(2, 1))])
+    assert cluster.write(elects.command(cluster.settings)) == 1
+    assert cluster.partition("t").leader == 1
+
+
+def test_a_bite_at_a_time() -> None:
+    """So that others need not wait for a million elections."""
+    cluster = Cluster(25).brokers(1, 2)
+    topic_id = cluster.topic("t", *[[1, 2]] * 1_200)
+    cluster.change(1, ControlState.FENCED)
+    cluster.change(1, ControlState.UNFENCED)
+    cluster.apply(PartitionChangeRecord(number, topic_id, isr=(2, 1)) for number in range(1_200))
+    command = chore("elect preferred leaders").command(cluster.settings)
+
+    assert [cluster.write(command) for _ in range(3)] == [1_000, 200, 0]
