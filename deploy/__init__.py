@@ -1,0 +1,1 @@
+"""How the services are run: on loopback here, on Kubernetes later."""

@@ -1,0 +1,99 @@
+"""`python -m deploy.local [--once]`: the whole control plane on loopback, one topic created, its trace shown."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from deploy.local import show
+from deploy.local.broker import BrokerStandIn
+from deploy.local.client import Admin
+from deploy.local.plan import Plan, make_plan
+from deploy.local.processes import NotReady, Running
+from quorate.errors import ApiError
+
+TOPIC = "orders"
+
+
+async def main(*, once: bool, directory: Path) -> int:
+    """Start, create, show; then stay until Ctrl-C, or not."""
+    console = Console(highlight=False)
+    plan = make_plan(directory)
+    running = Running(plan)
+    brokers = [stand_in(plan, broker_id) for broker_id in plan.brokers]
+    admin = Admin(plan)
+    try:
+        await demonstrate(console, plan, running, brokers, admin)
+        if not once:
+            console.print("\nRunning until Ctrl-C; kill any one voter, and writes go on.")
+            await interrupted()
+    except NotReady as problem:
+        console.print(f"[red]not ready:[/] {problem}")
+        return 1
+    except ApiError as refusal:
+        console.print(f"[red]refused:[/] {refusal}")
+        return 1
+    finally:
+        console.print("stopping")
+        for broker in brokers:
+            await broker.close()
+        await admin.close()
+        await running.stop()
+    return 0
+
+
+async def demonstrate(
+    console: Console, plan: Plan, running: Running, brokers: list[BrokerStandIn], admin: Admin
+) -> None:
+    """What there is to see, from formatted directories to the trace of a write."""
+    started = time.monotonic()
+    console.print(f"{len(plan.processes)} services, {len(brokers)} broker stand-ins; state in {plan.directory}")
+    await running.start()
+    async with asyncio.TaskGroup() as joining:
+        for broker in brokers:
+            joining.create_task(broker.start())
+    console.print(f"ready in {time.monotonic() - started:.1f} s\n")
+    await admin.create_topic("warm-up", partitions=1, replication_factor=1)  # the first of anything opens connections
+    _, trace_id = await admin.create_topic(TOPIC, partitions=3, replication_factor=3)
+    console.print(show.topic_table(await admin.describe_topic(TOPIC)))
+    console.print(show.quorum_table(await admin.describe_quorum()))
+    show.trace_lines(console, await admin.trace(trace_id))
+    console.print()
+    for line in show.lines_to_paste(plan):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def stand_in(plan: Plan, broker_id: int) -> BrokerStandIn:
+    """One of the plan's brokers."""
+    return BrokerStandIn(
+        broker_id,
+        cluster_id=plan.cluster_id,
+        rack=plan.racks[broker_id],
+        quorum=[each.address for each in plan.quorum],
+        controllers=[each.address for each in plan.controllers],
+        heartbeat=plan.heartbeat.address,
+    )
+
+
+async def interrupted() -> None:
+    """Wait for Ctrl-C, or for being asked to stop."""
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    await asked.wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
+    parser.add_argument("--once", action="store_true", help="exit after the demonstration")
+    parser.add_argument("--directory", type=Path, help="where state is kept; a temporary directory if not given")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="quorate-") as made:
+        sys.exit(asyncio.run(main(once=arguments.once, directory=arguments.directory or Path(made))))

@@ -1,0 +1,119 @@
+"""A stand-in for a broker: registers, follows the log, heartbeats, leaves in good order. It stores no partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from kraft import Uuid
+from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
+from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from quorate.errors import ApiError
+from quorate.metadata.features import supported_features
+from quorate.nouns import NodeId, uuid_text
+from quorate.runtime.client import Client, open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.log_reader import LogReader
+from quorate.runtime.replica import Replica
+from quorate.runtime.telemetry import OFF
+
+HEARTBEAT_INTERVAL_S: Final = 0.5
+STARTING_INTERVAL_S: Final = 0.02
+DEADLINE_MS: Final = 10_000
+
+
+class BrokerStandIn:
+    """One broker, as far as the control plane can see."""
+
+    def __init__(
+        self,
+        broker_id: NodeId,
+        *,
+        cluster_id: str,
+        rack: str | None,
+        quorum: Sequence[str],
+        controllers: Sequence[str],
+        heartbeat: str,
+    ) -> None:
+        self.id = broker_id
+        self.epoch = -1
+        self.replica = Replica(LogReader(quorum, open_channel, replica_id=broker_id), SystemClock(), OFF)
+        self._cluster_id = cluster_id
+        self._rack = rack
+        self._controllers = Client(controllers, ControllerStub)
+        self._heartbeats = Client((heartbeat,), HeartbeatStub)
+        self._incarnation = uuid_text(Uuid(secrets.token_bytes(16)))
+        self._directory = uuid_text(Uuid(secrets.token_bytes(16)))
+        self._unfenced = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Register, catch up and be unfenced."""
+        self._tasks.append(asyncio.ensure_future(self.replica.run()))
+        answer = await self._controllers.call(
+            lambda stub: stub.BrokerRegistration, self._registration(), deadline_ms=DEADLINE_MS
+        )
+        self.epoch = answer.broker_epoch
+        self._tasks.append(asyncio.ensure_future(self._heartbeat_for_ever()))
+        await asyncio.wait_for(self._unfenced.wait(), DEADLINE_MS / 1000)
+
+    async def fall_silent(self) -> None:
+        """As a broker does whose process was killed."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def shut_down(self) -> None:
+        """Leave in good order: ask until the answer is that it may go."""
+        for task in self._tasks[1:]:
+            task.cancel()
+        while not (await self._heartbeat(want_shut_down=True)).should_shut_down:
+            await asyncio.sleep(STARTING_INTERVAL_S)
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.fall_silent()
+        await self._controllers.close()
+        await self._heartbeats.close()
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self.id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._incarnation,
+            listeners=[BrokerRegistrationRequest.Listener(name="PLAINTEXT", host="127.0.0.1", port=9000 + self.id)],
+            features=[
+                BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in supported_features().items()
+            ],
+            rack=self._rack,
+            log_dirs=[self._directory],
+        )
+
+    async def _heartbeat_for_ever(self) -> None:
+        while True:
+            try:
+                answer = await self._heartbeat()
+                if not answer.is_fenced:
+                    self._unfenced.set()
+            except ApiError:
+                pass  # the next heartbeat tells it again
+            await asyncio.sleep(HEARTBEAT_INTERVAL_S if self._unfenced.is_set() else STARTING_INTERVAL_S)
+
+    async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self.id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self.replica.applied - 1,
+            want_fence=False,
+            want_shut_down=want_shut_down,
+        )
+        return await self._heartbeats.call(
+            lambda stub: stub.BrokerHeartbeat, request, deadline_ms=DEADLINE_MS, retry=lambda error: False
+        )

@@ -1,0 +1,139 @@
+"""The processes of a plan: formatted, started, awaited by their health, ended by their own pid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from deploy.local.plan import Plan, Process
+
+READY_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 10.0
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+class NotReady(Exception):
+    """A process that did not become ready: which one, and the end of what it wrote."""
+
+
+class Running:
+    """A plan that runs. Every process writes into `<directory>/<name>.log`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._children: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(self) -> None:
+        """Format the directories, start everything, and wait until all of it is ready. Raises NotReady."""
+        self.plan.directory.mkdir(parents=True, exist_ok=True)
+        for process in self.plan.quorum:
+            await self._format(process)
+        for process in self.plan.processes:
+            await self.spawn(process)
+        await self.ready(self.plan.processes)
+
+    async def spawn(self, process: Process) -> None:
+        """Start one process; it may have run before."""
+        file = self.plan.directory / f"{process.name}.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in process.settings.items()))
+        environ = {
+            **os.environ,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self.plan.observer.address}",
+            "GRPC_VERBOSITY": "ERROR",
+        }
+        with (self.plan.directory / f"{process.name}.log").open("ab") as output:
+            self._children[process.name] = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                f"services.{process.service}",
+                "--config",
+                str(file),
+                cwd=ROOT,
+                env=environ,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to pass on
+            )
+
+    async def ready(self, processes: Iterable[Process]) -> None:
+        """Wait until each says SERVING. Raises NotReady."""
+        async with asyncio.TaskGroup() as waiting:
+            for process in processes:
+                waiting.create_task(self._ready(process))
+
+    def pid(self, process: Process) -> int:
+        """The pid of a process that runs."""
+        return self._children[process.name].pid
+
+    async def kill(self, process: Process, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal that ends it, and wait for the end; the answer is its exit code."""
+        child = self._children[process.name]
+        child.send_signal(number)
+        return await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
+
+    async def stop(self) -> None:
+        """End everything, in good order, and by force what does not end."""
+        alive = [child for child in self._children.values() if child.returncode is None]
+        for child in alive:
+            child.terminate()
+        done = [asyncio.ensure_future(child.wait()) for child in alive]
+        if done:
+            await asyncio.wait(done, timeout=STOP_TIMEOUT_S)
+        for child in alive:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+
+    async def _format(self, process: Process) -> None:
+        log_dir = Path(process.settings["metadata.log.dir"])
+        log_dir.mkdir(parents=True, exist_ok=True)
+        config = self.plan.directory / f"{process.name}.format.properties"
+        settings = {
+            "process.roles": "controller",
+            "node.id": process.settings["node.id"],
+            "log.dirs": str(log_dir),
+            "listeners": process.settings["listeners"],
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": process.settings["controller.quorum.voters"],
+        }
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        formatting = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "quorate.cli", "storage", "format", "--ignore-formatted"),
+            *("--config", str(config), "--cluster-id", self.plan.cluster_id),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=ROOT,
+        )
+        output, _ = await formatting.communicate()
+        if formatting.returncode:
+            raise NotReady(f"{log_dir} could not be formatted: {output.decode()}")
+
+    async def _ready(self, process: Process) -> None:
+        child = self._children[process.name]
+        async with grpc.aio.insecure_channel(process.address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            deadline = asyncio.get_running_loop().time() + READY_TIMEOUT_S
+            while asyncio.get_running_loop().time() < deadline:
+                if child.returncode is not None:
+                    raise NotReady(f"{process.name} ended with exit code {child.returncode}:\n{self._tail(process)}")
+                try:
+                    answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=1)
+                    if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                        return
+                except grpc.aio.AioRpcError:
+                    pass  # not listening yet
+                await asyncio.sleep(0.05)
+        raise NotReady(f"{process.name} is not ready after {READY_TIMEOUT_S:g} s:\n{self._tail(process)}")
+
+    def _tail(self, process: Process) -> str:
+        lines = (self.plan.directory / f"{process.name}.log").read_text(errors="replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-15:])

@@ -1,0 +1,70 @@
+"""What the demonstration prints: the topic, the quorum, the trace, and lines to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from deploy.local.plan import Plan
+from kraft.api.describe_quorum_pb2 import DescribeQuorumResponse
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsResponse
+from quorate.cli.waterfall import waterfall_text
+from quorate.traces import Span
+
+
+def topic_table(described: DescribeTopicPartitionsResponse) -> Table:
+    """A topic's partitions, one a row."""
+    topic = described.topics[0]
+    table = Table(title=f"topic {topic.name}  {topic.topic_id}", title_justify="left")
+    for column in ("partition", "leader", "leader epoch", "replicas", "ISR"):
+        table.add_column(column, justify="right")
+    for partition in topic.partitions:
+        table.add_row(
+            str(partition.partition_index),
+            str(partition.leader_id),
+            str(partition.leader_epoch),
+            ",".join(map(str, partition.replica_nodes)),
+            ",".join(map(str, partition.isr_nodes)),
+        )
+    return table
+
+
+def quorum_table(described: DescribeQuorumResponse) -> Table:
+    """Voters and observers, one a row."""
+    partition = described.topics[0].partitions[0]
+    title = f"quorum  leader {partition.leader_id}  epoch {partition.leader_epoch}  HWM {partition.high_watermark}"
+    table = Table(title=title, title_justify="left")
+    for column in ("node", "status", "log end offset", "lag"):
+        table.add_column(column, justify="right")
+    leader_end = max(replica.log_end_offset for replica in partition.current_voters)
+    for status, replicas in (("Follower", partition.current_voters), ("Observer", partition.observers)):
+        for replica in replicas:
+            table.add_row(
+                str(replica.replica_id),
+                "Leader" if replica.replica_id == partition.leader_id else status,
+                str(replica.log_end_offset),
+                str(max(0, leader_end - replica.log_end_offset)),
+            )
+    return table
+
+
+def trace_lines(console: Console, spans: Sequence[Span]) -> None:
+    """The waterfall of one request."""
+    console.print(waterfall_text(spans, width=max(100, console.width - 1)), soft_wrap=True)
+
+
+def lines_to_paste(plan: Plan) -> list[str]:
+    """Addresses, and grpcurl lines that work against them."""
+    controller, observer = plan.controllers[0].address, plan.observer.address
+    topic = '{"topics": [{"name": "payments", "num_partitions": 2, "replication_factor": 3}]}'
+    quorum = '{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]}'
+    return [
+        *(f"  {each.name:<13} {each.address}" for each in plan.processes),
+        "",
+        f"  grpcurl -plaintext {controller} list",
+        f"  grpcurl -plaintext -d '{topic}' {controller} kraft.service.Controller/CreateTopics",
+        f"  grpcurl -plaintext -d '{quorum}' {controller} kraft.service.Controller/DescribeQuorum",
+        f"  grpcurl -plaintext -d '{{\"limit\": 5}}' {observer} kraft.service.Observer/ListTraces",
+    ]

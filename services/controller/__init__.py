@@ -1,0 +1,1 @@
+"""The replay engine beside a quorum node: decides, applies, and answers once it is committed."""

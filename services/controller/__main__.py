@@ -1,0 +1,97 @@
+"""`python -m services.controller --config controller.properties`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
+from kraft.service.placer_pb2_grpc import PlacerStub
+from kraft.service.quorum_pb2_grpc import QuorumStub
+from quorate.controller.engine import Engine
+from quorate.controller.settings import Settings
+from quorate.metadata.features import supported_features
+from quorate.metadata.state import ClusterState
+from quorate.runtime.client import Client, open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.config import describe, load
+from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.loop import Life, run
+from quorate.runtime.server import Server
+from quorate.runtime.telemetry import Telemetry
+from quorate.storage.bootstrap import read_bootstrap
+from quorate.storage.meta_properties import check_owner
+from services.controller.chores import Chores, activate_when_claimed
+from services.controller.config import Config
+from services.controller.driver import Driver
+from services.controller.forwarding import Forwarding
+from services.controller.registration import Registration
+from services.controller.servicer import Servicer
+
+log = logger(__name__)
+
+
+async def main(life: Life) -> None:
+    """Replay, and decide when it is our turn, until asked to stop."""
+    start_logs(os.environ)
+    config = load(Config, sys.argv[1:], os.environ)
+    meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
+    bootstrap = read_bootstrap(config.metadata_log_dir)
+    telemetry = Telemetry.start(service="controller", instance=f"controller-{config.node_id}", environ=os.environ)
+    settings = Settings(
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        static_configs={"min.insync.replicas": str(config.min_insync_replicas)},
+    )
+    channel = open_channel(str(config.quorum))
+    engine = Engine(ClusterState(supported_features()))
+    driver = Driver(engine, channel, SystemClock(), telemetry, node_id=config.node_id)
+    forwarding = Forwarding(driver, telemetry)
+    placers = Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry)
+    servicer = Servicer(
+        driver,
+        forwarding,
+        QuorumStub(channel),
+        placers,
+        settings,
+        cluster_id=meta.cluster_id,
+        kraft_version=lambda: 0,
+    )
+    server = Server(telemetry=telemetry, on_fatal=life.fail)
+    server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)
+    server.listen(str(config.listeners.endpoint))
+    registration = Registration(driver, node_id=config.node_id, listener=config.listeners)
+    log.info("starting", cluster_id=meta.cluster_id, **describe(config))
+    await server.start()
+    async with asyncio.TaskGroup() as tasks:
+        loops = [
+            tasks.create_task(work)
+            for work in (
+                driver.run(),
+                registration.run(),
+                activate_when_claimed(driver, bootstrap, settings),
+                Chores(driver, settings, {"metadata.max.idle.interval.ms": config.idle_interval_ms}).run(),
+                _be_ready(driver, server),
+            )
+        ]
+        await life.stopping()
+        await server.stop()
+        for loop in loops:
+            loop.cancel()
+    await forwarding.close()
+    await placers.close()
+    await channel.close()
+    await telemetry.close()
+
+
+async def _be_ready(driver: Driver, server: Server) -> None:
+    """Ready while it is known who is active: any controller can then answer, itself or by passing the call on."""
+    while True:
+        changed = driver.changed
+        await server.set_ready(driver.leader_id >= 0)
+        await changed.wait()
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(main))

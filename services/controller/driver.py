@@ -1,0 +1,239 @@
+"""write → commit → apply: the loop around the engine.
+
+`write` takes a command and hands its records to the quorum node; `commit` answers what has become durable on a
+majority; `apply` replays what another controller has written. The engine decides, this file only carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import grpc
+
+from kraft.service.quorum_pb2 import ListenResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine import Answer, Engine
+from quorate.errors import ErrorCode
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Epoch, NodeId, Offset
+from quorate.records import decode_record
+from quorate.runtime.clock import Clock
+from quorate.runtime.logs import logger
+from quorate.runtime.telemetry import Telemetry, current_traceparent
+from quorate.wire.batch import batches, data_values
+from services.controller.quorum_link import Behind, QuorumLink
+from services.controller.tracing import applied
+
+log = logger(__name__)
+
+T = TypeVar("T")
+NOBODY: Final = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Waiting:
+    """A command whose answer is awaited, and what its spans need."""
+
+    answered: asyncio.Future[Answer]
+    traceparent: bytes | None
+    api: str
+    written_ns: int
+
+
+class Driver:
+    """Carries between the engine and the quorum node."""
+
+    def __init__(
+        self, engine: Engine, channel: grpc.aio.Channel, clock: Clock, telemetry: Telemetry, *, node_id: NodeId
+    ):
+        self.engine = engine
+        self.leader_id: NodeId = NOBODY
+        self.leader_epoch: Epoch = 0
+        self.changed = asyncio.Event()
+        self._link = QuorumLink(channel, self)
+        self._clock = clock
+        self._telemetry = telemetry
+        self._node_id = node_id
+        self._snapshot = bytearray()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._link.run()
+
+    @property
+    def is_active(self) -> bool:
+        """May it write?"""
+        return self.engine.epoch is not None
+
+    # WRITE
+
+    async def write(self, api: str, command: Command[T]) -> Answer:
+        """Decide, apply, append; the answer comes when everything that it rests on is committed.
+
+        Raises ApiError: the command's refusal, NOT_CONTROLLER when this controller is not active or ceases to be.
+        """
+        waiting = _Waiting(
+            answered=asyncio.get_running_loop().create_future(),
+            traceparent=current_traceparent(),
+            api=api,
+            written_ns=self._clock.wall_ns(),
+        )
+        base, decided_ns = self.engine.next_offset, waiting.written_ns
+
+        def timed(state: ClusterState, moment: Moment) -> Decision[T]:
+            nonlocal decided_ns
+            decision = command(state, moment)
+            decided_ns = self._clock.wall_ns()
+            return decision
+
+        with self._telemetry.span("write", attributes={"kraft.api": api}, root=False) as span:
+            self.engine.write(waiting, timed, now_ms=self._clock.wall_ms(), traceparent=waiting.traceparent)
+            span.set("kraft.offset", base)
+            span.set("kraft.record_count", self.engine.next_offset - base)
+        waiting.written_ns = self._clock.wall_ns()
+        self._applied_own(waiting, base, decided_ns)
+        self._carry_out()
+        answer = await waiting.answered
+        if answer.error is not None:
+            raise answer.error
+        return answer
+
+    def _applied_own(self, waiting: _Waiting, base: Offset, decided_ns: int) -> None:
+        """The writer's own `apply`: before the append, since what cannot be applied must not be replicated."""
+        if self.engine.next_offset > base:
+            self._telemetry.span_from(
+                waiting.traceparent,
+                "apply",
+                start_ns=decided_ns,
+                end_ns=waiting.written_ns,
+                attributes={
+                    "kraft.node.id": self._node_id,
+                    "kraft.epoch": self.leader_epoch,
+                    "kraft.offset": base,
+                    "kraft.record_count": self.engine.next_offset - base,
+                },
+            )
+
+    def appended(self, end_offset: Offset) -> None:
+        """The quorum node has it in its log."""
+        if self.is_active:
+            self.engine.took(end_offset)
+
+    def refused(self, error: ErrorCode, wanted: Offset) -> None:
+        """The quorum node did not take it: another leader, or a control record in between."""
+        if not self.is_active:
+            return
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            log.info("deciding again", wanted=wanted, next_offset=self.engine.next_offset)
+            self.engine.wanted(wanted)
+        else:
+            self._renounce(f"append refused: {error.name}")
+        self._carry_out()
+
+    # COMMIT
+
+    def commit(self, high_watermark: Offset) -> None:
+        """Answer what is committed now."""
+        if self.is_active:
+            self.engine.commit(high_watermark)
+            self._carry_out()
+
+    # APPLY
+
+    def apply(self, data: bytes) -> None:
+        """Replay committed batches that another controller has written. Raises Corrupt, ReplayFault."""
+        for position, header in batches(data):
+            if header.next_offset <= self.engine.next_offset:
+                continue
+            if header.base_offset > self.engine.next_offset:
+                raise Behind(f"offset {self.engine.next_offset} is wanted, {header.base_offset} came")
+            started = self._clock.wall_ns()
+            records = () if header.is_control else tuple(map(decode_record, data_values(data, position, header)))
+            self.engine.replay(records, base_offset=header.base_offset, end_offset=header.next_offset)
+            if records and self._telemetry.enabled:
+                applied(
+                    self._telemetry,
+                    records[0],
+                    header,
+                    node_id=self._node_id,
+                    start_ns=started,
+                    end_ns=self._clock.wall_ns(),
+                )
+
+    # What the quorum node tells.
+
+    def next_offset(self) -> Offset:
+        """Where to go on listening."""
+        return self.engine.next_offset
+
+    def hear(self, event: ListenResponse) -> None:
+        """One event, in order."""
+        match event.WhichOneof("event"):
+            case "committed":
+                self.commit(event.committed.high_watermark)
+            case "batches":
+                self.apply(event.batches.records)
+            case "leadership":
+                self._lead(event.leadership)
+            case "snapshot":
+                self._load(event.snapshot)
+            case other:
+                raise AssertionError(other)
+        self._tell()
+
+    def cut_off(self) -> None:
+        """The quorum node is gone: what waits may or may not come to be committed."""
+        self._renounce("cut off from the quorum node")
+        self.leader_id = NOBODY
+        self._carry_out()
+        self._tell()
+
+    def _lead(self, leadership: ListenResponse.Leadership) -> None:
+        self._renounce(f"{leadership.leader_id} leads epoch {leadership.epoch}")
+        self.leader_id, self.leader_epoch = leadership.leader_id, leadership.epoch
+        if leadership.leader_id == self._node_id:
+            self.engine.claim(leadership.epoch, leadership.next_offset)
+            log.info("active", epoch=leadership.epoch, next_offset=leadership.next_offset)
+        self._carry_out()
+
+    def _renounce(self, reason: str) -> None:
+        if self.is_active:
+            log.info("standing by", epoch=self.engine.epoch, reason=reason)
+            self._link.drop()
+            self.engine.renounce()
+
+    def _load(self, chunk: ListenResponse.SnapshotChunk) -> None:
+        self._snapshot += chunk.data
+        if chunk.last:
+            data, self._snapshot = bytes(self._snapshot), bytearray()
+            records = (
+                decode_record(value)
+                for position, header in batches(data)
+                if not header.is_control
+                for value in data_values(data, position, header)
+            )
+            self.engine.load(records, end_offset=chunk.end_offset)
+            log.info("loaded a snapshot", end_offset=chunk.end_offset, epoch=chunk.epoch)
+
+    def _carry_out(self) -> None:
+        ready = self.engine.ready()
+        for append in ready.appends:
+            self._link.send(append)
+        for answer in ready.answers:
+            waiting: _Waiting = answer.token
+            self._telemetry.span_from(
+                waiting.traceparent,
+                "commit",
+                start_ns=waiting.written_ns,
+                end_ns=self._clock.wall_ns(),
+                attributes={"kraft.api": waiting.api, "kraft.epoch": answer.epoch, "kraft.offset": answer.offset},
+                error=answer.error.code.name if answer.error else None,
+            )
+            if not waiting.answered.done():  # the asker may have gone
+                waiting.answered.set_result(answer)
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()

@@ -1,0 +1,120 @@
+"""The controller's end of the RaftClient contract: appends that go out, events that come in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import grpc
+
+from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenRequest, ListenResponse, ResignRequest
+from kraft.service.quorum_pb2_grpc import RaftClientStub
+from quorate.controller.engine import Append
+from quorate.errors import ErrorCode
+from quorate.nouns import Offset
+from quorate.runtime.logs import logger
+
+log = logger(__name__)
+
+RETRY_S: Final = 0.1
+"""Pause before the quorum node is tried again: it lies beside, and is back as soon as it has started."""
+APPENDS_WAITING_MAX: Final = 10_000
+"""The engine refuses writes long before this many are on their way."""
+
+
+class Behind(EOFError):
+    """The engine has gone back further than the stream of events knows: it has to begin anew."""
+
+
+class Told(Protocol):
+    """Whom the link tells."""
+
+    def next_offset(self) -> Offset:
+        """Where to go on listening."""
+
+    def hear(self, event: ListenResponse) -> None:
+        """One event, in order."""
+
+    def appended(self, end_offset: Offset) -> None:
+        """The quorum has the batch that ends there."""
+
+    def refused(self, error: ErrorCode, wanted: Offset) -> None:
+        """The quorum did not take a batch; those sent after it are void too."""
+
+    def cut_off(self) -> None:
+        """The quorum node cannot be heard: nothing is known any more of what it leads or has taken."""
+
+
+class QuorumLink:
+    """Listens and appends for as long as it runs; begins anew when the quorum node comes back."""
+
+    def __init__(self, channel: grpc.aio.Channel, told: Told) -> None:
+        self._stub = RaftClientStub(channel)
+        self._told = told
+        self._sent = 0
+        self._void_up_to = 0
+        self._waiting: asyncio.Queue[Append] = asyncio.Queue(APPENDS_WAITING_MAX)
+
+    def send(self, append: Append) -> None:
+        """One batch on its way; never waits."""
+        self._waiting.put_nowait(append)
+
+    def drop(self) -> None:
+        """What was not sent yet is void, and so are the answers to what was."""
+        while not self._waiting.empty():
+            self._waiting.get_nowait()
+        self._void_up_to = self._sent
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                async with asyncio.TaskGroup() as streams:
+                    streams.create_task(self._listen())
+                    streams.create_task(self._append())
+            except* (grpc.aio.AioRpcError, EOFError) as failure:
+                log.debug("cut off from the quorum node", reason=str(failure.exceptions[0]).partition("\n")[0])
+            self.drop()
+            self._told.cut_off()
+            await asyncio.sleep(RETRY_S)
+
+    async def resign(self, epoch: int) -> None:
+        """Ask the quorum node to give up leadership in `epoch`."""
+        await self._stub.Resign(ResignRequest(epoch=epoch), timeout=5)
+
+    async def _listen(self) -> None:
+        async for event in self._stub.Listen(ListenRequest(next_offset=self._told.next_offset())):
+            self._told.hear(event)
+        raise EOFError("the quorum node has ended the stream of events")
+
+    async def _append(self) -> None:
+        call = self._stub.Append()
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._write(call.write))
+                both.create_task(self._read(call.read))
+        finally:
+            call.cancel()
+
+    async def _write(self, write: Callable[[AppendRequest], object]) -> None:
+        while True:
+            append = await self._waiting.get()
+            self._sent += 1
+            request = AppendRequest(
+                correlation_id=self._sent, epoch=append.epoch, base_offset=append.base_offset, values=append.values
+            )
+            await write(request)  # type: ignore[misc]  # a coroutine; the stubs say object
+
+    async def _read(self, read: Callable[[], object]) -> None:
+        while True:
+            answer = await read()  # type: ignore[misc]  # as above
+            if not isinstance(answer, AppendResponse):
+                raise EOFError("the quorum node has ended the stream of appends")
+            if answer.correlation_id <= self._void_up_to:
+                continue
+            if answer.error_code:
+                self.drop()
+                self._told.refused(ErrorCode(answer.error_code), answer.end_offset)
+            else:
+                self._told.appended(answer.end_offset)

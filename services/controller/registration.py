@@ -1,0 +1,89 @@
+"""Tells the cluster that this controller is here and where it listens: a record that everybody replays (KIP-919)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Final, cast
+
+from kraft import Uuid
+from kraft.api.controller_registration import ControllerRegistrationRequest
+from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest as RegistrationMessage
+from kraft.service.controller_pb2_grpc import ControllerStub
+from quorate.controller.commands.register_controller import register_controller
+from quorate.errors import ApiError
+from quorate.metadata.features import supported_features
+from quorate.nouns import NodeId
+from quorate.runtime.client import Client
+from quorate.runtime.kinds import Listener
+from quorate.runtime.logs import logger
+from quorate.runtime.telemetry import OFF
+from quorate.wire.protobuf import to_protobuf
+from services.controller.driver import NOBODY, Driver
+
+log = logger(__name__)
+
+RETRY_S: Final = 0.2
+DEADLINE_MS: Final = 5_000
+PLAINTEXT: Final = 0
+
+
+class Registration:
+    """Registers until its own record is in the state: with itself when it is active, else with the active one."""
+
+    def __init__(self, driver: Driver, *, node_id: NodeId, listener: Listener) -> None:
+        self._driver = driver
+        self._node_id = node_id
+        self._request = ControllerRegistrationRequest(
+            controller_id=node_id,
+            incarnation_id=Uuid(secrets.token_bytes(16)),
+            listeners=(
+                ControllerRegistrationRequest.Listener(
+                    name=listener.name,
+                    host=listener.endpoint.host,
+                    port=listener.endpoint.port,
+                    security_protocol=PLAINTEXT,
+                ),
+            ),
+            features=tuple(
+                ControllerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in sorted(supported_features().items())
+            ),
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            changed = self._driver.changed
+            if not self._is_registered() and self._driver.leader_id != NOBODY:
+                try:
+                    await self._register()
+                except ApiError as refusal:
+                    log.debug("not registered yet", reason=str(refusal))
+                    await asyncio.sleep(RETRY_S)
+                continue
+            await changed.wait()
+
+    def _is_registered(self) -> bool:
+        known = self._driver.engine.state.controllers.get(self._node_id)
+        return known is not None and known.incarnation_id == self._request.incarnation_id
+
+    async def _register(self) -> None:
+        if self._driver.is_active:
+            await self._driver.write("ControllerRegistration", register_controller(self._request))
+            return
+        active = self._driver.engine.state.controllers.get(self._driver.leader_id)
+        if active is None:
+            await asyncio.sleep(RETRY_S)
+            return
+        address = f"{active.end_points[0].host}:{active.end_points[0].port}"
+        client = Client((address,), ControllerStub, telemetry=OFF)
+        try:
+            await client.call(
+                lambda stub: stub.ControllerRegistration,
+                cast(RegistrationMessage, to_protobuf(self._request)),  # the protobuf class of this struct
+                deadline_ms=DEADLINE_MS,
+                retry=lambda error: False,
+            )
+        finally:
+            await client.close()

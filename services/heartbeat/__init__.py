@@ -1,0 +1,1 @@
+"""Broker liveness, off the log and off the controller's loop: who was heard of, and what that changes."""

@@ -1,0 +1,62 @@
+"""`python -m services.heartbeat --config heartbeat.properties`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
+from quorate.liveness import Sessions
+from quorate.runtime.client import Client, open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.config import describe, load
+from quorate.runtime.log_reader import LogReader
+from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.loop import Life, run
+from quorate.runtime.replica import Replica
+from quorate.runtime.server import Server
+from quorate.runtime.telemetry import Telemetry
+from services.heartbeat.config import Config
+from services.heartbeat.driver import Driver
+from services.heartbeat.servicer import Servicer
+
+log = logger(__name__)
+
+
+async def main(life: Life) -> None:
+    """Follow the log and the brokers until asked to stop."""
+    start_logs(os.environ)
+    config = load(Config, sys.argv[1:], os.environ)
+    clock = SystemClock()
+    telemetry = Telemetry.start(service="heartbeat", instance=f"heartbeat-{config.node_id}", environ=os.environ)
+    reader = LogReader([str(server) for server in config.quorum], open_channel)
+    controllers = Client([str(controller) for controller in config.controllers], ControllerStub, telemetry=telemetry)
+    driver = Driver(Replica(reader, clock, telemetry), Sessions(config.session_timeout_ms), controllers, clock)
+    server = Server(telemetry=telemetry, on_fatal=life.fail, quiet=("kraft.service.Heartbeat",))
+    server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, Servicer(driver))
+    server.listen(str(config.listeners.endpoint))
+    log.info("starting", **describe(config))
+    await server.start()
+    async with asyncio.TaskGroup() as tasks:
+        loops = [tasks.create_task(driver.run()), tasks.create_task(_be_ready(driver, server))]
+        await life.stopping()
+        await server.stop()
+        for loop in loops:
+            loop.cancel()
+    await reader.close()
+    await controllers.close()
+    await telemetry.close()
+
+
+async def _be_ready(driver: Driver, server: Server) -> None:
+    """Ready once the log has been read up to what is committed."""
+    async for applied in driver.replica.changes():
+        if applied and applied >= driver.replica.high_watermark:
+            await server.set_ready(True)
+            return
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(main))

@@ -1,0 +1,63 @@
+"""`python -m services.observer --config observer.properties`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
+
+from kraft.service.observer_pb2_grpc import add_ObserverServicer_to_server
+from quorate.runtime.client import open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.config import describe, load
+from quorate.runtime.log_reader import LogReader
+from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.loop import Life, run
+from quorate.runtime.replica import Replica
+from quorate.runtime.server import Server
+from quorate.runtime.telemetry import Telemetry
+from services.observer.config import Config
+from services.observer.otlp import TRACE_SERVICE, TraceServicer
+from services.observer.servicer import Servicer
+from services.observer.spans import SpanStore
+
+log = logger(__name__)
+
+
+async def main(life: Life) -> None:
+    """Follow the log, keep spans and answer reads until asked to stop."""
+    start_logs(os.environ)
+    config = load(Config, sys.argv[1:], os.environ)
+    telemetry = Telemetry.start(service="observer", instance=f"observer-{config.node_id}", environ=os.environ)
+    store = SpanStore(config.database)
+    reader = LogReader([str(server) for server in config.quorum], open_channel, replica_id=config.node_id)
+    replica = Replica(reader, SystemClock(), telemetry)
+    server = Server(telemetry=telemetry, on_fatal=life.fail)
+    server.add("kraft.service.Observer", add_ObserverServicer_to_server, Servicer(replica, store))
+    server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
+    server.listen(str(config.listeners.endpoint))
+    log.info("starting", **describe(config))
+    await server.start()
+    async with asyncio.TaskGroup() as tasks:
+        loops = [tasks.create_task(replica.run()), tasks.create_task(_be_ready(replica, server))]
+        await life.stopping()
+        for loop in loops:
+            loop.cancel()
+    await reader.close()
+    await telemetry.close()
+    await server.stop()
+    await store.close()
+
+
+async def _be_ready(replica: Replica, server: Server) -> None:
+    """Ready once the log has been read up to what is committed."""
+    async for applied in replica.changes():
+        if applied and applied >= replica.high_watermark:
+            await server.set_ready(True)
+            return
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(main))

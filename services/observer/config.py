@@ -1,0 +1,22 @@
+"""What an observer has to be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.runtime.config import setting
+from quorate.runtime.kinds import Endpoint, Listener, endpoint, integer, list_of, listener, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings of one observer."""
+
+    node_id: int = setting("node.id", integer(0, 2**31 - 1), "Its id among the quorum's observers.")
+    listeners: Listener = setting("listeners", listener(), "Where it is reached, by readers and by span exporters.")
+    quorum: tuple[Endpoint, ...] = setting(
+        "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log."
+    )
+    database: str = setting(
+        "observer.database.url", text(), "Where spans are kept, as SQLAlchemy spells it.", default="sqlite://"
+    )

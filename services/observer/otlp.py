@@ -1,0 +1,111 @@
+"""Takes spans as any OpenTelemetry exporter sends them (OTLP over gRPC) and gives them to the trace store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import grpc
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+
+from quorate.traces import AttributeValue, Span
+from services.observer.spans import SpanStore
+
+__all__ = ["TRACE_SERVICE", "TraceServicer", "spans_of"]
+
+TRACE_SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
+
+NS_MAX: Final = 2**63 - 1
+"""The database's integers are signed; OTLP's times are not."""
+
+
+class TraceServicer(trace_service_pb2_grpc.TraceServiceServicer):
+    """OTLP's TraceService. What is malformed or finds no room is counted in `partial_success`, the rest is kept."""
+
+    def __init__(self, store: SpanStore) -> None:
+        self._store = store
+
+    async def Export(
+        self,
+        request: ExportTraceServiceRequest,
+        context: grpc.aio.ServicerContext[ExportTraceServiceRequest, ExportTraceServiceResponse],
+    ) -> ExportTraceServiceResponse:
+        sent = sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
+        good = [span for resource in request.resource_spans for span in spans_of(resource)]
+        kept = self._store.offer(good)
+        if kept == sent:
+            return ExportTraceServiceResponse()
+        why = (
+            f"{sent - len(good)} spans without valid ids and times, {len(good) - kept} for which the store has no room"
+        )
+        partial = ExportTracePartialSuccess(rejected_spans=sent - kept, error_message=why)
+        return ExportTraceServiceResponse(partial_success=partial)
+
+
+def spans_of(resource_spans: ResourceSpans) -> Iterator[Span]:
+    """The well-formed spans of one resource: ids of 16 and 8 bytes, not zero, and an end not before the start."""
+    resource = _attributes(resource_spans.resource.attributes)
+    service = str(resource.get("service.name", ""))
+    instance = str(resource.get("service.instance.id", ""))
+    for scope in resource_spans.scope_spans:
+        for span in scope.spans:
+            if _is_well_formed(span):
+                yield Span(
+                    trace_id=span.trace_id.hex(),
+                    span_id=span.span_id.hex(),
+                    parent_span_id=span.parent_span_id.hex(),
+                    name=span.name,
+                    service=service,
+                    instance=instance,
+                    start_ns=span.start_time_unix_nano,
+                    end_ns=span.end_time_unix_nano,
+                    error=span.status.code == Status.STATUS_CODE_ERROR,
+                    attributes=_attributes(span.attributes),
+                )
+
+
+def _is_well_formed(span: OtlpSpan) -> bool:
+    return (
+        len(span.trace_id) == 16
+        and any(span.trace_id)
+        and len(span.span_id) == 8
+        and any(span.span_id)
+        and len(span.parent_span_id) in (0, 8)
+        and span.start_time_unix_nano <= span.end_time_unix_nano <= NS_MAX
+    )
+
+
+def _attributes(pairs: Any) -> dict[str, AttributeValue]:  # protobuf's repeated field of KeyValue
+    return {pair.key: _value(pair) for pair in pairs}
+
+
+def _value(pair: KeyValue) -> AttributeValue:
+    """Scalars as they are; lists and maps as JSON, bytes as hexadecimal."""
+    value: AnyValue = pair.value
+    match value.WhichOneof("value"):
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case "int_value":
+            return value.int_value
+        case "double_value":
+            # JSON has no word for what is not finite, and PostgreSQL refuses Python's.
+            number = value.double_value
+            return number if number - number == 0 else str(number)
+        case "bytes_value":
+            return value.bytes_value.hex()
+        case None:
+            return ""
+        case _:
+            return json.dumps(MessageToDict(value), sort_keys=True)

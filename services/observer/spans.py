@@ -1,0 +1,242 @@
+"""The trace store: spans in a table, written in batches off the event loop, the oldest traces dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.logs import logger
+from quorate.traces import Span
+
+__all__ = ["ROWS_MAX", "SPANS", "SpanStore", "TraceSummary"]
+
+log = logger(__name__)
+
+ROWS_MAX: Final = 200_000
+"""Spans kept: about 20,000 traces, 100 MB."""
+PENDING_MAX: Final = 50_000
+"""Spans that wait to be written; more are refused, so that a slow disk costs spans and not memory."""
+BATCH_ROWS: Final = 2_000
+"""Rows in one transaction."""
+LIST_DEFAULT: Final = 20
+LIST_MAX: Final = 1_000
+
+T = TypeVar("T")
+
+METADATA: Final = sa.MetaData()
+
+# Attributes keep their types as JSON; on PostgreSQL they can be indexed.
+_JSON: Final = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+# SQLite numbers rows itself only for an INTEGER key.
+_SEQUENCE: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+SPANS: Final = sa.Table(
+    "spans",
+    METADATA,
+    sa.Column("seq", _SEQUENCE, primary_key=True, autoincrement=True, comment="Order of arrival."),
+    sa.Column("trace_id", sa.String(32), nullable=False),
+    sa.Column("span_id", sa.String(16), nullable=False),
+    sa.Column("parent_span_id", sa.String(16), nullable=False, comment="Empty for a root."),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("service", sa.Text, nullable=False),
+    sa.Column("instance", sa.Text, nullable=False),
+    sa.Column("start_ns", sa.BigInteger, nullable=False, comment="Nanoseconds since 1970."),
+    sa.Column("end_ns", sa.BigInteger, nullable=False),
+    sa.Column("error", sa.Boolean, nullable=False),
+    sa.Column("attributes", _JSON, nullable=False),
+    sa.UniqueConstraint("trace_id", "span_id"),
+    sa.Index("spans_by_start", "start_ns", "trace_id"),
+    sa.Index("spans_by_name", "name", "start_ns", "trace_id"),
+    # A number that was dropped is not given again: retention counts by it.
+    sqlite_autoincrement=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSummary:
+    """One trace in a line. `root` is the name of its root, or of its first span while the root is missing."""
+
+    trace_id: str
+    root: str
+    start_ns: int
+    duration_ns: int
+    span_count: int
+
+
+class SpanStore:
+    """Spans in a database that SQLAlchemy knows: `sqlite://` (memory), `sqlite:////path`, `postgresql+psycopg://…`.
+
+    `offer` never waits; a thread of the store's own writes. What `flush` has seen, the queries show.
+    """
+
+    def __init__(self, url: str = "sqlite://", *, rows_max: int = ROWS_MAX) -> None:
+        assert rows_max > 0, rows_max
+        self._rows_max = rows_max
+        self._engine = _engine(url)
+        self._writer = ThreadPoolExecutor(1, "spans-writer")
+        # An SQLite database in memory is one connection: its reads stand in line with its writes.
+        in_memory = self._engine.pool.__class__ is sa.StaticPool
+        self._reader = self._writer if in_memory else ThreadPoolExecutor(1, "spans-reader")
+        self._lock = threading.Lock()
+        self._pending: deque[Span] = deque()
+        self._draining = False
+        self._failure: Exception | None = None
+        METADATA.create_all(self._engine)
+
+    def offer(self, spans: Sequence[Span]) -> int:
+        """Takes spans to be written, and returns how many; the rest finds no room. Known ones are kept once."""
+        with self._lock:
+            taken = spans[: max(0, PENDING_MAX - len(self._pending))]
+            self._pending.extend(taken)
+            begins = bool(taken) and not self._draining
+            self._draining = self._draining or begins
+        if begins:
+            self._writer.submit(self._drain)
+        return len(taken)
+
+    async def flush(self) -> None:
+        """Waits until all that was offered is written. Raises what the database raised since the last flush."""
+        await self._run(self._writer, self._drain)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def trace(self, trace_id: str) -> tuple[Span, ...]:
+        """The spans of a trace by start; none if it is not known (yet). Raises ApiError for what is no trace id."""
+        if len(trace_id) != 32 or not set(trace_id) <= set("0123456789abcdef"):
+            message = f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "trace_id", "trace_id": trace_id})
+        found = sa.select(SPANS).where(SPANS.c.trace_id == trace_id).order_by(SPANS.c.start_ns, SPANS.c.seq)
+        return tuple(_span(row) for row in await self._run(self._reader, lambda: self._all(found)))
+
+    async def traces(self, span_name: str = "", limit: int = 0) -> tuple[TraceSummary, ...]:
+        """The traces that began last, newest first: all, or those with a span of `span_name`.
+
+        At most `limit`, 0 for 20; more than 1,000 are not returned. Raises ApiError when it is negative.
+        """
+        if limit < 0:
+            message = f"limit {limit} is negative; it takes the number of traces to list, or 0 for {LIST_DEFAULT}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "limit", "limit": str(limit)})
+        return await self._run(self._reader, lambda: self._summaries(span_name, min(limit or LIST_DEFAULT, LIST_MAX)))
+
+    async def close(self) -> None:
+        """Writes what waits, then closes the database."""
+        try:
+            await self.flush()
+        finally:
+            await asyncio.to_thread(self._writer.shutdown)
+            await asyncio.to_thread(self._reader.shutdown)
+            self._engine.dispose()
+
+    async def _run(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+    def _drain(self) -> None:
+        """Writes batch after batch until nothing waits. Only the writer's thread comes here."""
+        while batch := self._next_batch():
+            try:
+                with self._engine.begin() as connection:
+                    connection.execute(self._insert(), [_row(span) for span in batch])
+                    self._drop_oldest(connection)
+            except sa.exc.SQLAlchemyError as error:
+                # A trace is worth a try, not a queue that grows while the database is away.
+                self._failure = error
+                log.error("spans could not be written and are lost", exception=error, span_count=len(batch))
+
+    def _next_batch(self) -> list[Span]:
+        with self._lock:
+            count = min(BATCH_ROWS, len(self._pending))
+            self._draining = count > 0
+            return [self._pending.popleft() for _ in range(count)]
+
+    def _insert(self) -> sa.Executable:
+        # OTLP clients send a batch again when its answer is lost.
+        if self._engine.dialect.name == "postgresql":
+            return postgresql.insert(SPANS).on_conflict_do_nothing(index_elements=("trace_id", "span_id"))
+        return sqlite.insert(SPANS).on_conflict_do_nothing(index_elements=("trace_id", "span_id"))
+
+    def _drop_oldest(self, connection: sa.Connection) -> None:
+        """Keeps the last `rows_max` arrivals; a trace of which a span goes, goes as a whole."""
+        last = connection.scalar(sa.select(sa.func.max(SPANS.c.seq))) or 0
+        cut = last - self._rows_max
+        if cut > 0:
+            old = sa.select(SPANS.c.trace_id).where(SPANS.c.seq <= cut)
+            connection.execute(sa.delete(SPANS).where(SPANS.c.trace_id.in_(old)))
+
+    def _all(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        with self._engine.connect() as connection:
+            return connection.execute(query).all()
+
+    def _summaries(self, span_name: str, limit: int) -> tuple[TraceSummary, ...]:
+        began = sa.func.min(SPANS.c.start_ns)
+        newest = sa.select(SPANS.c.trace_id).group_by(SPANS.c.trace_id).order_by(began.desc()).limit(limit)
+        if span_name:
+            newest = newest.where(SPANS.c.name == span_name)
+        columns = (SPANS.c.trace_id, SPANS.c.parent_span_id, SPANS.c.name, SPANS.c.start_ns, SPANS.c.end_ns)
+        rows = self._all(
+            sa.select(*columns).where(SPANS.c.trace_id.in_(newest)).order_by(SPANS.c.start_ns, SPANS.c.seq)
+        )
+        traces: dict[str, list[sa.Row[Any]]] = {}
+        for row in rows:
+            traces.setdefault(row.trace_id, []).append(row)
+        return tuple(_summary(spans) for spans in sorted(traces.values(), key=lambda spans: -spans[0].start_ns))
+
+
+def _engine(url: str) -> sa.Engine:
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return sa.create_engine(parsed, pool_pre_ping=True)
+    if parsed.database in (None, "", ":memory:"):
+        return sa.create_engine(parsed, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
+    engine = sa.create_engine(parsed)
+
+    @sa.event.listens_for(engine, "connect")
+    def tune(connection: Any, _: object) -> None:  # the driver's connection, of which SQLAlchemy has no type
+        # Readers do not wait for the writer. A span lost with the power is no harm, so no flush a commit.
+        for pragma in ("journal_mode = WAL", "synchronous = OFF", "busy_timeout = 5000"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine
+
+
+def _row(span: Span) -> dict[str, object]:
+    return {
+        "trace_id": span.trace_id,
+        "span_id": span.span_id,
+        "parent_span_id": span.parent_span_id,
+        "name": span.name,
+        "service": span.service,
+        "instance": span.instance,
+        "start_ns": span.start_ns,
+        "end_ns": span.end_ns,
+        "error": span.error,
+        "attributes": dict(span.attributes),
+    }
+
+
+def _span(row: sa.Row[Any]) -> Span:
+    fields = dict(row._mapping)
+    del fields["seq"]
+    return Span(**fields)
+
+
+def _summary(spans: Sequence[sa.Row[Any]]) -> TraceSummary:
+    """`spans` are one trace's, by start."""
+    root = next((span for span in spans if not span.parent_span_id), spans[0])
+    start_ns = spans[0].start_ns
+    return TraceSummary(
+        trace_id=root.trace_id,
+        root=root.name,
+        start_ns=start_ns,
+        duration_ns=max(span.end_ns for span in spans) - start_ns,
+        span_count=len(spans),
+    )

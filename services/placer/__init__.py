@@ -1,0 +1,1 @@
+"""Replica placement as a pure function behind an RPC; any number of copies."""

@@ -1,0 +1,102 @@
+"""`python -m services.quorum --config quorum.properties`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from typing import Final
+
+from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
+from quorate.nouns import ZERO_UUID, ReplicaKey
+from quorate.raft.core import Raft
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.config import describe, load
+from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.loop import Life, run
+from quorate.runtime.server import Limits, Server
+from quorate.runtime.telemetry import Telemetry
+from quorate.storage.lock import DirectoryLock
+from quorate.storage.meta_properties import MetaProperties, check_owner
+from services.quorum.config import Config
+from services.quorum.disk import Disk
+from services.quorum.driver import Driver
+from services.quorum.endpoints import VoterEndpoints, static_voters
+from services.quorum.peers import Peers
+from services.quorum.servicer import ControllerServicer, PeerServicer
+from services.quorum.tracing import Tracer
+
+log = logger(__name__)
+
+RECEIVE_BYTES_MAX: Final = 16 << 20
+"""A batch of 8 MiB, and room."""
+DRAIN_S: Final = 0.2
+QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
+"""They go on for ever between programs; a trace begins with whoever asks for something."""
+
+
+async def main(life: Life) -> None:
+    """Open the directory, join the quorum, serve until asked to stop."""
+    start_logs(os.environ)
+    config = load(Config, sys.argv[1:], os.environ)
+    meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
+    with DirectoryLock(config.metadata_log_dir):
+        await serve(life, config, meta)
+
+
+async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
+    """One life of the node, with its directory locked."""
+    clock = SystemClock()
+    telemetry = Telemetry.start(service="quorum", instance=f"quorum-{config.node_id}", environ=os.environ)
+    static = static_voters(config.voters)
+    disk = Disk(
+        config.metadata_log_dir, static=static, segment_bytes=config.segment_bytes, segment_ms=config.segment_ms
+    )
+    if disk.log.torn is not None:
+        log.warning(
+            "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size
+        )
+    view = disk.view()
+    core = Raft(
+        node=ReplicaKey(config.node_id, meta.directory_id or ZERO_UUID),
+        cluster_id=meta.cluster_id,
+        log=view,
+        election=disk.election(),
+        random=random.Random(),
+        now_ms=clock.monotonic_ms(),
+        settings=config.raft,
+    )
+    driver = Driver(core, disk, clock, Tracer(telemetry, node_id=config.node_id))
+    endpoints = VoterEndpoints(config.voters, core)
+    server = Server(
+        telemetry=telemetry, limits=Limits(receive_bytes_max=RECEIVE_BYTES_MAX), quiet=QUIET, on_fatal=life.fail
+    )
+    peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
+    server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
+    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver))
+    server.listen(str(config.listeners.endpoint))
+    log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
+    async with asyncio.TaskGroup() as tasks:
+        peers = Peers(
+            endpoints,
+            tasks,
+            heard=driver.hear,
+            failed=driver.fail,
+            lost=driver.lose,
+            request_timeout_ms=config.request_timeout_ms,
+        )
+        await server.start()
+        driver.start(peers, life.fail)
+        await server.set_ready(True)
+        await life.stopping()
+        driver.resign(core.role.epoch)  # a follower takes over before this node is gone
+        await server.stop(drain_s=DRAIN_S, grace_s=1.0)
+        driver.stop()
+        await peers.close()
+    disk.close()
+    await telemetry.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(main))

@@ -1,0 +1,116 @@
+"""What the controller beside this node is told, in order: snapshots, committed batches, who leads, what is committed.
+
+Events are not queued: each is read off the present when the stream has room for it, so a slow controller
+costs nothing here and is never told what is no longer so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from kraft.service.quorum_pb2 import ListenResponse
+from quorate.nouns import Offset
+from quorate.raft.ready import Leadership
+from quorate.raft.roles import Leader
+from quorate.wire.batch import batches
+from services.quorum.driver import Driver
+
+EVENT_BYTES_MAX: Final = 1024 * 1024
+"""Batches of one event. A replay of a long log needs large ones, a gRPC message has its limit."""
+
+NOBODY: Final = -1
+UNTOLD: Final = Leadership(epoch=-1, leader_id=None)
+
+
+class Listener:
+    """One controller's place in the log, and what it has been told of leadership."""
+
+    def __init__(self, driver: Driver, next_offset: Offset) -> None:
+        self._driver = driver
+        self._next = next_offset
+        self._told = UNTOLD
+        self._committed = -1
+
+    async def events(self) -> AsyncIterator[ListenResponse]:
+        """Every event, until the stream is cancelled."""
+        while True:
+            changed = self._driver.changed
+            due = self._due()
+            for event in due:
+                yield event
+            if not due:
+                await changed.wait()
+
+    def _leads_here(self) -> bool:
+        """Has the controller been told that it is active, and is that still so?"""
+        return self._told.epoch_start_offset is not None and self._told == self._driver.leadership
+
+    def _due(self) -> list[ListenResponse]:
+        """What the controller is to be told next; nothing is told before what comes before it."""
+        leadership, log = self._driver.leadership, self._driver.core.log
+        if self._told.epoch_start_offset is not None and leadership != self._told:
+            return [self._renounce(leadership)]
+        if self._leads_here():
+            return self._commit(log.high_watermark)
+        if self._next < log.start:
+            return list(self._snapshot())
+        if self._next < log.high_watermark:
+            return [self._batches(log.high_watermark)]
+        if leadership == self._told:
+            return []
+        if leadership.epoch_start_offset is None:
+            return [self._renounce(leadership)]
+        if self._next > leadership.epoch_start_offset:
+            return [self._claim(leadership)]
+        return []
+
+    def _claim(self, leadership: Leadership) -> ListenResponse:
+        """This node leads, and its controller has applied all of earlier epochs (KIP-595)."""
+        role = self._driver.core.role
+        assert isinstance(role, Leader), role
+        self._told, self._committed = leadership, self._next
+        return ListenResponse(
+            leadership=ListenResponse.Leadership(
+                leader_id=role.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
+            )
+        )
+
+    def _renounce(self, leadership: Leadership) -> ListenResponse:
+        """Another node leads, or none does. A leader of our own is told of later, when its time has come."""
+        leads_itself = leadership.epoch_start_offset is not None
+        self._told = Leadership(epoch=leadership.epoch, leader_id=None) if leads_itself else leadership
+        leader_id = NOBODY if leads_itself or leadership.leader_id is None else leadership.leader_id
+        return ListenResponse(leadership=ListenResponse.Leadership(leader_id=leader_id, epoch=leadership.epoch))
+
+    def _commit(self, high_watermark: Offset) -> list[ListenResponse]:
+        if high_watermark <= self._committed:
+            return []
+        self._committed = self._next = high_watermark
+        return [ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark))]
+
+    def _batches(self, high_watermark: Offset) -> ListenResponse:
+        data = self._driver.disk.read(self._next, EVENT_BYTES_MAX)
+        end = 0
+        for position, header in batches(data):
+            if header.next_offset > high_watermark:
+                break
+            end, self._next = position + header.size, header.next_offset
+        assert end, (self._next, high_watermark)
+        return ListenResponse(batches=ListenResponse.Batches(records=data[:end]))
+
+    def _snapshot(self) -> list[ListenResponse]:
+        """The latest snapshot, whole: the log before it is gone."""
+        snapshot = self._driver.core.log.latest_snapshot
+        assert snapshot is not None, "a log that does not start at 0 has a snapshot"
+        data = self._driver.disk.snapshot_bytes(snapshot)
+        chunks = [data[at : at + EVENT_BYTES_MAX] for at in range(0, len(data), EVENT_BYTES_MAX)]
+        self._next = snapshot.offset
+        return [
+            ListenResponse(
+                snapshot=ListenResponse.SnapshotChunk(
+                    end_offset=snapshot.offset, epoch=snapshot.epoch, data=chunk, last=chunk is chunks[-1]
+                )
+            )
+            for chunk in chunks
+        ]

@@ -1,0 +1,168 @@
+"""gRPC ↔ the driver, nothing else: `Quorum` for peers and observers, `RaftClient` for the controller beside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from typing import Any, Final
+
+from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
+from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
+from kraft.api.vote_pb2 import VoteRequest, VoteResponse
+from kraft.service.quorum_pb2 import (
+    AppendRequest,
+    AppendResponse,
+    CreateSnapshotRequest,
+    CreateSnapshotResponse,
+    FindQuorumRequest,
+    FindQuorumResponse,
+    ListenRequest,
+    ListenResponse,
+    ResignRequest,
+    ResignResponse,
+)
+from kraft.service.quorum_pb2_grpc import QuorumServicer, RaftClientServicer
+from quorate.nouns import NodeId, OffsetAndEpoch, uuid_text
+from quorate.raft import messages as raft
+from services.quorum import translate
+from services.quorum.describe import describe_quorum
+from services.quorum.driver import Driver
+from services.quorum.listener import Listener
+from services.quorum.translate import Endpoints
+
+NOBODY: Final = -1
+
+
+class PeerServicer(QuorumServicer):
+    """Serves `kraft.service.Quorum`: every request becomes a message for the core, which answers when it can."""
+
+    def __init__(self, driver: Driver, endpoints: Endpoints, *, cluster_id: str, node_id: NodeId) -> None:
+        self._driver = driver
+        self._endpoints = endpoints
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+
+    async def Vote(self, request: VoteRequest, context: Any) -> VoteResponse:
+        """KIP-595, KIP-996."""
+        answer, _ = await self._ask(lambda reply: translate.vote_request(request, reply))
+        return translate.vote_answer(answer, self._endpoints)
+
+    async def BeginQuorumEpoch(self, request: BeginQuorumEpochRequest, context: Any) -> BeginQuorumEpochResponse:
+        """KIP-595."""
+        answer, _ = await self._ask(lambda reply: translate.begin_request(request, reply))
+        return translate.begin_answer(answer, self._endpoints)
+
+    async def EndQuorumEpoch(self, request: EndQuorumEpochRequest, context: Any) -> EndQuorumEpochResponse:
+        """KIP-595."""
+        answer, _ = await self._ask(lambda reply: translate.end_request(request, reply))
+        return translate.end_answer(answer, self._endpoints)
+
+    async def Fetch(self, request: FetchRequest, context: Any) -> FetchResponse:
+        """KIP-595; parked by the core until there is news."""
+        answer, data = await self._ask(lambda reply: translate.fetch_request(request, reply))
+        return translate.fetch_answer(answer, data, self._endpoints)
+
+    async def FetchStream(
+        self, request_iterator: AsyncIterable[FetchRequest], context: Any
+    ) -> AsyncIterator[FetchResponse]:
+        """One answer a request. When the stream ends, a leader no longer waits for the replica behind it."""
+        replica = NOBODY
+        try:
+            async for request in request_iterator:
+                replica = request.replica_state.replica_id
+                yield await self.Fetch(request, context)
+        finally:
+            if replica != NOBODY:
+                self._driver.lose(replica)
+
+    async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
+        """KIP-630."""
+        answer, data = await self._ask(lambda reply: translate.fetch_snapshot_request(request, reply))
+        return translate.fetch_snapshot_answer(answer, data, self._endpoints)
+
+    async def DescribeQuorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
+        """KIP-595, KIP-853."""
+        translate.only(request)
+        return describe_quorum(self._driver, self._endpoints)
+
+    async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
+        """What this node knows, without asking anybody."""
+        core = self._driver.core
+        return FindQuorumResponse(
+            cluster_id=self._cluster_id,
+            node_id=self._node_id,
+            leader_id=NOBODY if core.role.leader_id is None else core.role.leader_id,
+            leader_epoch=core.role.epoch,
+            high_watermark=core.log.high_watermark,
+            role=type(core.role).__name__,
+            voters=[
+                FindQuorumResponse.Voter(
+                    id=key.id,
+                    directory_id=uuid_text(key.directory_id),
+                    host=self._endpoints[key.id].host,
+                    port=self._endpoints[key.id].port,
+                )
+                for key in core.log.voters.latest.keys
+            ],
+        )
+
+    async def _ask(self, request: Callable[[Callable[[Any, bytes], None]], raft.Request]) -> tuple[Any, bytes]:
+        """One request to the core, and its answer with the bytes that go along."""
+        answered: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
+
+        def reply(answer: Any, data: bytes) -> None:
+            if not answered.done():  # the asker may have gone
+                answered.set_result((answer, data))
+
+        self._driver.hear(request(reply))
+        return await answered
+
+
+class ControllerServicer(RaftClientServicer):
+    """Serves `kraft.service.RaftClient`."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def Append(
+        self, request_iterator: AsyncIterable[AppendRequest], context: Any
+    ) -> AsyncIterator[AppendResponse]:
+        """One answer a request, in order."""
+        async for request in request_iterator:
+            result = self._driver.append(request.epoch, request.base_offset, request.values)
+            yield AppendResponse(
+                correlation_id=request.correlation_id,
+                error_code=result.error,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
+                end_offset=result.end_offset,
+            )
+
+    async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
+        """Everything from the controller's offset on."""
+        async for event in Listener(self._driver, request.next_offset).events():
+            yield event
+
+    async def CreateSnapshot(
+        self, request_iterator: AsyncIterable[CreateSnapshotRequest], context: Any
+    ) -> CreateSnapshotResponse:
+        """Writes the controller's records as a checkpoint, and tells the core of it."""
+        size = 0
+        writing = None
+        async for request in request_iterator:
+            if writing is None:
+                snapshot_id = OffsetAndEpoch(epoch=request.epoch, offset=request.end_offset)
+                writing = self._driver.disk.begin_snapshot(
+                    snapshot_id, request.last_timestamp_ms, self._driver.core.log.voters.before(snapshot_id.offset)
+                )
+            writing.write(request.values)
+        if writing is not None:
+            size = writing.finish()
+            self._driver.core.snapshot_taken(writing.id, size)
+        return CreateSnapshotResponse(size_bytes=size)
+
+    async def Resign(self, request: ResignRequest, context: Any) -> ResignResponse:
+        """The controller cannot go on in this epoch."""
+        self._driver.resign(request.epoch)
+        return ResignResponse()

@@ -1,0 +1,51 @@
+"""The spans of a quorum node: one `append` for each traced batch that it wrote and flushed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.errors import Corrupt
+from quorate.records import UnknownRecord, decode_record, trace_of
+from quorate.runtime.telemetry import Telemetry
+from quorate.wire.batch import data_values, read_header
+
+
+class Tracer:
+    """Hangs spans on the context that a batch carries in its first record; nothing at all when telemetry is off."""
+
+    def __init__(self, telemetry: Telemetry, *, node_id: int) -> None:
+        self._telemetry = telemetry
+        self._node_id = node_id
+
+    def flushed(self, appended: Sequence[bytes], *, start_ns: int, end_ns: int) -> None:
+        """COMMIT, this node's part of it: these batches are on its disk."""
+        if not self._telemetry.enabled:
+            return
+        for data in appended:
+            header = read_header(data)
+            context = None if header.is_control else trace_of_batch(data)
+            if context is not None:
+                self._telemetry.span_from(
+                    context,
+                    "append",
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                    attributes={
+                        "kraft.node.id": self._node_id,
+                        "kraft.epoch": header.epoch,
+                        "kraft.offset": header.base_offset,
+                        "kraft.record_count": header.count,
+                    },
+                )
+
+
+def trace_of_batch(data: bytes) -> bytes | None:
+    """The trace context in a data batch: its first record has it, or none has."""
+    first = next(iter(data_values(data)), None)
+    if first is None:
+        return None
+    try:
+        record = decode_record(bytes(first))
+    except Corrupt:
+        return None
+    return None if isinstance(record, UnknownRecord) else trace_of(record)

@@ -1,0 +1,293 @@
+"""The trace store: what is offered can be asked for; once, bounded, off the loop. And the same through OTLP."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceStub,
+    add_TraceServiceServicer_to_server,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.client import open_channel
+from quorate.runtime.server import Server
+from quorate.runtime.telemetry import Telemetry
+from quorate.traces import Span
+from services.observer.otlp import TRACE_SERVICE, TraceServicer
+from services.observer.spans import PENDING_MAX, SPANS, SpanStore, TraceSummary
+
+
+@pytest.fixture(params=["memory", "file"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SpanStore]:
+    url = "sqlite://" if request.param == "memory" else f"sqlite:///{tmp_path}/spans.db"
+    made = SpanStore(url, rows_max=100)
+    yield made
+    await made.close()
+
+
+def span(trace: int, number: int, *, parent: int = 0, start_ns: int = 0, name: str = "apply") -> Span:
+    return Span(
+        trace_id=f"{trace:032x}",
+        span_id=f"{number:016x}",
+        parent_span_id=f"{parent:016x}" if parent else "",
+        name=name,
+        service="observer",
+        instance="observer-1",
+        start_ns=start_ns,
+        end_ns=start_ns + 10,
+        attributes={"kraft.offset": number, "kraft.api": "CREATE_TOPICS", "ok": True, "share": 0.5},
+    )
+
+
+async def kept(store: SpanStore, *spans: Span) -> None:
+    assert len(spans) == store.offer(spans)
+    await store.flush()
+
+
+async def test_a_trace_comes_back_by_start_with_its_attributes(store: SpanStore) -> None:
+    late, early, other = span(1, 2, parent=1, start_ns=9), span(1, 1, start_ns=5), span(2, 1)
+    await kept(store, late, early, other)
+
+    assert (early, late) == await store.trace(early.trace_id)
+
+
+async def test_an_unknown_trace_is_empty(store: SpanStore) -> None:
+    assert () == await store.trace("a" * 32)
+
+
+@pytest.mark.parametrize("trace_id", ["", "abc", "A" * 32, "g" * 32, "a" * 33])
+async def test_what_is_no_trace_id_is_refused_by_field(store: SpanStore, trace_id: str) -> None:
+    with pytest.raises(ApiError, match="32 lower-case hexadecimal digits") as caught:
+        await store.trace(trace_id)
+
+    assert (ErrorCode.INVALID_REQUEST, "trace_id") == (caught.value.code, caught.value.metadata["field"])
+
+
+async def test_a_span_sent_again_counts_once_and_the_first_stays(store: SpanStore) -> None:
+    first = span(1, 1)
+    await kept(store, first, first)
+    await kept(store, dataclasses.replace(first, name="other"), span(1, 2, parent=1, start_ns=1))
+
+    assert [first, span(1, 2, parent=1, start_ns=1)] == list(await store.trace(first.trace_id))
+
+
+async def test_traces_are_listed_newest_first_with_root_and_length(store: SpanStore) -> None:
+    await kept(
+        store,
+        span(1, 1, start_ns=100, name="CreateTopics"),
+        span(1, 2, parent=1, start_ns=150, name="write"),
+        span(2, 1, start_ns=300, name="BrokerRegistration"),
+        span(3, 7, parent=6, start_ns=200, name="apply"),
+    )
+
+    def line(trace: int, root: str, start_ns: int, duration_ns: int, span_count: int) -> TraceSummary:
+        return TraceSummary(
+            trace_id=f"{trace:032x}", root=root, start_ns=start_ns, duration_ns=duration_ns, span_count=span_count
+        )
+
+    newest, rootless, oldest = (
+        line(2, "BrokerRegistration", 300, 10, 1),
+        line(3, "apply", 200, 10, 1),
+        line(1, "CreateTopics", 100, 60, 2),
+    )
+    assert (newest, rootless, oldest) == await store.traces()
+    assert (newest, rootless) == await store.traces(limit=2)
+    assert (oldest,) == await store.traces("write")
+    assert () == await store.traces("no such span")
+
+
+async def test_a_negative_limit_is_refused_and_a_large_one_is_lowered(store: SpanStore) -> None:
+    with pytest.raises(ApiError, match="limit -1 is negative"):
+        await store.traces(limit=-1)
+
+    assert () == await store.traces(limit=1_000_000)
+
+
+async def test_the_oldest_traces_go_as_a_whole_when_there_are_too_many_rows(store: SpanStore) -> None:
+    for trace in range(1, 41):
+        await kept(store, *(span(trace, number, start_ns=trace) for number in range(1, 5)))
+
+    lengths = {trace: len(await store.trace(f"{trace:032x}")) for trace in range(1, 41)}
+    assert {trace: 0 if trace <= 15 else 4 for trace in range(1, 41)} == lengths
+
+
+async def test_more_than_may_wait_is_refused_and_the_count_says_so(tmp_path: Path) -> None:
+    store = SpanStore(f"sqlite:///{tmp_path}/spans.db")
+    many = [span(1, 1)] * (PENDING_MAX + 5)
+
+    taken = store.offer(many)
+    await store.close()
+
+    assert PENDING_MAX == taken
+
+
+async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/spans.db"
+    first = SpanStore(url)
+    first.offer([span(1, 1)])
+    await first.close()
+    second = SpanStore(url)
+    found = await second.trace(span(1, 1).trace_id)
+    await second.close()
+
+    assert (span(1, 1),) == found
+
+
+async def test_a_database_that_fails_loses_a_batch_and_goes_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/spans.db"
+    store = SpanStore(url)
+    aside = sa.create_engine(url)
+    with aside.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE spans RENAME TO hidden"))
+    store.offer([span(1, 1)])
+    with pytest.raises(sa.exc.OperationalError, match="no such table"):
+        await store.flush()
+    with aside.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE hidden RENAME TO spans"))
+    store.offer([span(2, 1)])
+    await store.flush()
+    found = [await store.trace(span(trace, 1).trace_id) for trace in (1, 2)]
+    await store.close()
+
+    assert [(), (span(2, 1),)] == found
+
+
+def test_the_table_compiles_for_postgresql() -> None:
+    ddl = str(sa.schema.CreateTable(SPANS).compile(dialect=sa.dialects.postgresql.dialect()))
+
+    assert "seq BIGSERIAL" in ddl
+    assert "attributes JSONB" in ddl
+
+
+@asynccontextmanager
+async def receiving(store: SpanStore) -> AsyncIterator[str]:
+    server = Server()
+    server.add(TRACE_SERVICE, add_TraceServiceServicer_to_server, TraceServicer(store))
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(grace_s=0)
+
+
+def attribute(key: str, **value: object) -> KeyValue:
+    return KeyValue(key=key, value=AnyValue(**value))  # type: ignore[arg-type]
+
+
+def export(*spans: OtlpSpan) -> ExportTraceServiceRequest:
+    attributes = [attribute("service.name", string_value="quorum"), attribute("service.instance.id", string_value="3")]
+    scopes = [ScopeSpans(spans=spans)]
+    return ExportTraceServiceRequest(
+        resource_spans=[ResourceSpans(resource=Resource(attributes=attributes), scope_spans=scopes)]
+    )
+
+
+def otlp(**fields: object) -> OtlpSpan:
+    good = {
+        "trace_id": bytes(15) + b"\x01",
+        "span_id": bytes(7) + b"\x02",
+        "name": "commit",
+        "start_time_unix_nano": 5,
+        "end_time_unix_nano": 8,
+    }
+    return OtlpSpan(**{**good, **fields})  # type: ignore[arg-type]
+
+
+async def test_spans_of_any_exporter_are_kept_with_every_kind_of_attribute(store: SpanStore) -> None:
+    sent = otlp(
+        parent_span_id=bytes(7) + b"\x01",
+        status=Status(code=Status.STATUS_CODE_ERROR),
+        attributes=[
+            attribute("text", string_value="t"),
+            attribute("flag", bool_value=False),
+            attribute("number", int_value=-(2**62)),
+            attribute("share", double_value=0.25),
+            attribute("infinite", double_value=float("inf")),
+            attribute("bytes", bytes_value=b"\x00\xff"),
+            attribute("list", array_value=ArrayValue(values=[AnyValue(int_value=1)])),
+            attribute("nothing"),
+        ],
+    )
+    async with receiving(store) as address, open_channel(address) as channel:
+        answer = await TraceServiceStub(channel).Export(export(sent), timeout=5)
+    await store.flush()
+
+    assert not answer.HasField("partial_success")
+    (found,) = await store.trace(f"{1:032x}")
+    assert (
+        Span(
+            trace_id=f"{1:032x}",
+            span_id=f"{2:016x}",
+            parent_span_id=f"{1:016x}",
+            name="commit",
+            service="quorum",
+            instance="3",
+            start_ns=5,
+            end_ns=8,
+            error=True,
+            attributes={
+                "text": "t",
+                "flag": False,
+                "number": -(2**62),
+                "share": 0.25,
+                "infinite": "inf",
+                "bytes": "00ff",
+                "list": '{"arrayValue": {"values": [{"intValue": "1"}]}}',
+                "nothing": "",
+            },
+        )
+        == found
+    )
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"trace_id": b""},
+        {"trace_id": bytes(16)},
+        {"trace_id": b"\x01" * 15},
+        {"span_id": bytes(8)},
+        {"span_id": b"\x01" * 9},
+        {"parent_span_id": b"\x01"},
+        {"start_time_unix_nano": 9},
+        {"end_time_unix_nano": 2**63},
+    ],
+    ids=str,
+)
+async def test_a_malformed_span_is_counted_and_the_others_are_kept(store: SpanStore, broken: dict[str, object]) -> None:
+    async with receiving(store) as address, open_channel(address) as channel:
+        answer = await TraceServiceStub(channel).Export(export(otlp(**broken), otlp()), timeout=5)
+    await store.flush()
+
+    assert 1 == answer.partial_success.rejected_spans
+    assert "1 spans without valid ids and times" in answer.partial_success.error_message
+    assert 1 == len(await store.trace(f"{1:032x}"))
+
+
+async def test_our_own_telemetry_is_all_there_once_it_is_closed(store: SpanStore) -> None:
+    async with receiving(store) as address:
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{address}"}
+        telemetry = Telemetry.start(service="controller", instance="controller-2", environ=environ)
+        with telemetry.span("CreateTopics") as root:
+            written = telemetry.span_from(
+                root.traceparent, "write", start_ns=1, end_ns=2, attributes={"kraft.offset": 17}
+            )
+        assert written is not None
+        trace_id = written[3:35].decode()
+        await telemetry.close()
+    await store.flush()
+    found = await store.trace(trace_id)
+
+    write, create = found
+    assert ("write", create.span_id, {"kraft.offset": 17}) == (write.name, write.parent_span_id, dict(write.attributes))
+    assert ("CreateTopics", "controller", "controller-2") == (create.name, create.service, create.instance)

@@ -1,0 +1,98 @@
+"""The shape of the tree: what the guide asks for and a machine can see. Limits only ever go down."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = sorted(
+    path
+    for folder in ("libs/quorate", "services", "deploy", "protos", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+    if "__pycache__" not in path.parts
+)
+OURS = [path for path in CODE if "tests" not in path.relative_to(ROOT).parts]
+
+FILE_LINES_MAX = 420
+TEST_LINES_MAX = 600
+BODY_LINES_MAX = 60
+
+BANNED = {
+    r"\bterm\b": "epoch",
+    r"\blog_index\b": "offset",
+    r"\bmaybe_\w+": "the condition or the effect",
+    r"\btime\.time\(": "a clock that is passed in",
+    r"\basyncio\.create_task\(": "a TaskGroup",
+}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", CODE, ids=named)
+def test_a_file_says_what_it_is_for_and_is_not_too_long(path: Path) -> None:
+    text = path.read_text()
+    if not text.strip():
+        return
+    lines = text.count("\n")
+
+    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    assert lines <= (FILE_LINES_MAX if path in OURS else TEST_LINES_MAX), lines
+
+
+@pytest.mark.parametrize("path", OURS, ids=named)
+def test_a_function_fits_in_one_look(path: Path) -> None:
+    long = [
+        (node.name, size)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := (node.end_lineno or 0) - node.body[0].lineno + 1) > BODY_LINES_MAX
+    ]
+
+    assert [] == long
+
+
+@pytest.mark.parametrize("path", OURS, ids=named)
+def test_a_banned_name_has_its_replacement(path: Path) -> None:
+    code = "\n".join(line.partition("#")[0] for line in path.read_text().splitlines())
+    found = {match.group(): better for banned, better in BANNED.items() for match in re.finditer(banned, code)}
+
+    assert {} == found
+
+
+@pytest.mark.parametrize("path", [p for p in OURS if p.name != "__init__.py"], ids=named)
+def test_public_functions_and_classes_explain_themselves(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    bare = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+
+    assert [] == bare
+
+
+def test_every_record_and_api_says_what_it_is_for() -> None:
+    """A comment of ours on each message and field: `buf lint` asks for one, this asks that it is not a scaffold's."""
+    unfinished = [
+        f"{named(path)}:{number}"
+        for path in sorted((ROOT / "protos").rglob("*.proto"))
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if re.search(r"//\s*(~|TODO)", line)
+    ]
+
+    assert [] == unfinished
+
+
+def test_no_path_of_a_machine_is_committed() -> None:
+    home = re.compile(r"(/root/|/home/\w+/|/work/|/tmp/scratch)")
+    found = [named(path) for path in CODE if path != Path(__file__).resolve() and home.search(path.read_text())]
+
+    assert [] == found
