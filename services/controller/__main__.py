@@ -9,6 +9,7 @@ import sys
 from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
 from kraft.service.placer_pb2_grpc import PlacerStub
 from kraft.service.quorum_pb2_grpc import QuorumStub
+from quorate.controller.activation import activate
 from quorate.controller.engine import Engine
 from quorate.controller.settings import Settings
 from quorate.metadata.features import supported_features
@@ -22,7 +23,7 @@ from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
 from quorate.storage.meta_properties import check_owner
-from services.controller.chores import Chores, activate_when_claimed
+from services.controller.chores import Chores
 from services.controller.config import Config
 from services.controller.driver import Driver
 from services.controller.forwarding import Forwarding
@@ -46,7 +47,9 @@ async def main(life: Life) -> None:
     )
     channel = open_channel(str(config.quorum))
     engine = Engine(ClusterState(supported_features()))
-    driver = Driver(engine, channel, SystemClock(), telemetry, node_id=config.node_id)
+    driver = Driver(
+        engine, channel, SystemClock(), telemetry, node_id=config.node_id, activation=activate(bootstrap, settings)
+    )
     forwarding = Forwarding(driver, telemetry)
     placers = Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry)
     servicer = Servicer(
@@ -70,7 +73,6 @@ async def main(life: Life) -> None:
             for work in (
                 driver.run(),
                 registration.run(),
-                activate_when_claimed(driver, bootstrap, settings),
                 Chores(driver, settings, {"metadata.max.idle.interval.ms": config.idle_interval_ms}).run(),
                 _be_ready(driver, server),
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from quorate.controller.activation import activate
 from quorate.controller.periodic import CHORES, Chore
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError
@@ -39,18 +38,3 @@ class Chores:
                     await self._driver.write(chore.name, chore.command(self._settings))
                 except ApiError as refusal:
                     log.debug("chore not done", chore=chore.name, reason=str(refusal))
-
-
-async def activate_when_claimed(driver: Driver, bootstrap: tuple[object, ...], settings: Settings) -> None:
-    """The first write of each epoch that this controller leads. Until cancelled."""
-    begun = None
-    while True:
-        changed = driver.changed
-        if driver.is_active and driver.engine.epoch != begun:
-            begun = driver.engine.epoch
-            try:
-                await driver.write("activation", activate(bootstrap, settings))  # type: ignore[arg-type]
-            except ApiError as refusal:
-                log.warning("activation failed", epoch=begun, reason=str(refusal))
-            continue
-        await changed.wait()

@@ -46,8 +46,15 @@ class Driver:
     """Carries between the engine and the quorum node."""
 
     def __init__(
-        self, engine: Engine, channel: grpc.aio.Channel, clock: Clock, telemetry: Telemetry, *, node_id: NodeId
-    ):
+        self,
+        engine: Engine,
+        channel: grpc.aio.Channel,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        node_id: NodeId,
+        activation: Command[None],
+    ) -> None:
         self.engine = engine
         self.leader_id: NodeId = NOBODY
         self.leader_epoch: Epoch = 0
@@ -56,6 +63,7 @@ class Driver:
         self._clock = clock
         self._telemetry = telemetry
         self._node_id = node_id
+        self._activation = activation
         self._snapshot = bytearray()
 
     async def run(self) -> None:
@@ -194,9 +202,21 @@ class Driver:
         self._renounce(f"{leadership.leader_id} leads epoch {leadership.epoch}")
         self.leader_id, self.leader_epoch = leadership.leader_id, leadership.epoch
         if leadership.leader_id == self._node_id:
-            self.engine.claim(leadership.epoch, leadership.next_offset)
-            log.info("active", epoch=leadership.epoch, next_offset=leadership.next_offset)
+            self._claim(leadership.epoch, leadership.next_offset)
         self._carry_out()
+
+    def _claim(self, epoch: Epoch, next_offset: Offset) -> None:
+        """Become active; the first write of the epoch is the activation, before any that is asked for."""
+        self.engine.claim(epoch, next_offset)
+        log.info("active", epoch=epoch, next_offset=next_offset)
+        waiting = _Waiting(
+            answered=asyncio.get_running_loop().create_future(),
+            traceparent=None,
+            api="activation",
+            written_ns=self._clock.wall_ns(),
+        )
+        waiting.answered.add_done_callback(_report_activation)
+        self.engine.write(waiting, self._activation, now_ms=self._clock.wall_ms())
 
     def _renounce(self, reason: str) -> None:
         if self.is_active:
@@ -237,3 +257,8 @@ class Driver:
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+
+def _report_activation(answered: asyncio.Future[Answer]) -> None:
+    if not answered.cancelled() and (error := answered.result().error) is not None:
+        log.warning("not activated", reason=str(error))

@@ -19,7 +19,7 @@ from quorate.runtime.kinds import Listener
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import OFF
 from quorate.wire.protobuf import to_protobuf
-from services.controller.driver import NOBODY, Driver
+from services.controller.driver import Driver
 
 log = logger(__name__)
 
@@ -55,14 +55,27 @@ class Registration:
         """Until cancelled."""
         while True:
             changed = self._driver.changed
-            if not self._is_registered() and self._driver.leader_id != NOBODY:
+            if not self._is_registered() and (self._driver.is_active or self._active_address() is not None):
                 try:
                     await self._register()
-                except ApiError as refusal:
+                    await asyncio.wait_for(self._applied(), DEADLINE_MS / 1000)
+                except (ApiError, TimeoutError) as refusal:
                     log.debug("not registered yet", reason=str(refusal))
                     await asyncio.sleep(RETRY_S)
                 continue
             await changed.wait()
+
+    async def _applied(self) -> None:
+        """Wait until the record has come back by the log."""
+        while not self._is_registered():
+            await self._driver.changed.wait()
+
+    def _active_address(self) -> str | None:
+        """Where the active controller listens; None before its own registration has come by the log."""
+        active = self._driver.engine.state.controllers.get(self._driver.leader_id)
+        if active is None or not active.end_points:
+            return None
+        return f"{active.end_points[0].host}:{active.end_points[0].port}"
 
     def _is_registered(self) -> bool:
         known = self._driver.engine.state.controllers.get(self._node_id)
@@ -72,11 +85,8 @@ class Registration:
         if self._driver.is_active:
             await self._driver.write("ControllerRegistration", register_controller(self._request))
             return
-        active = self._driver.engine.state.controllers.get(self._driver.leader_id)
-        if active is None:
-            await asyncio.sleep(RETRY_S)
-            return
-        address = f"{active.end_points[0].host}:{active.end_points[0].port}"
+        address = self._active_address()
+        assert address is not None
         client = Client((address,), ControllerStub, telemetry=OFF)
         try:
             await client.call(
