@@ -17,7 +17,7 @@ run: setup ## the whole control plane on loopback, a topic created, its trace sh
 	$(RUN) python -m deploy.local $(if $(ONCE),--once)
 
 test: setup ## every test that needs no more than Python
-	$(RUN) pytest tests
+	$(RUN) pytest tests -m "not interop"
 
 check: lint types imports protos-check tidy ## lint, types, import contracts, protos, tidiness
 
@@ -43,8 +43,11 @@ protos-check: setup ## buf lint, and buf breaking against the last commit on mai
 tidy: setup ## the shape of the tree: sizes, names, docstrings
 	$(RUN) pytest tests/tidy
 
-interop: setup ## against a released Kafka (needs a JDK 17 and Maven)
-	$(RUN) pytest tests/interop tests/conformance -m "interop or not interop"
+interop: setup interop-setup ## against a released Kafka (needs a JDK 17 and Maven)
+	$(RUN) pytest tests/interop tests/conformance
+
+interop-setup: setup ## fetch the jars of the released Kafka into build/
+	$(RUN) python -m tests.interop.kafka.release
 
 e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 	$(RUN) pytest tests/e2e
@@ -72,4 +75,4 @@ $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pypro
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run test check lint types imports protos protos-check tidy interop e2e fixtures bench format clean uv
+.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup e2e fixtures bench format clean uv

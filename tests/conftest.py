@@ -1,0 +1,39 @@
+"""For all tests: at the end, what was not shown here and how to get it is said aloud."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+HOW_TO_GET = {"interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[DESELECTED] = Counter()
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in HOW_TO_GET:
+            if item.get_closest_marker(mark):
+                item.config.stash[DESELECTED][mark] += 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    skipped = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    left_out = config.stash[DESELECTED]
+    if not skipped and not left_out:
+        return
+    terminalreporter.section("not shown by this run", sep="!", yellow=True, bold=True)
+    for mark, count in left_out.items():
+        terminalreporter.write_line(f"{count} tests left out: {HOW_TO_GET[mark]}", yellow=True)
+    for reason, count in skipped.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}", yellow=True)
+
+
+DESELECTED = pytest.StashKey[Counter[str]]()
