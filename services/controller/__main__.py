@@ -59,7 +59,6 @@ async def main(life: Life) -> None:
         placers,
         settings,
         cluster_id=meta.cluster_id,
-        kraft_version=lambda: 0,
     )
     server = Server(telemetry=telemetry, on_fatal=life.fail)
     server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)

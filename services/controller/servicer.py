@@ -21,6 +21,7 @@ from kraft.service.controller_pb2 import (
 )
 from kraft.service.controller_pb2_grpc import ControllerServicer
 from kraft.service.placer_pb2_grpc import PlacerStub
+from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.commands.create_topics import StalePlacement, create_topics, usable_brokers, wanted_placements
@@ -32,6 +33,7 @@ from quorate.controller.engine import Answer
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
+from quorate.nouns import ZERO_UUID, uuid_text
 from quorate.runtime.client import Client, call
 from quorate.runtime.statuses import is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
@@ -58,7 +60,6 @@ class Servicer(ControllerServicer):
         settings: Settings,
         *,
         cluster_id: str,
-        kraft_version: Callable[[], int],
     ) -> None:
         self._driver = driver
         self._forwarding = forwarding
@@ -66,7 +67,6 @@ class Servicer(ControllerServicer):
         self._placers = placers
         self._settings = settings
         self._cluster_id = cluster_id
-        self._kraft_version = kraft_version
 
     async def CreateTopics(self, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
         """Places, then writes; places again if the brokers have changed in between."""
@@ -105,7 +105,7 @@ class Servicer(ControllerServicer):
                 asked,
                 cluster_id=self._cluster_id,
                 session_epoch=self._session_epoch(asked.broker_id),
-                kraft_version=self._kraft_version(),
+                kraft_version=await self._kraft_version(),
                 settings=self._settings,
             )
             return await self._driver.write("BrokerRegistration", command)
@@ -173,6 +173,11 @@ class Servicer(ControllerServicer):
                 if tried == PLACEMENTS_TRIED_MAX:
                     raise
         raise AssertionError("the loop returns or raises")
+
+    async def _kraft_version(self) -> int:
+        """1 where voters have directory ids (KIP-853), which is for the quorum node to know."""
+        found = await call(self._quorum.FindQuorum, FindQuorumRequest(), deadline_ms=QUORUM_DEADLINE_MS)
+        return int(any(voter.directory_id != uuid_text(ZERO_UUID) for voter in found.voters))
 
     def _session_epoch(self, broker_id: int) -> int | None:
         """The epoch of a broker that is alive as far as the log says: one that is not fenced."""

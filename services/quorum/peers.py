@@ -137,7 +137,7 @@ class _FetchStream:
         self.to = to
         self.is_closed = False
         self.waiting: list[object] = []
-        self._requests: asyncio.Queue[raft.FetchRequest] = asyncio.Queue()
+        self._requests: asyncio.Queue[raft.FetchRequest | None] = asyncio.Queue()
         self._call = stub.FetchStream()
 
     def write(self, request: raft.FetchRequest) -> None:
@@ -146,11 +146,14 @@ class _FetchStream:
     def close(self) -> None:
         self.is_closed = True
         self._call.cancel()
+        self._requests.put_nowait(None)  # `run` waits for the call or for a request, and must end from either
 
     async def run(self, heard: Heard) -> None:
         """One request, one answer, for as long as the stream holds."""
         while True:
             request = await self._requests.get()
+            if request is None:
+                return
             self.waiting = [request.reply_to]
             await self._call.write(translate.to_fetch(replace(request, reply_to=None)))
             answer = await self._call.read()

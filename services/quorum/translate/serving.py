@@ -1,0 +1,182 @@
+"""What a node serves: requests that come in, answers that go out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
+from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
+from kraft.api.vote_pb2 import VoteRequest, VoteResponse
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId, OffsetAndEpoch
+from quorate.raft import messages as raft
+from services.quorum.translate.envelope import TOPIC_ID, Endpoints, cluster_of, id_of, key_of, only, voter_of
+
+
+def vote_request(request: VoteRequest, reply_to: object) -> raft.VoteRequest:
+    """Vote v2. KIP-996."""
+    partition = only(request)
+    return raft.VoteRequest(
+        epoch=partition.replica_epoch,
+        replica=key_of(partition.replica_id, partition.replica_directory_id),
+        last=OffsetAndEpoch(epoch=partition.last_offset_epoch, offset=partition.last_offset),
+        pre_vote=partition.pre_vote,
+        voter=voter_of(request.voter_id, partition.voter_directory_id),
+        cluster_id=cluster_of(request),
+        reply_to=reply_to,
+    )
+
+
+def begin_request(request: BeginQuorumEpochRequest, reply_to: object) -> raft.BeginQuorumEpochRequest:
+    """BeginQuorumEpoch v1."""
+    partition = only(request)
+    return raft.BeginQuorumEpochRequest(
+        epoch=partition.leader_epoch,
+        leader_id=partition.leader_id,
+        voter=voter_of(request.voter_id, partition.voter_directory_id),
+        cluster_id=cluster_of(request),
+        reply_to=reply_to,
+    )
+
+
+def end_request(request: EndQuorumEpochRequest, reply_to: object) -> raft.EndQuorumEpochRequest:
+    """EndQuorumEpoch v1."""
+    partition = only(request)
+    return raft.EndQuorumEpochRequest(
+        epoch=partition.leader_epoch,
+        leader_id=partition.leader_id,
+        preferred_successors=tuple(
+            key_of(candidate.candidate_id, candidate.candidate_directory_id)
+            for candidate in partition.preferred_candidates
+        ),
+        cluster_id=cluster_of(request),
+        reply_to=reply_to,
+    )
+
+
+def fetch_request(request: FetchRequest, reply_to: object) -> raft.FetchRequest:
+    """Fetch v18."""
+    partition = only(request, by_id=True)
+    return raft.FetchRequest(
+        epoch=partition.current_leader_epoch,
+        replica=key_of(request.replica_state.replica_id, partition.replica_directory_id),
+        fetch_offset=partition.fetch_offset,
+        last_fetched_epoch=partition.last_fetched_epoch,
+        max_bytes=request.max_bytes,
+        max_wait_ms=request.max_wait_ms,
+        high_watermark=partition.high_watermark,
+        cluster_id=cluster_of(request),
+        reply_to=reply_to,
+    )
+
+
+def fetch_snapshot_request(request: FetchSnapshotRequest, reply_to: object) -> raft.FetchSnapshotRequest:
+    """FetchSnapshot v1."""
+    partition = only(request)
+    return raft.FetchSnapshotRequest(
+        epoch=partition.current_leader_epoch,
+        replica=key_of(request.replica_id, partition.replica_directory_id),
+        snapshot_id=OffsetAndEpoch(epoch=partition.snapshot_id.epoch, offset=partition.snapshot_id.end_offset),
+        position=partition.position,
+        max_bytes=request.max_bytes,
+        cluster_id=cluster_of(request),
+        reply_to=reply_to,
+    )
+
+
+def vote_answer(answer: raft.VoteResponse, endpoints: Endpoints) -> VoteResponse:
+    """Vote v2."""
+    topic = VoteResponse.TopicData
+    partition = topic.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=answer.error,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
+        leader_id=id_of(answer.leader_id),
+        leader_epoch=answer.epoch,
+        vote_granted=answer.granted,
+    )
+    return VoteResponse(
+        topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_nodes(VoteResponse.NodeEndpoint, answer.leader_id, endpoints),
+    )
+
+
+def begin_answer(answer: raft.BeginQuorumEpochResponse, endpoints: Endpoints) -> BeginQuorumEpochResponse:
+    """BeginQuorumEpoch v1."""
+    return _told(BeginQuorumEpochResponse, answer, endpoints)
+
+
+def end_answer(answer: raft.EndQuorumEpochResponse, endpoints: Endpoints) -> EndQuorumEpochResponse:
+    """EndQuorumEpoch v1."""
+    return _told(EndQuorumEpochResponse, answer, endpoints)
+
+
+def _told(message: Any, answer: Any, endpoints: Endpoints) -> Any:
+    topic = message.TopicData
+    partition = topic.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=answer.error,
+        leader_id=id_of(answer.leader_id),
+        leader_epoch=answer.epoch,
+    )
+    return message(
+        topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_nodes(message.NodeEndpoint, answer.leader_id, endpoints),
+    )
+
+
+def fetch_answer(answer: raft.FetchResponse, records: bytes, endpoints: Endpoints) -> FetchResponse:
+    """Fetch v18, with the bytes that the answer said to read."""
+    topic = FetchResponse.FetchableTopicResponse
+    partition = topic.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=answer.error,  # type: ignore[arg-type]
+        high_watermark=answer.high_watermark,
+        log_start_offset=answer.log_start_offset,
+        records=records,
+        current_leader=topic.PartitionData.LeaderIdAndEpoch(
+            leader_id=id_of(answer.leader_id), leader_epoch=answer.epoch
+        ),
+    )
+    if answer.diverging is not None:
+        partition.diverging_epoch.epoch = answer.diverging.epoch
+        partition.diverging_epoch.end_offset = answer.diverging.offset
+    if answer.snapshot_id is not None:
+        partition.snapshot_id.epoch = answer.snapshot_id.epoch
+        partition.snapshot_id.end_offset = answer.snapshot_id.offset
+    return FetchResponse(
+        responses=[topic(topic_id=TOPIC_ID, partitions=[partition])],
+        node_endpoints=_nodes(FetchResponse.NodeEndpoint, answer.leader_id, endpoints) if answer.error else [],
+    )
+
+
+def fetch_snapshot_answer(
+    answer: raft.FetchSnapshotResponse, data: bytes, endpoints: Endpoints
+) -> FetchSnapshotResponse:
+    """FetchSnapshot v1, with the bytes that the answer said to read."""
+    topic = FetchSnapshotResponse.TopicSnapshot
+    partition = topic.PartitionSnapshot(
+        index=METADATA_PARTITION,
+        error_code=answer.error,  # type: ignore[arg-type]
+        size=answer.size,
+        position=answer.position,
+        unaligned_records=data,
+        current_leader=topic.PartitionSnapshot.LeaderIdAndEpoch(
+            leader_id=id_of(answer.leader_id), leader_epoch=answer.epoch
+        ),
+    )
+    if answer.snapshot_id is not None:
+        partition.snapshot_id.epoch = answer.snapshot_id.epoch
+        partition.snapshot_id.end_offset = answer.snapshot_id.offset
+    return FetchSnapshotResponse(
+        topics=[topic(name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_nodes(FetchSnapshotResponse.NodeEndpoint, answer.leader_id, endpoints),
+    )
+
+
+def _nodes(node: Callable[..., Any], leader_id: NodeId | None, endpoints: Endpoints) -> list[Any]:
+    """Where the leader is, for an asker that has to go there."""
+    if leader_id is None or leader_id not in endpoints:
+        return []
+    return [node(node_id=leader_id, host=endpoints[leader_id].host, port=endpoints[leader_id].port)]
