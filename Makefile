@@ -14,62 +14,62 @@ help: ## list every target
 setup: $(MADE) ## the environment and the generated code (part of every other target)
 
 run: setup ## the whole control plane on loopback, a topic created, its trace shown (ONCE=1: then exit)
-	$(RUN) python -m deploy.local $(if $(ONCE),--once)
+	@$(RUN) python -m deploy.local $(if $(ONCE),--once)
 
 test: setup ## every test that needs no more than Python
-	$(RUN) pytest tests -m "not interop"
+	@$(RUN) pytest tests -m "not interop"
 
 check: lint types imports protos-check tidy ## lint, types, import contracts, protos, tidiness
 
 lint: setup ## ruff: rules and format
-	$(RUN) ruff check .
-	$(RUN) ruff format --check .
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
 
 types: setup ## mypy --strict
-	$(RUN) mypy
+	@$(RUN) mypy
 
 imports: setup ## who may import whom
-	$(RUN) lint-imports
+	@$(RUN) lint-imports
 
 protos: setup ## make the Python of protos/ anew
-	$(RUN) python protos/generate.py
+	@$(RUN) python protos/generate.py
 
 protos-check: setup ## buf lint, and buf breaking against the last commit on main
-	$(RUN) buf lint protos
+	@$(RUN) buf lint protos
 	@if git rev-parse -q --verify HEAD^ >/dev/null && git cat-file -e HEAD^:protos/buf.yaml 2>/dev/null; \
 	then $(RUN) buf breaking protos --against '.git#ref=HEAD^,subdir=protos'; \
 	else echo "buf breaking: no earlier commit to compare with"; fi
 
 tidy: setup ## the shape of the tree: sizes, names, docstrings
-	$(RUN) pytest tests/tidy
+	@$(RUN) pytest tests/tidy
 
 interop: setup interop-setup ## against a released Kafka (needs a JDK 17 and Maven)
-	$(RUN) pytest tests/interop tests/conformance
+	@$(RUN) pytest tests/interop tests/conformance
 
 interop-setup: setup ## fetch the jars of the released Kafka into build/
-	$(RUN) python -m tests.interop.kafka.release
+	@$(RUN) python -m tests.interop.kafka.release
 
 e2e: setup ## real processes on loopback; grpcurl where it is on PATH
-	$(RUN) pytest tests/e2e
+	@$(RUN) pytest tests/e2e
 
 fixtures: setup ## run a released Kafka again and keep its directories as fixtures
-	$(RUN) python -m tests.interop.make_fixtures
+	@$(RUN) python -m tests.interop.make_fixtures
 
 bench: setup ## print the figures of tests/bench
-	$(RUN) python -m tests.bench
+	@$(RUN) python -m tests.bench
 
 format: setup ## ruff format, and the mends that ruff can make
-	$(RUN) ruff check --fix .
-	$(RUN) ruff format .
+	@$(RUN) ruff check --fix .
+	@$(RUN) ruff format .
 
 clean: ## what was made, but for the environment
 	rm -rf build run $(filter-out libs/kraft/__init__.py,$(wildcard libs/kraft/*))
 
 $(MADE): $(STAMP) $(PROTOS)
-	$(RUN) python protos/generate.py
+	@$(RUN) python protos/generate.py
 
 $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pyproject.toml) | uv
-	$(UV) sync --frozen --quiet
+	@$(UV) sync --frozen --quiet
 	@touch $@
 
 uv:

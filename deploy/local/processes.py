@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,8 @@ from deploy.local.plan import Plan, Process
 
 READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
+RELEASE: Final = "4.3-IV0"
+"""The newest metadata.version whose whole release can be had, so that its tools can read what we write."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -73,6 +75,11 @@ class Running:
         """The pid of a process that runs."""
         return self._children[process.name].pid
 
+    def is_up(self, process: Process) -> bool:
+        """Was it started, and has it not ended?"""
+        child = self._children.get(process.name)
+        return child is not None and child.returncode is None
+
     async def kill(self, process: Process, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal that ends it, and wait for the end; the answer is its exit code."""
         child = self._children[process.name]
@@ -80,17 +87,10 @@ class Running:
         return await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
 
     async def stop(self) -> None:
-        """End everything, in good order, and by force what does not end."""
-        alive = [child for child in self._children.values() if child.returncode is None]
-        for child in alive:
-            child.terminate()
-        done = [asyncio.ensure_future(child.wait()) for child in alive]
-        if done:
-            await asyncio.wait(done, timeout=STOP_TIMEOUT_S)
-        for child in alive:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
+        """End everything in good order, and by force what does not end; the observer last: it still gets spans."""
+        observer = self._children.get(self.plan.observer.name)
+        await _end([child for child in self._children.values() if child is not observer])
+        await _end([child for child in self._children.values() if child is observer])
 
     async def _format(self, process: Process) -> None:
         log_dir = Path(process.settings["metadata.log.dir"])
@@ -108,7 +108,7 @@ class Running:
         formatting = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "quorate.cli", "storage", "format", "--ignore-formatted"),
-            *("--config", str(config), "--cluster-id", self.plan.cluster_id),
+            *("--config", str(config), "--cluster-id", self.plan.cluster_id, "--release-version", RELEASE),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=ROOT,
@@ -137,3 +137,15 @@ class Running:
     def _tail(self, process: Process) -> str:
         lines = (self.plan.directory / f"{process.name}.log").read_text(errors="replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-15:])
+
+
+async def _end(children: Sequence[asyncio.subprocess.Process]) -> None:
+    alive = [child for child in children if child.returncode is None]
+    for child in alive:
+        child.terminate()
+    if alive:
+        await asyncio.wait([asyncio.ensure_future(child.wait()) for child in alive], timeout=STOP_TIMEOUT_S)
+    for child in alive:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -17,7 +18,7 @@ from quorate.traces import Span
 def topic_table(described: DescribeTopicPartitionsResponse) -> Table:
     """A topic's partitions, one a row."""
     topic = described.topics[0]
-    table = Table(title=f"topic {topic.name}  {topic.topic_id}", title_justify="left")
+    table = Table(title=f"topic {topic.name}  {topic.topic_id}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("partition", "leader", "leader epoch", "replicas", "ISR"):
         table.add_column(column, justify="right")
     for partition in topic.partitions:
@@ -35,7 +36,7 @@ def quorum_table(described: DescribeQuorumResponse) -> Table:
     """Voters and observers, one a row."""
     partition = described.topics[0].partitions[0]
     title = f"quorum  leader {partition.leader_id}  epoch {partition.leader_epoch}  HWM {partition.high_watermark}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("node", "status", "log end offset", "lag"):
         table.add_column(column, justify="right")
     leader_end = max(replica.log_end_offset for replica in partition.current_voters)
