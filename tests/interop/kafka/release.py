@@ -1,0 +1,89 @@
+"""The jars of a released Kafka: fetched once by Maven, compiled against, and called.
+
+The release is the one that `pom.xml` names; its jars go to `build/kafka-<version>/`, outside git.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+POM: Final = HERE / "pom.xml"
+BUILD: Final = HERE.parents[2] / "build"
+COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+MAVEN_TIMEOUT_S: Final = 600
+"""About 80 jars, 150 MB, from a registry that may be slow."""
+JAVAC_TIMEOUT_S: Final = 120
+HEAP: Final = "512m"
+
+MISSING: Final = (
+    "not on PATH: {tools}. No released Kafka can judge these bytes: this test is SKIPPED and shows nothing. "
+    "It needs a JDK 17 and Maven 3.8 (Debian, Ubuntu: `apt-get install openjdk-17-jdk-headless maven`; "
+    "macOS: `brew install openjdk@17 maven`)."
+)
+
+
+def version() -> str:
+    """The release of `pom.xml`, such as "4.3.1"."""
+    found = re.search(r"<kafka\.version>(.+?)</kafka\.version>", POM.read_text())
+    assert found, f"{POM} names no kafka.version"
+    return found[1]
+
+
+def absent() -> str | None:
+    """Why there can be no judge here, or None when there can."""
+    missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+    if not missing or (missing == ["mvn"] and _fetched(_directory())):
+        return None
+    return MISSING.format(tools=", ".join(missing))
+
+
+@cache
+def jars() -> Path:
+    """The directory with every jar of the release, fetched when it is not there yet."""
+    directory = _directory()
+    if not _fetched(directory):
+        command = ["mvn", "-q", "-B", "-f", str(POM), COPY, f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
+        subprocess.run(command, check=True, timeout=MAVEN_TIMEOUT_S)
+        (directory / "complete").write_text(POM.read_text())
+    return directory
+
+
+@cache
+def compiled(source: Path) -> Path:
+    """The directory with the classes of a Java source, compiled anew when it is newer than they are."""
+    classes = BUILD / "interop-classes" / version()
+    made = classes / f"{source.stem}.class"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        classes.mkdir(parents=True, exist_ok=True)
+        command = ["javac", "-nowarn", "-cp", f"{jars()}/*", "-d", str(classes), str(source)]
+        subprocess.run(command, check=True, timeout=JAVAC_TIMEOUT_S)
+    return classes
+
+
+def java(
+    main: str, *arguments: object, heap: str = "512m", level: str = "error", source: Path | None = None
+) -> list[str]:
+    """The command that runs a main class of the release, or of `source` on top of it.
+
+    `level` is what of its log it says.
+    """
+    classpath = f"{jars()}/*" if source is None else f"{compiled(source)}:{jars()}/*"
+    options = [f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"]
+    log = [f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Djudge.level={level}"]
+    return ["java", *options, *log, "-cp", classpath, main, *map(str, arguments)]
+
+
+def _directory() -> Path:
+    return BUILD / f"kafka-{version()}"
+
+
+def _fetched(directory: Path) -> bool:
+    """Whether Maven ended, and for the POM of today."""
+    complete = directory / "complete"
+    return complete.exists() and complete.read_text() == POM.read_text()
