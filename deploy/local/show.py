@@ -18,7 +18,9 @@ from quorate.traces import Span
 def topic_table(described: DescribeTopicPartitionsResponse) -> Table:
     """A topic's partitions, one a row."""
     topic = described.topics[0]
-    table = Table(title=f"topic {topic.name}  {topic.topic_id}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"topic {topic.name}  {topic.topic_id}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for column in ("partition", "leader", "leader epoch", "replicas", "ISR"):
         table.add_column(column, justify="right")
     for partition in topic.partitions:

@@ -27,7 +27,10 @@ class Forwarding:
         self._clients: dict[str, Client[ControllerStub]] = {}
 
     async def forward(self, rpc: str, request: ProtobufMessage, context: Any) -> Any:
-        """The active controller's answer to the same call. Raises ApiError(NOT_CONTROLLER) when there is none."""
+        """The active controller's answer to the same call, and what it says of its state in trailing metadata.
+
+        Raises ApiError(NOT_CONTROLLER) when there is none.
+        """
         if any(key == FORWARDED for key, _ in context.invocation_metadata() or ()):
             raise self.not_controller("the call was passed on to this controller, which is not active")
         address = self._address()
@@ -43,6 +46,7 @@ class Forwarding:
             telemetry=self._telemetry,
             metadata=((FORWARDED, "1"),),
             server=address,
+            trailing=context.set_trailing_metadata,
         )
 
     def not_controller(self, why: str) -> ApiError:

@@ -54,6 +54,7 @@ class QuorumLink:
         self._told = told
         self._sent = 0
         self._void_up_to = 0
+        self._attempt = 0
         self._waiting: asyncio.Queue[Append] = asyncio.Queue(APPENDS_WAITING_MAX)
 
     def send(self, append: Append) -> None:
@@ -65,6 +66,7 @@ class QuorumLink:
         while not self._waiting.empty():
             self._waiting.get_nowait()
         self._void_up_to = self._sent
+        self._attempt += 1
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -102,7 +104,11 @@ class QuorumLink:
             append = await self._waiting.get()
             self._sent += 1
             request = AppendRequest(
-                correlation_id=self._sent, epoch=append.epoch, base_offset=append.base_offset, values=append.values
+                correlation_id=self._sent,
+                epoch=append.epoch,
+                base_offset=append.base_offset,
+                values=append.values,
+                attempt=self._attempt,
             )
             await write(request)  # type: ignore[misc]  # a coroutine; the stubs say object
 

@@ -19,6 +19,7 @@ from quorate.runtime.server import Limits, Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.lock import DirectoryLock
 from quorate.storage.meta_properties import MetaProperties, check_owner
+from services.quorum.attendance import Attendance
 from services.quorum.config import Config
 from services.quorum.disk import Disk
 from services.quorum.driver import Driver
@@ -68,13 +69,14 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         settings=config.raft,
     )
     driver = Driver(core, disk, clock, Tracer(telemetry, node_id=config.node_id))
+    attendance = Attendance(driver, timeout_ms=config.absence_timeout_ms)
     endpoints = VoterEndpoints(config.voters, core)
     server = Server(
         telemetry=telemetry, limits=Limits(receive_bytes_max=RECEIVE_BYTES_MAX), quiet=QUIET, on_fatal=life.fail
     )
     peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
-    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver))
+    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver, attendance))
     server.listen(str(config.listeners.endpoint))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     async with asyncio.TaskGroup() as tasks:
@@ -88,8 +90,10 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         )
         await server.start()
         driver.start(peers, life.fail)
+        alone = tasks.create_task(attendance.run())
         await server.set_ready(True)
         await life.stopping()
+        alone.cancel()
         driver.resign(core.role.epoch)  # a follower takes over before this node is gone
         await server.stop(drain_s=DRAIN_S, grace_s=1.0)
         driver.stop()

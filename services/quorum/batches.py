@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraft import Message
 from quorate.nouns import ReplicaKey
 from quorate.raft.log import Batch, LeaderChange
 from quorate.raft.voters import Voter, VoterSet
@@ -54,24 +53,16 @@ def voter_set(record: VotersRecord) -> VoterSet:
 def leader_change_batch(change: LeaderChange, *, timestamp_ms: int) -> bytes:
     """The first batch of an epoch: one LeaderChange record.
 
-    Version 1 names directory ids and is written where the voters have them; version 0 is what every Kafka reads.
+    Version 0, as Kafka 4.3 writes it at every kraft.version: version 1 would add the voters' directory ids.
     """
-    version = 1 if any(any(key.directory_id) for key in change.voters) else 0
-    record: Message = LeaderChangeMessage(
-        version=version,
+    record = LeaderChangeMessage(
         leader_id=change.leader_id,
-        voters=tuple(_voter(key, version) for key in change.voters),
-        granting_voters=tuple(_voter(key, version) for key in change.granting),
+        voters=tuple(LeaderChangeMessage.Voter(voter_id=key.id) for key in change.voters),
+        granting_voters=tuple(LeaderChangeMessage.Voter(voter_id=key.id) for key in change.granting),
     )
     return control_batch(
         base_offset=change.base_offset,
         epoch=change.epoch,
         timestamp_ms=timestamp_ms,
-        records=[(ControlType.LEADER_CHANGE, encode(record, version))],
+        records=[(ControlType.LEADER_CHANGE, encode(record, 0))],
     )
-
-
-def _voter(key: ReplicaKey, version: int) -> LeaderChangeMessage.Voter:
-    if version == 0:
-        return LeaderChangeMessage.Voter(voter_id=key.id)
-    return LeaderChangeMessage.Voter(voter_id=key.id, voter_directory_id=key.directory_id)

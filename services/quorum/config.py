@@ -66,6 +66,12 @@ class Config:
         "Pause before a failed request is asked again.",
         default=DEFAULTS.retry_backoff_ms,
     )
+    absence_timeout_ms: int = setting(
+        "controller.absence.timeout.ms",
+        milliseconds(0),
+        "How long this node may lead while no controller listens to it; 0 for ever.",
+        default=1_000,
+    )
     segment_bytes: int = setting(
         "metadata.log.segment.bytes",
         size(8 << 20, 2**31 - 1),

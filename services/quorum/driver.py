@@ -57,6 +57,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
         self._failed: Callable[[BaseException], None] = _raise
+        self._claimed: Epoch = -1
 
     def start(self, peers: Peers, failed: Callable[[BaseException], None]) -> None:
         """Begin to take turns. `failed` is told of what cannot be gone on from: a disk that does not do its work."""
@@ -93,6 +94,12 @@ class Driver:
         if self.core.role.epoch == epoch:
             self.core.resign(self.now_ms)
             self._wake()
+
+    def claim(self, epoch: Epoch) -> bool:
+        """A controller is to be active in `epoch`; False if one was already: an epoch has one."""
+        is_free = epoch > self._claimed
+        self._claimed = max(self._claimed, epoch)
+        return is_free
 
     def append(self, epoch: Epoch, base_offset: Offset, values: Sequence[bytes]) -> AppendResult:
         """WRITE the controller's records into the log as one batch, if this node leads `epoch` and ends there."""

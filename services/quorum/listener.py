@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.nouns import Offset
+from quorate.nouns import Epoch, Offset
 from quorate.raft.ready import Leadership
 from quorate.raft.roles import Leader
 from quorate.wire.batch import batches
@@ -27,6 +27,8 @@ class Listener:
     """One controller's place in the log, and what it has been told of leadership."""
 
     def __init__(self, driver: Driver, next_offset: Offset) -> None:
+        self.active_epoch: Epoch | None = None
+        """The last epoch in which this controller was told that it is active."""
         self._driver = driver
         self._next = next_offset
         self._told = UNTOLD
@@ -62,19 +64,20 @@ class Listener:
         if leadership.epoch_start_offset is None:
             return [self._renounce(leadership)]
         if self._next > leadership.epoch_start_offset:
-            return [self._claim(leadership)]
+            return self._claim(leadership)
         return []
 
-    def _claim(self, leadership: Leadership) -> ListenResponse:
+    def _claim(self, leadership: Leadership) -> list[ListenResponse]:
         """This node leads, and its controller has applied all of earlier epochs (KIP-595)."""
         role = self._driver.core.role
         assert isinstance(role, Leader), role
-        self._told, self._committed = leadership, self._next
-        return ListenResponse(
-            leadership=ListenResponse.Leadership(
-                leader_id=role.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
-            )
+        if not self._driver.claim(leadership.epoch):
+            return []  # another is active in this epoch, and of what it has written last this one may not know
+        self._told, self._committed, self.active_epoch = leadership, self._next, leadership.epoch
+        told = ListenResponse.Leadership(
+            leader_id=role.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
         )
+        return [ListenResponse(leadership=told)]
 
     def _renounce(self, leadership: Leadership) -> ListenResponse:
         """Another node leads, or none does. A leader of our own is told of later, when its time has come."""

@@ -25,11 +25,13 @@ from kraft.service.quorum_pb2 import (
     ResignResponse,
 )
 from kraft.service.quorum_pb2_grpc import QuorumServicer, RaftClientServicer
+from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, OffsetAndEpoch, uuid_text
 from quorate.raft import messages as raft
 from services.quorum import translate
+from services.quorum.attendance import Attendance
 from services.quorum.describe import describe_quorum
-from services.quorum.driver import Driver
+from services.quorum.driver import AppendResult, Driver
 from services.quorum.listener import Listener
 from services.quorum.translate import Endpoints
 
@@ -124,15 +126,22 @@ class PeerServicer(QuorumServicer):
 class ControllerServicer(RaftClientServicer):
     """Serves `kraft.service.RaftClient`."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, attendance: Attendance) -> None:
         self._driver = driver
+        self._attendance = attendance
 
     async def Append(
         self, request_iterator: AsyncIterable[AppendRequest], context: Any
     ) -> AsyncIterator[AppendResponse]:
-        """One answer a request, in order."""
+        """One answer a request, in order. After a refusal nothing of the same attempt is taken: it rested on that."""
+        void = NOBODY
         async for request in request_iterator:
-            result = self._driver.append(request.epoch, request.base_offset, request.values)
+            if request.attempt == void:
+                result = AppendResult(error=ErrorCode.OFFSET_OUT_OF_RANGE, end_offset=self._driver.core.log.leo)
+            else:
+                result = self._driver.append(request.epoch, request.base_offset, request.values)
+            if result.error:
+                void = request.attempt
             yield AppendResponse(
                 correlation_id=request.correlation_id,
                 error_code=result.error,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
@@ -141,8 +150,10 @@ class ControllerServicer(RaftClientServicer):
 
     async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
         """Everything from the controller's offset on."""
-        async for event in Listener(self._driver, request.next_offset).events():
-            yield event
+        listener = Listener(self._driver, request.next_offset)
+        with self._attendance.of(listener):
+            async for event in listener.events():
+                yield event
 
     async def CreateSnapshot(
         self, request_iterator: AsyncIterable[CreateSnapshotRequest], context: Any
