@@ -56,7 +56,9 @@ def instance(draw: st.DrawFn, shape: Layout, version: int) -> Message:
     present = [field for field in shape.fields if field.in_version(version)]
     values = {field.name: draw(value_of(field, version)) for field in present if draw(st.integers(0, 3))}
     taken = {field.tag for field in present}
-    unknown = draw(st.dictionaries(st.integers(0, 20_000).filter(lambda t: t not in taken), st.binary(max_size=5), max_size=2))
+    unknown = draw(
+        st.dictionaries(st.integers(0, 20_000).filter(lambda t: t not in taken), st.binary(max_size=5), max_size=2)
+    )
     return struct_class(shape)(**values, unknown_tags=tuple(sorted(unknown.items())))
 
 

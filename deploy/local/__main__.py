@@ -17,6 +17,7 @@ from deploy.local.broker import BrokerStandIn
 from deploy.local.client import Admin
 from deploy.local.plan import Plan, make_plan
 from deploy.local.processes import NotReady, Running
+from quorate.cli.waterfall import waterfall_svg
 from quorate.errors import ApiError
 
 TOPIC = "orders"
@@ -64,8 +65,11 @@ async def demonstrate(
     _, trace_id = await admin.create_topic(TOPIC, partitions=3, replication_factor=3)
     console.print(show.topic_table(await admin.describe_topic(TOPIC)))
     console.print(show.quorum_table(await admin.describe_quorum()))
-    show.trace_lines(console, await admin.trace(trace_id))
-    console.print()
+    spans = await admin.trace(trace_id)
+    show.trace_lines(console, spans)
+    picture = plan.directory / "trace.svg"
+    picture.write_text(waterfall_svg(spans))
+    console.print(f"the same as a picture: {picture}\n", soft_wrap=True)
     for line in show.lines_to_paste(plan):
         console.print(line, markup=False, soft_wrap=True)
 

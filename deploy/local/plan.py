@@ -6,6 +6,7 @@ import secrets
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kraft import Uuid
 from quorate.nouns import uuid_text
@@ -55,74 +56,66 @@ class Plan:
 def make_plan(directory: Path, *, voters: int = 3, session_timeout_ms: int = 9_000) -> Plan:
     """A plan on free ports of loopback."""
     ports = iter(free_ports(2 * voters + 3))
-    ids = range(1, voters + 1)
-    quorum_ports = {node_id: next(ports) for node_id in ids}
-    controller_ports = {node_id: next(ports) for node_id in ids}
-    placer_port, heartbeat_port, observer_port = next(ports), next(ports), next(ports)
-    servers = ",".join(f"{HOST}:{port}" for port in quorum_ports.values())
-    log_dirs = {node_id: str(directory / f"node-{node_id}") for node_id in ids}
+    nodes = [
+        _Node(node_id, next(ports), next(ports), directory / f"node-{node_id}") for node_id in range(1, voters + 1)
+    ]
+    placer_port = next(ports)
     return Plan(
         directory=directory,
         cluster_id=uuid_text(Uuid(secrets.token_bytes(16))),
-        quorum=tuple(
-            Process(
-                service="quorum",
-                name=f"quorum-{node_id}",
-                port=port,
-                settings={
-                    "node.id": str(node_id),
-                    "listeners": f"CONTROLLER://{HOST}:{port}",
-                    "controller.quorum.voters": ",".join(f"{n}@{HOST}:{p}" for n, p in quorum_ports.items()),
-                    "metadata.log.dir": log_dirs[node_id],
-                },
-            )
-            for node_id, port in quorum_ports.items()
-        ),
-        controllers=tuple(
-            Process(
-                service="controller",
-                name=f"controller-{node_id}",
-                port=port,
-                settings={
-                    "node.id": str(node_id),
-                    "listeners": f"CONTROLLER://{HOST}:{port}",
-                    "quorum.endpoint": f"{HOST}:{quorum_ports[node_id]}",
-                    "placer.endpoints": f"{HOST}:{placer_port}",
-                    "metadata.log.dir": log_dirs[node_id],
-                },
-            )
-            for node_id, port in controller_ports.items()
-        ),
-        placer=Process(
-            service="placer",
-            name="placer-1",
-            port=placer_port,
-            settings={"node.id": "1", "listeners": f"PLACER://{HOST}:{placer_port}"},
-        ),
-        heartbeat=Process(
-            service="heartbeat",
-            name="heartbeat-1",
-            port=heartbeat_port,
-            settings={
-                "node.id": "1",
-                "listeners": f"HEARTBEAT://{HOST}:{heartbeat_port}",
-                "controller.quorum.bootstrap.servers": servers,
-                "controller.endpoints": ",".join(f"{HOST}:{port}" for port in controller_ports.values()),
+        quorum=tuple(_quorum(node, nodes) for node in nodes),
+        controllers=tuple(_controller(node, placer_port) for node in nodes),
+        placer=_process("placer", 1, placer_port, {}),
+        heartbeat=_process(
+            "heartbeat",
+            1,
+            next(ports),
+            {
+                "controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{node.quorum_port}" for node in nodes),
+                "controller.endpoints": ",".join(f"{HOST}:{node.controller_port}" for node in nodes),
                 "broker.session.timeout.ms": str(session_timeout_ms),
             },
         ),
-        observer=Process(
-            service="observer",
-            name="observer-1",
-            port=observer_port,
-            settings={
-                "node.id": "201",
-                "listeners": f"OBSERVER://{HOST}:{observer_port}",
-                "controller.quorum.bootstrap.servers": servers,
+        observer=_process(
+            "observer",
+            201,
+            next(ports),
+            {
+                "controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{node.quorum_port}" for node in nodes),
                 "observer.database.url": f"sqlite:///{directory / 'observer.db'}",
             },
         ),
     )
+
+
+class _Node(NamedTuple):
+    """A quorum node and the controller beside it: one id, one directory, two ports."""
+
+    id: int
+    quorum_port: int
+    controller_port: int
+    log_dir: Path
+
+
+def _quorum(node: _Node, nodes: list[_Node]) -> Process:
+    voters = ",".join(f"{each.id}@{HOST}:{each.quorum_port}" for each in nodes)
+    settings = {"controller.quorum.voters": voters, "metadata.log.dir": str(node.log_dir)}
+    return _process("quorum", node.id, node.quorum_port, settings)
+
+
+def _controller(node: _Node, placer_port: int) -> Process:
+    settings = {
+        "quorum.endpoint": f"{HOST}:{node.quorum_port}",
+        "placer.endpoints": f"{HOST}:{placer_port}",
+        "metadata.log.dir": str(node.log_dir),
+    }
+    return _process("controller", node.id, node.controller_port, settings)
+
+
+def _process(service: str, node_id: int, port: int, settings: dict[str, str]) -> Process:
+    listener = "CONTROLLER" if service in ("quorum", "controller") else service.upper()
+    common = {"node.id": str(node_id), "listeners": f"{listener}://{HOST}:{port}"}
+    return Process(service=service, name=f"{service}-{node_id}", port=port, settings={**common, **settings})
 
 
 def free_ports(count: int) -> list[int]:
