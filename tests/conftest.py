@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import settings
+
+# A time limit on one example would fail on a busy machine, and timings are never asserted.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 HOW_TO_GET = {"interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`"}
 

@@ -1,0 +1,202 @@
+"""`quorate log dump`: batches and records, one a line, as Kafka's DumpLogSegments prints them.
+
+What is damaged is shown as far as it can be read, and named at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from quorate.cli.failures import Failed, error_document
+from quorate.cli.reading import Batch, FileKind, batches_of, files_below, first_offset_of, kind_of, map_file
+from quorate.cli.record_json import Shown, shown_records
+from quorate.errors import Corrupt
+from quorate.nouns import Offset
+from quorate.storage.names import BOOTSTRAP, checkpoint_id
+
+__all__ = ["Range", "dump", "entries_of"]
+
+Json = dict[str, Any]  # Any: JSON values
+
+INDEX_ENTRY: Final = struct.Struct(">ii")
+TIME_INDEX_ENTRY: Final = struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets from `start` on, below `end` if there is one."""
+
+    start: Offset = 0
+    end: Offset | None = None
+
+    def holds(self, offset: Offset) -> bool:
+        """Is `offset` in it?"""
+        return self.start <= offset and (self.end is None or offset < self.end)
+
+    def meets(self, batch: Batch) -> bool:
+        """Is a part of the batch in it?"""
+        header = batch.header
+        return header.last_offset >= self.start and (self.end is None or header.base_offset < self.end)
+
+
+class Entry(NamedTuple):
+    """One entry of an index. `timestamp` in ms since 1970, None in an offset index; so `position` in a time index."""
+
+    at: int
+    offset: Offset
+    position: int | None
+    timestamp: int | None
+
+
+class Line(NamedTuple):
+    """One line of the answer, in both forms."""
+
+    text: str
+    document: Json
+
+
+def dump(path: Path, *, as_json: bool, explain: bool, from_offset: Offset, to_offset: Offset | None) -> None:
+    """Print one file, or all of a directory. Raises Failed if anything was damaged, after what could be read."""
+    wanted = Range(start=from_offset, end=to_offset)
+    problems: list[Corrupt] = []
+    write = sys.stdout.write
+    for file in files_below(path):
+        if explain:
+            from quorate.cli.explain import explain_file
+
+            problems += explain_file(file, wanted, as_json=as_json)
+            continue
+        for line in _lines(file, wanted, problems.append):
+            write((json.dumps(line.document) if as_json else line.text) + "\n")
+    for problem in problems:
+        if as_json:
+            write(json.dumps(error_document(problem)) + "\n")
+    if problems:
+        sys.stdout.flush()
+        for problem in problems[:-1]:
+            print(f"quorate: {problem}", file=sys.stderr)
+        raise Failed(str(problems[-1]), printed=True)
+
+
+def entries_of(data: memoryview, kind: FileKind, base: Offset) -> Iterator[Entry]:
+    """The entries of an index whose segment begins at `base`, without the zeros that Kafka lays down in advance."""
+    form = INDEX_ENTRY if kind is FileKind.INDEX else TIME_INDEX_ENTRY
+    for at in range(0, len(data) - form.size + 1, form.size):
+        first, second = form.unpack_from(data, at)
+        if first == 0 and second == 0:
+            return
+        if kind is FileKind.INDEX:
+            yield Entry(at, base + first, second, None)
+        else:
+            yield Entry(at, base + second, None, first)
+
+
+def _lines(path: Path, wanted: Range, damaged: Callable[[Corrupt], None]) -> Iterator[Line]:
+    kind = kind_of(path)
+    yield Line(f"Dumping {path}", {"kind": "file", "file": str(path)})
+    match kind:
+        case FileKind.LOG | FileKind.CHECKPOINT:
+            yield _title(path)
+            yield from _batch_lines(path, wanted, damaged)
+        case FileKind.INDEX | FileKind.TIME_INDEX:
+            yield from _entry_lines(path, kind, wanted)
+        case _:
+            text = path.read_text("utf-8", errors="replace")
+            yield Line(text.rstrip("\n"), {"kind": "text", "file": str(path), "text": text})
+
+
+def _title(path: Path) -> Line:
+    snapshot = checkpoint_id(path)
+    if snapshot is not None:
+        document: Json = {"kind": "checkpoint", "endOffset": snapshot.offset, "epoch": snapshot.epoch}
+        return Line(f"Snapshot end offset: {snapshot.offset}, epoch: {snapshot.epoch}", document)
+    if path.name == BOOTSTRAP:
+        return Line("KRaft bootstrap snapshot", {"kind": "bootstrap"})
+    base = first_offset_of(path)
+    return Line(f"Log starting offset: {base}", {"kind": "log", "baseOffset": base})
+
+
+def _batch_lines(path: Path, wanted: Range, damaged: Callable[[Corrupt], None]) -> Iterator[Line]:
+    data = map_file(path)
+    try:
+        for batch in batches_of(data):
+            if not wanted.meets(batch):
+                continue
+            if batch.problem is not None:
+                damaged(batch.problem.at(path))
+            yield _batch_line(batch)
+            try:
+                for record in shown_records(data, batch.position, batch.header):
+                    if wanted.holds(record.offset):
+                        yield _record_line(record)
+            except Corrupt as problem:
+                damaged(problem.at(path))
+    except Corrupt as problem:
+        damaged(problem.at(path))
+
+
+def _batch_line(batch: Batch) -> Line:
+    header = batch.header
+    document: Json = {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": -1 if header.base_sequence < 0 else header.base_sequence + header.last_offset_delta,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.epoch,
+        "isTransactional": bool(header.attributes & 0x10),
+        "isControl": header.is_control,
+        "deleteHorizonMs": header.base_timestamp if header.attributes & 0x40 else None,
+        "position": batch.position,
+        "CreateTime": header.max_timestamp,
+        "size": header.size,
+        "magic": 2,
+        "compresscodec": header.compression,
+        "crc": header.crc,
+        "isvalid": batch.problem is None,
+    }
+    text = " ".join(f"{name}: {_java(name, value)}" for name, value in document.items())
+    return Line(text, {"kind": "batch", **document})
+
+
+def _java(name: str, value: object) -> str:
+    if name == "deleteHorizonMs":
+        return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _record_line(record: Shown) -> Line:
+    head = (
+        f"| offset: {record.offset} CreateTime: {record.timestamp} keySize: {record.key_bytes} "
+        f"valueSize: {record.value_bytes} sequence: -1 headerKeys: [{','.join(record.header_keys)}]"
+    )
+    value = json.dumps(record.document, separators=(",", ":"), ensure_ascii=False)
+    document: Json = {"kind": "record", "offset": record.offset, "CreateTime": record.timestamp}
+    if record.control is None:
+        return Line(f"{head} payload: {value}", {**document, "payload": record.document})
+    colon = ":" if record.control == "LeaderChange" else ""
+    return Line(
+        f"{head} {record.control}{colon} {value}", {**document, "control": record.control, "value": record.document}
+    )
+
+
+def _entry_lines(path: Path, kind: FileKind, wanted: Range) -> Iterator[Line]:
+    data = map_file(path)
+    if not len(data):
+        yield Line(f"{path} is empty.", {"kind": "empty", "file": str(path)})
+    for entry in entries_of(data, kind, first_offset_of(path)):
+        if not wanted.holds(entry.offset):
+            continue
+        if entry.position is not None:
+            place: Json = {"offset": entry.offset, "position": entry.position}
+        else:
+            place = {"timestamp": entry.timestamp, "offset": entry.offset}
+        yield Line(" ".join(f"{name}: {value}" for name, value in place.items()), {"kind": "entry", **place})

@@ -1,0 +1,259 @@
+"""`quorate image show`: a cluster's state as tables for people, or as one JSON document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from quorate.cli.offline import Offline, load
+from quorate.metadata.image import as_json as image_document
+from quorate.nouns import Offset, uuid_text
+
+__all__ = ["document", "lines", "show"]
+
+Json = Mapping[str, Any]  # Any: JSON values
+Row = Sequence[object]
+
+UNCOMMITTED: Final = "not known: files do not say what is committed; all that is in the log is shown"
+NOTHING: Final = "-"
+INDENT: Final = "  "
+
+
+def show(path: Path, *, as_of: Offset | None, as_json: bool) -> None:
+    """Print the state at `path`. Raises what `load` raises."""
+    found = load(path, as_of=as_of)
+    if as_json:
+        sys.stdout.write(json.dumps(document(found)) + "\n")
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    in_colours = console.is_terminal
+    for line in lines(found):
+        if in_colours and line and not line.startswith(INDENT):
+            console.print(Text(line, "bold"))
+        else:
+            sys.stdout.write(line + "\n")
+
+
+def document(found: Offline) -> dict[str, Any]:
+    """The state with where it comes from: ids as text, times in ms since 1970."""
+    return {
+        "asOfOffset": found.as_of_offset,
+        "epoch": found.epoch,
+        "lastTimestamp": found.last_timestamp,
+        "highWatermark": None,
+        "checkpoint": str(found.checkpoint) if found.checkpoint else None,
+        "notes": found.notes,
+        "kraftVersion": found.kraft_version,
+        "voters": _voters(found),
+        **image_document(found.state),
+    }
+
+
+def lines(found: Offline) -> Iterator[str]:
+    """The state as text: a heading, and below it a table, for everything there is."""
+    image = document(found)
+    yield from _where(found)
+    yield from _table("Features", ("name", "level"), _features(image))
+    yield from _table("Voters", ("id", "directory", "endpoints"), [_voter(each) for each in image["voters"] or ()])
+    yield from _table(
+        "Controllers", ("id", "incarnation", "endpoints"), map(_controller, _values(image, "controllers"))
+    )
+    yield from _table(
+        "Brokers",
+        ("id", "epoch", "state", "rack", "endpoints", "directories", "incarnation"),
+        map(_broker, _values(image, "brokers")),
+    )
+    yield from _table("Topics", ("topic", "id", "partitions"), _topics(image))
+    yield from _table(
+        "Partitions",
+        (
+            "topic",
+            "partition",
+            "leader",
+            "epoch",
+            "partition epoch",
+            "replicas",
+            "isr",
+            "elr",
+            "last known elr",
+            "changes",
+        ),
+        _partitions(image),
+    )
+    yield from _table("Configs", ("type", "resource", "name", "value"), _configs(image))
+    yield from _table("Client quotas", ("entity", "quota", "value"), _quotas(image))
+    yield from _table("Producer ids", ("next",), _producer_ids(image))
+    yield from _table("ACLs", ("id", "entry"), _acls(image))
+    yield from _table("SCRAM users", ("mechanism", "user", "iterations"), _scram(image))
+    yield from _table("Delegation tokens", ("id", "token"), _tokens(image))
+    yield from _table("Unknown records", ("api key", "version", "body"), _unknown(image))
+
+
+def _where(found: Offline) -> Iterator[str]:
+    when = NOTHING
+    if found.last_timestamp is not None:
+        when = datetime.fromtimestamp(found.last_timestamp / 1000, UTC).isoformat(timespec="milliseconds")
+    yield f"State as of offset {found.as_of_offset}"
+    told: list[Row] = [
+        ("from", found.path),
+        ("epoch", found.epoch),
+        ("last record", when),
+        ("high watermark", UNCOMMITTED),
+    ]
+    told += [("checkpoint", found.checkpoint.name)] if found.checkpoint else []
+    transaction = found.state.transactions.open
+    if transaction is not None:
+        told.append(("transaction", f"{transaction.name or 'one without a name'}, open since {transaction.start}"))
+    yield from _columns([*told, *(("note", note) for note in found.notes)])
+
+
+def _voters(found: Offline) -> list[dict[str, Any]] | None:
+    if found.voters is None:
+        return None
+    return [
+        {
+            "id": voter.voter_id,
+            "directoryId": uuid_text(voter.voter_directory_id),
+            "endpoints": [{"name": each.name, "host": each.host, "port": each.port} for each in voter.endpoints],
+        }
+        for voter in found.voters.voters
+    ]
+
+
+def _values(image: Json, kind: str) -> Iterable[Json]:
+    rows: Iterable[Json] = image["cluster"][kind].values()
+    return rows
+
+
+def _features(image: Json) -> Iterator[Row]:
+    for name, level in image["features"]["finalizedVersions"].items():
+        release = f" ({image['features']['metadata.version']})" if name == "metadata.version" else ""
+        yield name, f"{level}{release}"
+    if image["kraftVersion"]:
+        yield "kraft.version", image["kraftVersion"]
+
+
+def _voter(voter: Json) -> Row:
+    return voter["id"], voter["directoryId"], _endpoints(voter["endpoints"])
+
+
+def _controller(controller: Json) -> Row:
+    return controller["controllerId"], controller["incarnationId"], _endpoints(controller["endPoints"])
+
+
+def _broker(broker: Json) -> Row:
+    return (
+        broker["id"],
+        broker["epoch"],
+        "fenced" if broker["fenced"] else "shutting down" if broker["inControlledShutdown"] else "active",
+        broker["rack"] or NOTHING,
+        _endpoints(broker["endPoints"]),
+        " ".join(broker["logDirs"]),
+        broker["incarnationId"],
+    )
+
+
+def _endpoints(endpoints: Iterable[Json]) -> str:
+    return " ".join(f"{each['name']}://{each['host']}:{each['port']}" for each in endpoints)
+
+
+def _topics(image: Json) -> Iterator[Row]:
+    for name, topic in image["topics"].items():
+        yield name, topic["topicId"], len(topic["partitions"])
+
+
+def _partitions(image: Json) -> Iterator[Row]:
+    for name, topic in image["topics"].items():
+        for partition_id, partition in topic["partitions"].items():
+            changes = [f"+{replica}" for replica in partition["addingReplicas"]]
+            changes += [f"-{replica}" for replica in partition["removingReplicas"]]
+            changes += ["recovering"] if partition["leaderRecoveryState"] == "RECOVERING" else []
+            yield (
+                name,
+                partition_id,
+                "none" if partition["leader"] < 0 else partition["leader"],
+                partition["leaderEpoch"],
+                partition["partitionEpoch"],
+                _ids(partition["replicas"]),
+                _ids(partition["isr"]),
+                _ids(partition["elr"]),
+                _ids(partition["lastKnownElr"]),
+                " ".join(changes) or NOTHING,
+            )
+
+
+def _configs(image: Json) -> Iterator[Row]:
+    for kind, resources in image["configs"].items():
+        for resource, values in resources.items():
+            for name, value in values.items():
+                yield kind, resource or "(all)", name, value
+
+
+def _quotas(image: Json) -> Iterator[Row]:
+    for quota in image["clientQuotas"]:
+        for name, value in quota["quotas"].items():
+            entity = {kind: "(default)" if of is None else of for kind, of in quota["entity"].items()}
+            yield _pairs(entity), name, value
+
+
+def _producer_ids(image: Json) -> Iterator[Row]:
+    upcoming = image["producerIds"]["nextProducerId"]
+    if upcoming is not None and upcoming > 0:
+        yield (upcoming,)
+
+
+def _acls(image: Json) -> Iterator[Row]:
+    for key, entry in image["acls"].items():
+        yield key, _pairs({name: value for name, value in entry.items() if name != "id"})
+
+
+def _scram(image: Json) -> Iterator[Row]:
+    for mechanism, users in image["scram"].items():
+        for user, credential in users.items():
+            yield mechanism, user, credential["iterations"]
+
+
+def _tokens(image: Json) -> Iterator[Row]:
+    for key, token in image["delegationTokens"].items():
+        yield key, _pairs(token)
+
+
+def _unknown(image: Json) -> Iterator[Row]:
+    for record in image["unknownRecords"]:
+        yield record["apiKey"], record["version"], record["body"]
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids)) or NOTHING
+
+
+def _pairs(values: Json) -> str:
+    return " ".join(f"{name}={NOTHING if value is None else value}" for name, value in values.items())
+
+
+def _table(title: str, head: Row, rows: Iterable[Row]) -> Iterator[str]:
+    """A title and aligned columns; nothing at all for no rows."""
+    body = list(rows)
+    if body:
+        yield ""
+        yield f"{title} ({len(body)})"
+        yield from _columns([head, *body])
+
+
+def _columns(rows: Sequence[Row]) -> Iterator[str]:
+    texts = [[_printable(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        yield (INDENT + INDENT.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+
+
+def _printable(text: str) -> str:
+    """Names come from anybody: what would move the cursor is shown as `?`."""
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)

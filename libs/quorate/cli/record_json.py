@@ -1,0 +1,164 @@
+"""Records as Kafka's own JSON converters print them: only what their version has.
+
+A tagged field is there only if it is not at its default. What the schema does not know is shown raw.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
+
+from kraft import Message
+from quorate.errors import Corrupt
+from quorate.nouns import Offset, uuid_text
+from quorate.records import CONTROL_RECORDS, UnknownRecord, decode_record, frame_of
+from quorate.wire.batch import BatchHeader, ControlType, RawRecord, records
+from quorate.wire.codec import decode
+from quorate.wire.compile import struct_class
+from quorate.wire.schema import Field, Kind, Layout, layout_of
+
+__all__ = ["Shown", "camel", "control_of", "shown_records", "type_name"]
+
+Json = dict[str, Any]  # Any: JSON values
+
+CONTROL_NAMES: Final = {
+    ControlType.LEADER_CHANGE: "LeaderChange",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+"""As DumpLogSegments calls them."""
+
+UNKNOWN: Final = "UNKNOWN_RECORD"
+
+
+class Shown(NamedTuple):
+    """One record. `control` is the name of a control record; `document` its value, or type, version and data."""
+
+    offset: Offset
+    timestamp: int
+    key_bytes: int
+    value_bytes: int
+    header_keys: tuple[str, ...]
+    control: str | None
+    document: Json
+
+
+def shown_records(data: memoryview, position: int, header: BatchHeader) -> Iterator[Shown]:
+    """The records of the batch at `position`. Raises Corrupt, after those that could be read."""
+    for record in _raw_records(data, position, header):
+        try:
+            control, document = _control(record) if header.is_control else (None, _payload(record))
+        except Corrupt as damage:
+            raise Corrupt(f"record at offset {record.offset}: {damage}", position=position) from None
+        yield Shown(
+            offset=record.offset,
+            timestamp=record.timestamp,
+            key_bytes=-1 if record.key is None else len(record.key),
+            value_bytes=-1 if record.value is None else len(record.value),
+            header_keys=tuple(name for name, _ in record.headers),
+            control=control,
+            document=document,
+        )
+
+
+def _raw_records(data: memoryview, position: int, header: BatchHeader) -> Iterator[RawRecord]:
+    try:
+        yield from records(data, position, header)
+    except zlib.error as damage:
+        raise Corrupt(
+            f"batch at offset {header.base_offset} does not decompress: {damage}", position=position
+        ) from None
+
+
+def control_of(record: RawRecord) -> tuple[int, type[Message] | None, int]:
+    """A control record's type, its class if it is known, and the version that its value is in. Raises Corrupt."""
+    if record.key is None or len(record.key) < 4 or record.value is None or len(record.value) < 2:
+        raise Corrupt("a control record has a key of 4 bytes and a value of 2 at least")
+    kind, version = int.from_bytes(record.key[2:4], "big"), int.from_bytes(record.value[:2], "big")
+    found = CONTROL_RECORDS.get(kind)
+    if found is not None and version not in layout_of(found).versions:
+        found = None
+    return kind, found, version
+
+
+def type_name(record: type[Message]) -> str:
+    """How Kafka's converters name a record: PARTITION_CHANGE_RECORD."""
+    name = record.__name__
+    return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
+
+
+def camel(name: str) -> str:
+    """A field's name as Kafka spells it."""
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _control(record: RawRecord) -> tuple[str, Json]:
+    kind, found, version = control_of(record)
+    value = record.value or b""
+    if found is None:
+        return f"UNKNOWN({kind})", {"version": version, "data": b64encode(value).decode("ascii")}
+    return CONTROL_NAMES[ControlType(kind)], _message(layout_of(found), decode(found, value, version), version)
+
+
+def _payload(record: RawRecord) -> Json:
+    if record.value is None:
+        raise Corrupt("a record of the metadata log has a value, this one has none")
+    message = decode_record(record.value)
+    if isinstance(message, UnknownRecord):
+        data = b64encode(message.body).decode("ascii")
+        return {"type": UNKNOWN, "apiKey": message.api_key, "version": message.version, "data": data}
+    _, version, _ = frame_of(record.value)
+    return {
+        "type": type_name(type(message)),
+        "version": version,
+        "data": _message(layout_of(type(message)), message, version),
+    }
+
+
+def _message(layout: Layout, message: Message, version: int) -> Json:
+    shown: Json = {}
+    for field, name, in_json in _fields(layout, version):
+        value = getattr(message, field.name)
+        if field.tag is None or value != _default(field):
+            shown[name] = value if in_json is None or value is None else in_json(value)
+    return shown
+
+
+@cache
+def _fields(layout: Layout, version: int) -> tuple[tuple[Field, str, Callable[[Any], Any] | None], ...]:
+    """The fields of a version, their names, and what turns their values into JSON; None for those that are."""
+    found = []
+    for field in layout.fields:
+        if field.in_version(version):
+            one = _one(field, version)
+            many = partial(_each, one) if field.array else one
+            found.append((field, camel(field.name), many))
+    return tuple(found)
+
+
+def _each(one: Callable[[Any], Any] | None, values: Iterable[Any]) -> list[Any]:
+    return list(values) if one is None else [one(value) for value in values]
+
+
+def _one(field: Field, version: int) -> Callable[[Any], Any] | None:
+    match field.kind:
+        case Kind.STRUCT:
+            assert field.struct is not None, field
+            shape = field.struct
+            return lambda value: _message(shape, value, version)
+        case Kind.UUID:
+            return uuid_text
+        case Kind.BYTES | Kind.RECORDS:
+            return lambda value: b64encode(value).decode("ascii")
+        case _:
+            return None
+
+
+def _default(field: Field) -> Any:
+    return struct_class(field.struct)() if field.default is ... else field.default

@@ -1,0 +1,165 @@
+"""`quorate storage`: format, info, random-uuid; it says what Kafka's storage tool says, and never a secret."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from quorate.cli.failures import Failed
+from quorate.cli.formatting import Asked, DirectoryPlan, Plan, plan, random_uuid, write
+from quorate.cli.node_config import NodeConfig, read_node_config
+from quorate.cli.record_json import camel
+from quorate.errors import Corrupt
+from quorate.metadata.scram import MECHANISMS
+from quorate.metadata.versions import METADATA_VERSION, release_of
+from quorate.nouns import uuid_text
+from quorate.storage.meta_properties import MetaProperties, read_meta_properties
+from quorate.storage.names import META_PROPERTIES
+
+__all__ = ["format_node", "print_random_uuid", "show_info"]
+
+Json = dict[str, Any]  # Any: JSON values
+
+
+def format_node(config: Path, asked: Asked, *, as_json: bool) -> None:
+    """Format what is not formatted of a node's directories, and say so."""
+    found = plan(asked, read_node_config(config))
+    write(found, timestamp_ms=time.time_ns() // 1_000_000)
+    lines = [json.dumps(_document(found))] if as_json else _lines(found)
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def show_info(config: Path, *, as_json: bool) -> None:
+    """Print what the directories of a node say of themselves. Raises Failed if there are problems, after all."""
+    node = read_node_config(config)
+    problems: list[str] = []
+    found = {path: meta for path in node.directories if (meta := _look(path, node, problems)) is not None}
+    _compare(found, problems)
+    directories = [path for path in node.directories if path.is_dir()]
+    if as_json:
+        shown = [{"path": str(path), **(_meta(found[path]) if path in found else {})} for path in directories]
+        print(json.dumps({"directories": shown, "problems": problems}))
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in _info_lines(directories, list(found.values()), problems)))
+    if problems:
+        raise Failed(f"{len(problems)} of the directories' problems: {'; '.join(problems)}", printed=True)
+
+
+def print_random_uuid(*, as_json: bool) -> None:
+    """Print a new id."""
+    text = uuid_text(random_uuid())
+    print(json.dumps({"uuid": text}) if as_json else text)
+
+
+def _lines(found: Plan) -> list[str]:
+    new = [each for each in found.directories if not each.is_formatted]
+    if not new:
+        return ["All of the log directories are already formatted."]
+    release = release_of(found.metadata_version)
+    levels = [f"{METADATA_VERSION}={found.metadata_version}"]
+    levels += [f"{name}={level}" for name, level in sorted(found.features.items()) if level]
+    lines = [f"Bootstrap metadata: {', '.join(levels)}"]
+    lines += [
+        f"User {user.name} with {MECHANISMS[user.mechanism]}, {user.iterations} iterations" for user in found.scram
+    ]
+    return lines + [f"Formatting {_kind(each, found)} {each.path} with {METADATA_VERSION} {release}." for each in new]
+
+
+def _kind(directory: DirectoryPlan, found: Plan) -> str:
+    if not directory.is_metadata:
+        return "data directory"
+    if found.voters is None:
+        return "metadata directory"
+    return "dynamic metadata voter directory" if found.is_voter else "dynamic metadata directory"
+
+
+def _document(found: Plan) -> Json:
+    return {
+        "metadataVersion": {"level": found.metadata_version, "release": release_of(found.metadata_version)},
+        "features": {name: level for name, level in sorted(found.features.items()) if level},
+        "scram": [
+            {"name": user.name, "mechanism": MECHANISMS[user.mechanism], "iterations": user.iterations}
+            for user in found.scram
+        ],
+        "voters": None if found.voters is None else [_voter(voter) for voter in found.voters.voters],
+        "directories": [
+            {
+                "path": str(each.path),
+                "kind": _kind(each, found),
+                "alreadyFormatted": each.is_formatted,
+                **_meta(each.meta),
+            }
+            for each in found.directories
+        ],
+    }
+
+
+def _voter(voter: Any) -> Json:
+    # Any: a nested struct of VotersRecord.
+    endpoint = voter.endpoints[0]
+    return {
+        "id": voter.voter_id,
+        "directoryId": uuid_text(voter.voter_directory_id),
+        "listener": endpoint.name,
+        "host": endpoint.host,
+        "port": endpoint.port,
+    }
+
+
+def _meta(meta: MetaProperties) -> Json:
+    directory_id = None if meta.directory_id is None else uuid_text(meta.directory_id)
+    named = {
+        "cluster_id": meta.cluster_id,
+        "node_id": meta.node_id,
+        "directory_id": directory_id,
+        "version": meta.version,
+    }
+    return {camel(name): value for name, value in named.items()}
+
+
+def _look(path: Path, node: NodeConfig, problems: list[str]) -> MetaProperties | None:
+    if not path.is_dir():
+        problems.append(f"{path} is not a directory" if path.exists() else f"{path} does not exist")
+        return None
+    try:
+        meta = read_meta_properties(path)
+    except (Corrupt, OSError) as problem:
+        problems.append(str(problem))
+        return None
+    if meta is None:
+        problems.append(f"{path} is not formatted.")
+    elif meta.node_id != node.node_id:
+        problems.append(f"{path / META_PROPERTIES}: node.id is {meta.node_id}, the configuration says {node.node_id}")
+    return meta
+
+
+def _compare(found: dict[Path, MetaProperties], problems: list[str]) -> None:
+    cluster_ids = {meta.cluster_id for meta in found.values()}
+    if len(cluster_ids) > 1:
+        problems.append(f"the directories belong to different clusters: {', '.join(sorted(cluster_ids))}")
+    directory_ids = [meta.directory_id for meta in found.values() if meta.directory_id is not None]
+    for twice in {uuid_text(each) for each in directory_ids if directory_ids.count(each) > 1}:
+        problems.append(f"directory.id {twice} is in more than one directory; each has its own")
+
+
+def _info_lines(directories: list[Path], found: list[MetaProperties], problems: list[str]) -> list[str]:
+    lines: list[str] = []
+    if directories:
+        lines += ["Found log directory:" if len(directories) == 1 else "Found log directories:"]
+        lines += [*(f"  {path}" for path in sorted(directories)), ""]
+    if found:
+        meta = found[0]
+        told = [f"cluster.id={meta.cluster_id}"]
+        told += [f"directory.id={uuid_text(meta.directory_id)}"] if meta.directory_id is not None else []
+        told += [f"{'node.id' if meta.version else 'broker.id'}={meta.node_id}", f"version={meta.version}"]
+        lines += [f"Found metadata: {{{', '.join(told)}}}", ""]
+    if problems:
+        lines += [
+            "Found problem:" if len(problems) == 1 else "Found problems:",
+            *(f"  {each}" for each in problems),
+            "",
+        ]
+    return lines

@@ -1,0 +1,277 @@
+"""What does not hold in the segments of a log, and in the files that Kafka derives from them.
+
+Segments are scanned as at a start (storage/recovery says what is a torn tail and what is damage), their records are
+decoded and replayed; indexes and leader epochs are held against the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from quorate.cli.dump import INDEX_ENTRY, TIME_INDEX_ENTRY, entries_of
+from quorate.cli.reading import FileKind, map_file
+from quorate.cli.record_json import control_of
+from quorate.errors import Corrupt
+from quorate.metadata.canonical import canonical
+from quorate.metadata.faults import ReplayFault
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Epoch, Offset, OffsetAndEpoch
+from quorate.records import UnknownRecord, decode_record
+from quorate.storage.epochs_file import EpochsFile
+from quorate.storage.names import LOG, segment_file
+from quorate.storage.recovery import Course, scan
+from quorate.wire.batch import BatchHeader, ControlType, data_values, records
+from quorate.wire.codec import decode
+
+__all__ = ["Finding", "LogCheck", "Severity", "check_leader_epochs", "parse_leader_epochs"]
+
+Severity = Literal["damage", "torn tail", "foreign", "unknown", "note"]
+"""Damage and what is foreign are for people; a torn tail is cut at the next start; the others are to be known."""
+
+FAILING: Final[tuple[Severity, ...]] = ("damage", "torn tail", "foreign")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that does not hold, or should be known: where, and what."""
+
+    severity: Severity
+    path: Path
+    reason: str
+    position: int | None = None
+    offset: Offset | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Is the directory not sound because of it?"""
+        return self.severity in FAILING
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A batch: where it lies in its segment."""
+
+    position: int
+    header: BatchHeader
+
+
+@dataclass(slots=True, kw_only=True)
+class LogCheck:
+    """The walk along a log. `found` gets what does not hold; `start`, `end` and `epochs` then say how far it goes.
+
+    `floor` is the checkpoint that the log continues, and `state` what it holds; `checkpoints` are the fingerprints
+    (`canonical`) of the checkpoints by their id: a replayed log has to come to the same.
+    """
+
+    found: Callable[[Finding], None]
+    floor: OffsetAndEpoch
+    state: ClusterState | None
+    checkpoints: Mapping[OffsetAndEpoch, str]
+    start: Offset = 0
+    end: Offset = 0
+    epochs: list[tuple[Epoch, Offset]] = field(default_factory=list)
+    is_sound: bool = True
+    _path: Path = Path()
+    _position: int = 0
+    _places: list[_Place] = field(default_factory=list)
+    _unknown: bool = False
+
+    def segments(self, directory: Path, bases: Iterable[Offset], *, last: Offset, durable: Offset) -> None:
+        """Check these segments of a directory, whose last one is at `last`; `durable` was known to be on disk."""
+        listed = EpochsFile(directory).read()
+        course: Course | None = None
+        for base in bases:
+            path = segment_file(directory, base, LOG)
+            if course is None or base != course.offset:
+                if course is not None:
+                    reason = f"the segment at offset {base} follows one that ends at {course.offset}"
+                    self._find("damage", reason, path=path)
+                    self.state = None
+                self.start = base if course is None else self.start
+                course = Course(base, floor=self.floor, listed=listed, durable=durable)
+            self._segment(path, course, is_last=base == last)
+            self.end = course.offset
+        if course is not None and self.is_sound and course.offset < durable:
+            reason = f"the log ends at offset {course.offset}, and was known to be on disk below {durable}"
+            self._find("damage", reason, offset=course.offset)
+
+    def _segment(self, path: Path, course: Course, *, is_last: bool) -> None:
+        self._path, self._position, self._places = path, 0, []
+        try:
+            torn = scan(bytes(map_file(path)), path, course, is_last=is_last, note=self._batch)
+        except Corrupt as damage:
+            self._find("damage", damage.reason, position=damage.position, offset=course.offset)
+            self.state = None  # what follows was not written upon what came before
+            return
+        if torn is not None:
+            reason = f"{torn.reason}; the {torn.size} bytes from here on were never acknowledged, a start cuts them off"
+            self._find("torn tail", reason, position=torn.position, offset=torn.offset)
+            return
+        for kind in (FileKind.INDEX, FileKind.TIME_INDEX):
+            self._index(path.with_suffix(kind.value), kind, int(path.stem))
+
+    def _batch(self, header: BatchHeader, data: bytes) -> None:
+        self._places.append(_Place(self._position, header))
+        self._compare(header.base_offset)
+        try:
+            is_leader_change = self._control(header, data) if header.is_control else self._data(header, data)
+        except Corrupt as damage:
+            self._find("damage", damage.reason, position=self._position, offset=header.base_offset)
+            self.state, is_leader_change = None, False
+        self._epoch(header, is_leader_change=is_leader_change)
+        self._position += header.size
+        self._compare(header.next_offset)
+
+    def _epoch(self, header: BatchHeader, *, is_leader_change: bool) -> None:
+        """The epoch is not under the checksum; but it begins with its leader's LeaderChange, and has no other."""
+        before = self.epochs[-1][0] if self.epochs else self.floor.epoch
+        if not self.epochs and header.base_offset < self.floor.offset:
+            before = header.epoch  # left over from before the checkpoint; what came before it is gone
+        begins = header.epoch != before or header.base_offset == 0
+        if begins and not is_leader_change:
+            reason = f"epoch {header.epoch} follows epoch {before} without the LeaderChange that begins an epoch"
+            self._find("damage", reason, position=self._position, offset=header.base_offset)
+        if is_leader_change and not begins:
+            reason = f"a second LeaderChange in epoch {header.epoch}; an epoch has one leader"
+            self._find("damage", reason, position=self._position, offset=header.base_offset)
+        if not self.epochs or header.epoch != self.epochs[-1][0]:
+            self.epochs.append((header.epoch, header.base_offset))
+
+    def _control(self, header: BatchHeader, data: bytes) -> bool:
+        """Is the batch's first record a LeaderChange?"""
+        kinds = []
+        for record in records(data, 0, header):
+            kind, known, version = control_of(record)
+            kinds.append(kind)
+            if known is None:
+                reason = f"a control record of type {kind} in version {version}; Kafka stops at what it does not know"
+                self._find("unknown", reason, position=self._position, offset=record.offset)
+            else:
+                decode(known, record.value or b"", version)
+        return kinds[0] == ControlType.LEADER_CHANGE
+
+    def _data(self, header: BatchHeader, data: bytes) -> bool:
+        for offset, value in enumerate(data_values(data, 0, header), header.base_offset):
+            record = decode_record(value)
+            if isinstance(record, UnknownRecord):
+                self._unknown = True
+                reason = f"a record with api key {record.api_key} in version {record.version}; Kafka stops at such"
+                self._find("unknown", reason, position=self._position, offset=offset)
+            if self.state is not None and offset >= self.floor.offset:
+                try:
+                    self.state.apply(record, offset)
+                except ReplayFault as fault:
+                    self._find("damage", str(fault), position=self._position, offset=offset)
+                    self.state = None
+        if self.state is not None:
+            self.state.settle()
+        return False
+
+    def _compare(self, offset: Offset) -> None:
+        """At the end of a checkpoint the log has to have come to what the checkpoint says."""
+        if self.state is None or self._unknown or self.state.transactions.open is not None:
+            return
+        for snapshot, fingerprint in self.checkpoints.items():
+            if snapshot.offset == offset != self.floor.offset and canonical(self.state) != fingerprint:
+                self._find(
+                    "damage", f"the log does not come to what the checkpoint at offset {offset} says", offset=offset
+                )
+                self.state = None
+                return
+
+    def _index(self, path: Path, kind: FileKind, base: Offset) -> None:
+        """Entries rise, and each points to a batch. An index that is not there is made anew at a start."""
+        if not path.exists():
+            self.found(Finding(severity="note", path=path, reason="not there; a start makes it anew"))
+            return
+        data = map_file(path)
+        width = INDEX_ENTRY.size if kind is FileKind.INDEX else TIME_INDEX_ENTRY.size
+        if len(data) % width:
+            reason = f"{len(data)} bytes are no whole entries of {width}"
+            self.found(Finding(severity="damage", path=path, reason=reason, position=len(data) - len(data) % width))
+        fits = _IndexFit(self._places)
+        for entry in entries_of(data, kind, base):
+            reason_against = fits.why_not(entry.offset, entry.position, entry.timestamp)
+            if reason_against is not None:
+                self.found(
+                    Finding(severity="damage", path=path, reason=reason_against, position=entry.at, offset=entry.offset)
+                )
+                return
+
+    def _find(
+        self,
+        severity: Severity,
+        reason: str,
+        *,
+        path: Path | None = None,
+        position: int | None = None,
+        offset: Offset | None = None,
+    ) -> None:
+        finding = Finding(severity=severity, path=path or self._path, reason=reason, position=position, offset=offset)
+        self.is_sound = self.is_sound and not finding.fails
+        self.found(finding)
+
+
+class _IndexFit:
+    """Whether entries fit the batches of a segment; asked in the order of the index."""
+
+    def __init__(self, places: list[_Place]) -> None:
+        self._by_position = {place.position: place.header for place in places}
+        self._by_last_offset = {place.header.last_offset: place.header for place in places}
+        self._end = places[-1].header.next_offset if places else 0
+        self._before = (-1, -1, -1)
+
+    def why_not(self, offset: Offset, position: int | None, timestamp: int | None) -> str | None:
+        """Why an entry does not fit; None if it does."""
+        last_offset, last_position, last_timestamp = self._before
+        self._before = (offset, position or 0, timestamp or 0)
+        if offset <= last_offset or (position or 0) < last_position or (timestamp or 0) < last_timestamp:
+            return f"the entry for offset {offset} follows one for offset {last_offset}; entries rise"
+        if offset >= self._end:
+            return f"the entry for offset {offset} is beyond the segment, which ends at {self._end}"
+        if position is not None:
+            header = self._by_position.get(position)
+            if header is None or header.base_offset > offset:
+                return (
+                    f"the entry for offset {offset} points to byte {position}, where no batch begins that leads to it"
+                )
+        else:
+            header = self._by_last_offset.get(offset)
+            if header is None or header.max_timestamp != timestamp:
+                return f"the entry says that timestamp {timestamp} is reached at offset {offset}, the batches do not"
+        return None
+
+
+def parse_leader_epochs(path: Path) -> list[tuple[Epoch, Offset]]:
+    """(epoch, start offset) of each line of a leader-epoch-checkpoint. Raises Corrupt, OSError."""
+    try:
+        version, count, *lines = path.read_text("ascii").split("\n")
+        entries = [(int(epoch), int(start)) for epoch, start in (line.split(" ") for line in lines if line)]
+        if version != "0" or int(count) != len(entries):
+            raise ValueError(f"version {version!r}, {count!r} entries announced, {len(entries)} there")
+    except (ValueError, UnicodeDecodeError) as problem:
+        raise Corrupt(f"not a leader-epoch-checkpoint: {problem}", path=path) from None
+    return entries
+
+
+def check_leader_epochs(path: Path, log: LogCheck) -> None:
+    """Hold the file against the epochs of the batches. Raises Corrupt, OSError."""
+    entries = parse_leader_epochs(path)
+    if entries != sorted(set(entries)) or [start for _, start in entries] != sorted(start for _, start in entries):
+        raise Corrupt(f"epochs and their start offsets rise; these do not: {entries}", path=path)
+    starts = dict(log.epochs)
+    for epoch, start in entries:
+        # An epoch without a batch yet begins at the end; one that began before the log's start is cut to it.
+        if start < log.end and max(start, log.start) != starts.get(epoch, max(start, log.start)):
+            raise Corrupt(f"epoch {epoch} begins at {start} here, and at {starts[epoch]} in the log", path=path)
+        if log.start <= start < log.end and epoch not in starts:
+            raise Corrupt(f"epoch {epoch} begins at offset {start} here; the log has no such epoch", path=path)
+        if start > log.end and log.is_sound:
+            raise Corrupt(f"epoch {epoch} begins at {start} here; the log ends at {log.end}", path=path)
+    missing = [epoch for epoch, _ in log.epochs if epoch not in dict(entries)]
+    if missing:
+        reason = f"epochs {missing} of the log are not here; a start adds them"
+        log.found(Finding(severity="note", path=path, reason=reason))

@@ -1,0 +1,99 @@
+"""The command as people run it: help at once, one line for an error, one document for a program, an exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.directories import CLUSTER_ID, KAFKA_NODES, run, run_apart
+
+NODE = KAFKA_NODES[0]
+
+
+def test_help_loads_nothing_that_only_a_command_needs() -> None:
+    """What makes `--help` answer at once: neither rich nor the schema is imported for it."""
+    program = (
+        "import sys; from quorate.cli import main; main(['--help']);"
+        "print([name for name in ('rich', 'google.protobuf', 'quorate.wire') if name in sys.modules])"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "[]" == ran.stdout.splitlines()[-1]
+    assert "storage" in ran.stdout
+
+
+@pytest.mark.parametrize("noun", ["storage", "log", "image"])
+def test_every_noun_has_help(noun: str) -> None:
+    ran = run(noun, "--help")
+
+    assert 0 == ran.code
+    assert "Usage: quorate" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["storage", "format"], "Missing option '--config' / '-c'"),
+        (["storage", "format", "--nonsense"], "No such option"),
+        (["log", "dump"], "Missing argument 'path'"),
+        (["log", "dump", "x.log", "--from", "-1"], "'--from': Input should be greater than or equal to 0"),
+        (["image", "show", "--offline", "x", "--as-of", "soon"], "'--as-of': Input should be a valid integer"),
+        (["nothing"], "No such command 'nothing'"),
+    ],
+)
+def test_a_command_line_that_cannot_be_meant_ends_with_2(arguments: list[str], words: str) -> None:
+    ran = run(*arguments, "--json")
+
+    assert (2, 1) == (ran.code, len(ran.err.splitlines()))
+    assert words in ran.err
+    assert (2, True) == (ran.document["error"]["exitCode"], words in ran.document["error"]["message"])
+
+
+def test_the_whole_way_of_a_new_directory(tmp_path: Path) -> None:
+    """Format, look, check: each as a process of its own."""
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlisteners=CONTROLLER://localhost:9093\nlog.dirs={tmp_path / 'data'}\n")
+    cluster_id = run_apart("storage", "random-uuid").out.strip()
+
+    formatted = run_apart("storage", "format", "-c", config, "-t", cluster_id, "--standalone", "--json")
+    info = run_apart("storage", "info", "-c", config, "--json")
+    verified = run_apart("log", "verify", tmp_path / "data", "--cluster-id", cluster_id, "--json")
+    dumped = run_apart("log", "dump", tmp_path / "data", "--json")
+    shown = run_apart("image", "show", "--offline", tmp_path / "data", "--json")
+
+    assert [(0, "")] * 5 == [(ran.code, ran.err) for ran in (formatted, info, verified, dumped, shown)]
+    assert (
+        cluster_id == formatted.document["directories"][0]["clusterId"] == info.document["directories"][0]["clusterId"]
+    )
+    assert verified.document["sound"]
+    names = {each["payload"]["data"]["name"] for each in dumped.documents if "payload" in each}
+    assert "metadata.version" in names
+    assert formatted.document["voters"][0]["directoryId"] == shown.document["voters"][0]["directoryId"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """`| head -1`: no traceback."""
+    command = [sys.executable, "-m", "quorate.cli", "log", "dump", "--explain", str(NODE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("Explaining")
+        process.stdout.close()
+        told = process.stderr.read()
+
+    assert "" == told
+
+
+def test_an_error_is_a_document_too(tmp_path: Path) -> None:
+    ran = run_apart("storage", "format", "-c", tmp_path / "nowhere", "-t", CLUSTER_ID, "--json")
+
+    assert 1 == ran.code
+    assert {"error": {"message": f"{tmp_path}/nowhere: No such file or directory", "exitCode": 1}} == json.loads(
+        ran.out
+    )
+    assert f"quorate: {tmp_path}/nowhere: No such file or directory\n" == ran.err

@@ -1,0 +1,264 @@
+"""`quorate image show --offline`: the state at any offset, by a checkpoint or from the beginning, and no secrets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate.cli.offline import load
+from quorate.metadata.canonical import canonical
+from quorate.metadata.state import ClusterState
+from quorate.nouns import OffsetAndEpoch
+from quorate.records import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnknownRecord,
+    UserScramCredentialRecord,
+    decode_record,
+)
+from quorate.storage.names import DURABLE_MARK
+from quorate.wire.batch import data_values, read_header
+from tests.cli.directories import (
+    END_OFFSET,
+    KAFKA_NODES,
+    LOG_NAME,
+    START_MS,
+    a_history,
+    batch,
+    contents,
+    flip,
+    run,
+    write_checkpoint,
+    write_log,
+)
+
+GOLDEN = Path(__file__).parent / "golden" / "image.txt"
+CONTROLLER = next(node for node in KAFKA_NODES if node.name == "controller-3")
+"""A node of a released Kafka with a whole log and checkpoints in it."""
+
+
+def state_below(offset: int) -> ClusterState:
+    """The state with every record of the history below an offset; the plain way."""
+    state = ClusterState()
+    for data in a_history():
+        header = read_header(data)
+        if not header.is_control:
+            for at, value in enumerate(data_values(data), header.base_offset):
+                if at < offset:
+                    state.apply(decode_record(value), at)
+    return state
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    partition = write_log(tmp_path / "data", a_history())
+    write_checkpoint(partition, state_below(7), OffsetAndEpoch(epoch=1, offset=7))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def partition(directory: Path) -> Path:
+    return directory / "__cluster_metadata-0"
+
+
+def test_the_text_of_a_state(directory: Path) -> None:
+    """QUORATE_REWRITE=1 writes what is found to the golden file."""
+    before = contents(directory)
+
+    ran = run("image", "show", "--offline", directory)
+
+    assert (0, "") == (ran.code, ran.err)
+    found = ran.out.replace(f"{directory.parent}/", "")
+    if os.environ.get("QUORATE_REWRITE"):
+        GOLDEN.write_text(found)
+    assert GOLDEN.read_text() == found
+    assert before == contents(directory)
+
+
+def test_the_state_as_json_says_where_it_is_from(directory: Path) -> None:
+    document = run("image", "show", "--offline", directory, "--json").document
+
+    where = (document["asOfOffset"], document["epoch"], document["lastTimestamp"], document["highWatermark"])
+    assert (END_OFFSET, 2, START_MS + 9, None) == where
+    assert ["foo.bar"] == list(document["topics"])
+    assert {"retention.ms": "1000"} == document["configs"]["TOPIC"]["foo.bar"]
+    assert document["checkpoint"].endswith("00000000000000000007-0000000001.checkpoint")
+
+
+@pytest.mark.parametrize("offset", range(END_OFFSET + 1))
+def test_any_offset_gives_the_records_below_it(partition: Path, offset: int) -> None:
+    """From the checkpoint where there is one, from the beginning where not: and from the log alone."""
+    expected = canonical(state_below(offset))
+
+    assert expected == canonical(load(partition, as_of=offset).state)
+    assert expected == canonical(load(partition / LOG_NAME, as_of=offset).state)
+    assert offset == load(partition, as_of=offset).as_of_offset
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_a_checkpoint_of_kafka_and_its_log_come_to_the_same(data: st.DataObject) -> None:
+    partition = CONTROLLER / "__cluster_metadata-0"
+    end = load(partition).as_of_offset
+    offset = data.draw(st.integers(0, end))
+
+    by_checkpoint, by_log = load(partition, as_of=offset), load(partition / LOG_NAME, as_of=offset)
+
+    assert canonical(by_log.state) == canonical(by_checkpoint.state)
+    assert by_log.voters == by_checkpoint.voters or by_log.voters is None
+
+
+def test_voters_come_from_the_log() -> None:
+    document = run("image", "show", "--offline", CONTROLLER, "--json").document
+
+    assert 1 == document["kraftVersion"]
+    assert [1, 2, 3] == [voter["id"] for voter in document["voters"]]
+    assert all("CONTROLLER" == voter["endpoints"][0]["name"] for voter in document["voters"])
+
+
+def test_a_checkpoint_by_itself(partition: Path) -> None:
+    path = partition / "00000000000000000007-0000000001.checkpoint"
+
+    document = run("image", "show", "--offline", path, "--json").document
+
+    assert (7, 1, START_MS) == (document["asOfOffset"], document["epoch"], document["lastTimestamp"])
+    assert {} == document["configs"]
+
+
+def test_several_segments_are_one_log(tmp_path: Path) -> None:
+    partition = write_log(tmp_path, a_history(), segment_bytes=250)
+
+    assert len(list(partition.glob("*.log"))) > 3
+    assert canonical(state_below(END_OFFSET)) == canonical(load(tmp_path).state)
+
+
+def test_a_directory_of_the_first_voters_only(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlisteners=CONTROLLER://h:9093\nlog.dirs={tmp_path / 'data'}\n")
+    run("storage", "format", "-c", config, "-t", "cluster", "-s")
+
+    document = run("image", "show", "--offline", tmp_path / "data", "--json").document
+
+    assert (0, [1], 1) == (
+        document["asOfOffset"],
+        [each["id"] for each in document["voters"]],
+        document["kraftVersion"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "words"), [(12, "ends at offset 11; --as-of 12 lies beyond it"), (4000, "--as-of 4000 lies beyond")]
+)
+def test_refuses_an_offset_beyond_the_end(directory: Path, offset: int, words: str) -> None:
+    ran = run("image", "show", "--offline", directory, "--as-of", offset)
+
+    assert (1, "", True) == (ran.code, ran.out, words in ran.err)
+
+
+def test_refuses_an_offset_before_the_first_checkpoint(tmp_path: Path) -> None:
+    partition = write_log(tmp_path, a_history(), segment_bytes=250)
+    write_checkpoint(partition, state_below(7), OffsetAndEpoch(epoch=1, offset=7))
+    for path in [each for each in partition.glob("*.log") if int(each.stem) < 7]:
+        path.unlink()
+
+    ran = run("image", "show", "--offline", tmp_path, "--as-of", 5)
+
+    assert 1 == ran.code
+    assert "begins at offset 7: of what lies before, the first state that can be rebuilt is at 7" in ran.err
+    assert canonical(state_below(END_OFFSET)) == canonical(load(tmp_path).state)
+    assert (
+        "begins with the state at offset 7; 5 lies"
+        in run(
+            *("image", "show", "--offline", partition / "00000000000000000007-0000000001.checkpoint", "--as-of", 5)
+        ).err
+    )
+
+
+def test_damage_is_named_with_the_last_offset_before_it(directory: Path, partition: Path) -> None:
+    position = sum(map(len, a_history()[:6]))
+    flip(partition / LOG_NAME, position + 80)
+
+    ran = run("image", "show", "--offline", directory, "--json")
+
+    assert 1 == ran.code
+    error = ran.document["error"]
+    assert (str(partition / LOG_NAME), position) == (error["file"], error["position"])
+    assert "--as-of 8 shows the state before" in error["message"]
+    assert 8 == run("image", "show", "--offline", directory, "--as-of", 8, "--json").document["asOfOffset"]
+
+
+def test_a_torn_tail_is_noted_and_the_rest_is_shown(directory: Path, partition: Path) -> None:
+    (partition / DURABLE_MARK).unlink()
+    path = partition / LOG_NAME
+    path.write_bytes(path.read_bytes()[:-3])
+
+    document = run("image", "show", "--offline", directory, "--json").document
+
+    assert 9 == document["asOfOffset"]
+    assert [True] == ["the log is torn at byte" in note for note in document["notes"]]
+
+
+def test_a_checkpoint_without_its_footer_is_not_believed(directory: Path, partition: Path) -> None:
+    path = partition / "00000000000000000007-0000000001.checkpoint"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-75])
+
+    ran = run("image", "show", "--offline", directory)
+
+    assert (1, "") == (ran.code, ran.out)
+    assert f"quorate: {path}: no SnapshotFooter: the checkpoint was not written to its end" in ran.err
+
+
+def test_a_record_that_contradicts_the_log_is_named(tmp_path: Path) -> None:
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (RemoveTopicRecord(bytes(15) + b"\x63"), 0))])
+
+    ran = run("image", "show", "--offline", tmp_path)
+
+    assert 1 == ran.code
+    assert f"RemoveTopicRecord at offset {END_OFFSET}: " in ran.err
+    assert f"--as-of {END_OFFSET} shows the state before" in ran.err
+
+
+def test_unknown_records_and_open_transactions_are_shown(tmp_path: Path) -> None:
+    unknown, future = UnknownRecord(99, 7, b"\x01"), UnknownRecord(2, 63, b"\x02")
+    begin, topic = BeginTransactionRecord("move"), TopicRecord("new", bytes(15) + b"\x63")
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (unknown, 7), (future, 63), (begin, 0), (topic, 0))])
+
+    ran = run("image", "show", "--offline", tmp_path)
+
+    assert (0, "") == (ran.code, ran.err)
+    assert "  transaction     move, open since 13\n" in ran.out
+    assert "Unknown records (2)\n  api key  version  body\n  99       7        01\n  2        63       02\n" in ran.out
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    user = UserScramCredentialRecord("alice", 1, b"salty-salt", b"stored-key", b"server-key", 4096)
+    secret = ConfigRecord(4, "2", "listener.name.x.ssl.keystore.password", "hunter2")
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (user, 0), (secret, 0))])
+
+    for options in ([], ["--json"]):
+        ran = run("image", "show", "--offline", tmp_path, *options)
+
+        assert 0 == ran.code
+        assert "alice" in ran.out
+        assert [] == [word for word in ("hunter2", "salty", "stored-key", "c3RvcmVk") if word in ran.out]
+
+
+def test_a_name_cannot_write_on_the_terminal(tmp_path: Path) -> None:
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (ConfigRecord(2, "foo.bar", "x", "a\x1b[2Jb\nc"), 0))])
+
+    ran = run("image", "show", "--offline", tmp_path)
+
+    assert "a?[2Jb?c" in ran.out
+
+
+def test_refuses_a_file_without_a_state(directory: Path) -> None:
+    ran = run("image", "show", "--offline", directory / "meta.properties")
+
+    assert (1, True) == (ran.code, "holds no state" in ran.err)
