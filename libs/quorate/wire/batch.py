@@ -11,6 +11,8 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import chain
+from mmap import mmap
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -19,7 +21,7 @@ from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
 from quorate.wire.primitives import read_varint, varint
 
-Buffer = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview | mmap
 
 HEADER_BYTES: Final = 61
 """Everything before the first record."""
@@ -33,6 +35,10 @@ NONE: Final = -1
 CONTROL: Final = 0x20
 COMPRESSION: Final = 0x07
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+INFLATED_BYTES_MAX: Final = 64 << 20
+"""A compressed batch that would be larger than this is refused; KRaft's largest is 8 MiB."""
+RECORD_OVERHEAD_BYTES_MAX: Final = 19
+"""What a data record takes beside its value, at most: three varints of five bytes and four single ones."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert _HEADER.size == HEADER_BYTES
@@ -100,6 +106,7 @@ class RawRecord(NamedTuple):
 
 def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, though the batch may go beyond the buffer. Raises Corrupt if it cannot be one."""
+    assert position >= 0, position
     left = len(buffer) - position
     if left < HEADER_BYTES:
         raise Corrupt(f"a batch header takes {HEADER_BYTES} bytes, {left} are left", position=position)
@@ -144,24 +151,46 @@ def batches(buffer: Buffer, start: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawRecord]:
-    """The records of the batch at `position`. Raises Corrupt."""
-    data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
-    codec = header.compression
-    if codec == "gzip":
-        data = zlib.decompress(data, wbits=31)
-    elif codec != "none":
-        raise Corrupt(f"batch at offset {header.base_offset} is compressed with {codec}", position=position)
+    """The records of the batch at `position`. Raises Corrupt.
+
+    The position that it names is that of the record; in a compressed batch, that of the batch.
+    """
+    data = _content(buffer, position, header)
+    begin = position if header.attributes & COMPRESSION else position + HEADER_BYTES
+    step = 0 if header.attributes & COMPRESSION else 1
     at = 0
     for _ in range(header.count):
         try:
-            record, at = _record(data, at, header)
+            record, end = _record(data, at, header)
         except (Corrupt, IndexError, UnicodeDecodeError) as problem:
-            why = f"record in the batch at offset {header.base_offset}: {problem}"
-            raise Corrupt(why, position=position + HEADER_BYTES + at) from None
+            what = problem.reason if isinstance(problem, Corrupt) else str(problem)
+            why = f"record in the batch at offset {header.base_offset}: {what}"
+            raise Corrupt(why, position=begin + at * step) from None
         yield record
+        at = end
     if at != len(data):
         why = f"{len(data) - at} bytes after the last record of the batch at offset {header.base_offset}"
-        raise Corrupt(why, position=position + HEADER_BYTES + at)
+        raise Corrupt(why, position=begin + at * step)
+
+
+def _content(buffer: Buffer, position: int, header: BatchHeader) -> bytes:
+    """The bytes of the records, decompressed."""
+    data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
+    codec = header.compression
+    if codec == "none":
+        return data
+    if codec != "gzip":
+        why = f"batch at offset {header.base_offset} is compressed with {codec}; only none and gzip are read"
+        raise Corrupt(why, position=position)
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        inflated = inflate.decompress(data, INFLATED_BYTES_MAX)
+    except zlib.error as problem:
+        raise Corrupt(f"batch at offset {header.base_offset} is no gzip: {problem}", position=position) from None
+    if not inflate.eof or inflate.unused_data:
+        why = f"the gzip of the batch at offset {header.base_offset} is cut, or over {INFLATED_BYTES_MAX} bytes"
+        raise Corrupt(why, position=position)
+    return inflated
 
 
 def _record(data: bytes, at: int, header: BatchHeader) -> tuple[RawRecord, int]:
@@ -175,63 +204,120 @@ def _record(data: bytes, at: int, header: BatchHeader) -> tuple[RawRecord, int]:
     key, at = _bytes(data, at, end)
     value, at = _bytes(data, at, end)
     count, at = read_varint(data, at)
+    if not 0 <= count <= length:
+        raise Corrupt(f"it has {count} headers in {length} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, at = _bytes(data, at, end)
         content, at = _bytes(data, at, end)
-        headers.append(((name or b"").decode(), content))
+        if name is None:
+            raise Corrupt("a header without a key")
+        headers.append((name.decode(), content))
     if at != end:
         raise Corrupt(f"its length is off by {end - at}")
+    if not 0 <= offset <= header.last_offset_delta:
+        raise Corrupt(f"its offset delta is {offset}, the batch's last one {header.last_offset_delta}")
     return RawRecord(header.base_offset + offset, header.base_timestamp + timestamp, key, value, tuple(headers)), end
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     size, at = read_varint(data, at)
     if size < 0:
+        if size != NONE:
+            raise Corrupt(f"a field of {size} bytes; only -1 means none")
         return None, at
     if at + size > end:
         raise Corrupt(f"a field of {size} bytes, {end - at} are left")
     return data[at : at + size], at + size
 
 
+_COMMON_BYTES: Final = 1 << 13
+"""Frames of values up to this size are kept; about what a length of two bytes holds."""
+_COMMON_COUNT: Final = 1 << 13
+"""Deltas of batches up to this size are kept; above, a delta takes three bytes."""
+
+
+class _Frames(dict[int, tuple[bytes, bytes, int]]):
+    """How KRaft frames a data record, by the size of its value: (length varint, size varint, value size).
+
+    But for the offset delta, of which only the width counts, all that stands before a value follows from its size.
+    """
+
+    def __init__(self, delta_width: int) -> None:
+        super().__init__()
+        self._delta_width = delta_width
+
+    def __missing__(self, size: int) -> tuple[bytes, bytes, int]:
+        written = varint(size)
+        # attributes, timestamp delta, offset delta, no key, size, value, no headers
+        frame = varint(2 + self._delta_width + 1 + len(written) + size + 1), written, size
+        if size <= _COMMON_BYTES:
+            self[size] = frame
+        return frame
+
+
+class _Shapes(dict[int, tuple[bytes, int]]):
+    """The same the other way round: (size varint, value size) by the first varint as it is written, two bytes at most.
+
+    Raises KeyError for a length that KRaft does not write.
+    """
+
+    def __init__(self, frames: _Frames) -> None:
+        super().__init__()
+        self._frames = frames
+
+    def __missing__(self, raw: int) -> tuple[bytes, int]:
+        if raw & 1 or raw >= _TWO_BYTES_END:
+            raise KeyError(raw)
+        length = varint(raw >> 1)
+        for size in range(max(0, (raw >> 1) - 9), max(0, (raw >> 1) - 5)):
+            if self._frames[size][0] == length:
+                self[raw] = shape = self._frames[size][1:]
+                return shape
+        raise KeyError(raw)
+
+
+_FRAMES: Final = (_Frames(1), _Frames(2), _Frames(3))
+_SHAPES: Final = (_Shapes(_FRAMES[0]), _Shapes(_FRAMES[1]))
+_ONE_BYTE_DELTAS: Final = 64
+_TWO_BYTES_END: Final = 1 << 14
+_MIDDLES: Final = tuple(b"\0\0" + varint(index) + b"\x01" for index in range(_COMMON_COUNT))
+"""Attributes 0, timestamp delta 0, the offset delta, and a key of -1 bytes: none."""
+
+
 def data_values(buffer: Buffer, position: int = 0, header: BatchHeader | None = None) -> list[bytes]:
     """The values of a data batch as KRaft writes it: one value a record and nothing else. Raises Corrupt.
 
-    This is the way into replay, so no object is made but the values.
+    This is the way into replay, so no object is made but the values. What stands around a value is not parsed but
+    compared with what KRaft would have written; a batch that differs anywhere is read record by record.
     """
     header = header or read_header(buffer, position)
-    if header.attributes & COMPRESSION:
+    if header.count != header.last_offset_delta + 1:
+        why = f"batch at offset {header.base_offset} of {header.count} records, its last is {header.last_offset_delta}"
+        raise Corrupt(why, position=position)
+    if header.attributes & COMPRESSION or header.count > _COMMON_COUNT:
         return _values_one_by_one(buffer, position, header)
     data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
     values: list[bytes] = []
+    shapes = _SHAPES[0]
     at = 0
     try:
-        for index in range(header.count):
-            # length, attributes 0, timestamp delta 0, offset delta, no key (-1), size, value, no headers (0);
-            # all numbers are zigzag varints, nearly always of one byte or two
+        for index, middle in enumerate(_MIDDLES[: header.count]):
+            if index == _ONE_BYTE_DELTAS:
+                shapes = _SHAPES[1]
             length = data[at]
             at += 1
             if length > 127:
-                length = length & 127 | data[at] << 7
+                length += (data[at] << 7) - 128
                 at += 1
-            end = at + (length >> 1)
-            at += 2
-            delta = data[at]
-            at += 1
-            if delta > 127:
-                delta = delta & 127 | data[at] << 7
-                at += 1
-            no_key, size = data[at], data[at + 1]
-            at += 2
-            if size > 127:
-                size = size & 127 | data[at] << 7
-                at += 1
-            last = at + (size >> 1)
-            if last + 1 != end or no_key != 1 or delta != index * 2 or data[last]:
+            written, size = shapes[length]
+            begin = at + len(middle) + len(written)
+            end = begin + size
+            if data[at:begin] != middle + written or data[end] or not size:
                 return _values_one_by_one(buffer, position, header)
-            values.append(data[at:last])
-            at = end
-    except IndexError:
+            values.append(data[begin:end])
+            at = end + 1
+    except (IndexError, KeyError):
         return _values_one_by_one(buffer, position, header)
     if at != len(data):
         return _values_one_by_one(buffer, position, header)
@@ -254,47 +340,44 @@ def _values_one_by_one(buffer: Buffer, position: int, header: BatchHeader) -> li
 
 def data_batch(*, base_offset: Offset, epoch: Epoch, timestamp_ms: int, values: Sequence[bytes]) -> bytes:
     """One batch of data records as KRaft writes them: no key, no header, all of one time. At least one value."""
-    return _batch(base_offset, epoch, timestamp_ms, 0, [(None, value) for value in values])
+    assert all(values), "a data record has a value"
+    parts: list[tuple[bytes, ...]] = []
+    for index, value in enumerate(values):
+        middle = _MIDDLES[index] if index < _COMMON_COUNT else b"\0\0" + varint(index) + b"\x01"
+        length, written, _ = _FRAMES[len(middle) - 4][len(value)]
+        parts.append((length, middle, written, value, b"\0"))
+    return _batch(base_offset, epoch, timestamp_ms, 0, len(values), b"".join(chain.from_iterable(parts)))
 
 
 def control_batch(
     *, base_offset: Offset, epoch: Epoch, timestamp_ms: int, records: Sequence[tuple[ControlType, bytes]]
 ) -> bytes:
     """One batch of control records: their types and the bytes of their values."""
-    keyed = [(struct.pack(">hh", 0, kind), value) for kind, value in records]
-    return _batch(base_offset, epoch, timestamp_ms, CONTROL, keyed)
+    parts = []
+    for index, (kind, value) in enumerate(records):
+        key = struct.pack(">hh", 0, kind)
+        record = b"".join((b"\0\0", varint(index), varint(len(key)), key, varint(len(value)), value, b"\0"))
+        parts += [varint(len(record)), record]
+    return _batch(base_offset, epoch, timestamp_ms, CONTROL, len(records), b"".join(parts))
 
 
-def _batch(
-    base_offset: Offset,
-    epoch: Epoch,
-    timestamp_ms: int,
-    attributes: int,
-    content: Sequence[tuple[bytes | None, bytes]],
-) -> bytes:
-    assert content, "a batch has at least one record"
-    parts: list[bytes] = []
-    for index, (key, value) in enumerate(content):
-        named = b"\x01" if key is None else varint(len(key)) + key
-        body = b"".join((b"\0\0", varint(index), named, varint(len(value)), value, b"\0"))
-        parts += (varint(len(body)), body)
-    body = b"".join(parts)
-    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
+def _batch(base_offset: Offset, epoch: Epoch, timestamp_ms: int, attributes: int, count: int, body: bytes) -> bytes:
+    assert count > 0, "a batch has at least one record"
     header = bytearray(
         _HEADER.pack(
             base_offset,
-            length,
+            HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body),
             epoch,
             MAGIC,
             0,
             attributes,
-            len(content) - 1,
+            count - 1,
             timestamp_ms,
             timestamp_ms,
             NONE,
             NONE,
             NONE,
-            len(content),
+            count,
         )
     )
     struct.pack_into(">I", header, CRC_POSITION, crc32c(body, crc32c(memoryview(header)[CHECKED_FROM:])))

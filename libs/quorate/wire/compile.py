@@ -6,8 +6,9 @@ in place, a struct is made with one positional call. Arrays of numbers and uuids
 bytes before they are unpacked, which also makes equal arrays one shared tuple.
 
 The source has no words for errors: it raises whatever Python raises, or `Short`, and the codec then
-asks `walk` what is wrong and where. Lengths are compared with the bytes there are before anything of
-that length is made.
+asks `walk` what is wrong and where. Few lengths are compared with the bytes that there are: a slice is
+never longer than those, and whatever was cut short is followed by the count of tags, which is then
+beyond the end. Where a length makes a loop it is compared before.
 """
 
 from __future__ import annotations
@@ -170,8 +171,6 @@ class _DecoderSource(_Source):
         return [
             *self._length(field, null=f"{into} = None"),
             "        q = p + n - 1",
-            "        if q > e:",
-            "            raise Short",
             f"        {into} = b[p:q]{text}",
             "        p = q",
         ]
@@ -194,15 +193,12 @@ class _DecoderSource(_Source):
     def _read_array(self, field: Field, into: str) -> list[str]:
         lines = self._length(field, null=f"{into} = None")
         if field.kind in FIXED:
+            width = _ARRAYS[field.kind].width
             arrays = self.name(_ARRAYS[field.kind], "arrays")
-            return [
-                *lines,
-                f"        q = p + (n - 1) * {_ARRAYS[field.kind].width}",
-                "        if q > e:",
-                "            raise Short",
-                f"        {into} = {arrays}[b[p:q]]",
-                "        p = q",
-            ]
+            lines += [f"        q = p + n * {width} - {width}", f"        {into} = {arrays}[b[p:q]]", "        p = q"]
+            # most arrays of numbers in a log are empty
+            empty = ["    if b[p] == 1:", f"        {into} = ()", "        p += 1", "    else:"]
+            return [*empty, *(f"    {line}" for line in lines)]
         lines += ["        if n - 1 > e - p:", "            raise Short", "        items = []"]
         lines += ["        for _ in range(n - 1):"]
         if field.kind is Kind.STRUCT:
@@ -213,9 +209,9 @@ class _DecoderSource(_Source):
             assert field.kind is Kind.STRING, (self.layout, field)
             lines += [
                 "            n, p = read_uvarint(b, p)",
-                "            q = p + n - 1",
-                "            if n == 0 or q > e:",
+                "            if n == 0:",
                 "                raise Short",
+                "            q = p + n - 1",
                 "            item = b[p:q].decode()",
                 "            p = q",
             ]
@@ -224,8 +220,10 @@ class _DecoderSource(_Source):
     def _tags(self) -> list[str]:
         lines = [f"    _{f.name} = {self._default(f)}" for f in self.tagged]
         lines += ["    unknown = ()", "    n = b[p]", "    p += 1", "    if n:"]
-        lines += ["        count, p = read_uvarint(b, p - 1)", "        for _ in range(count):"]
-        lines += ["            tag, p = read_uvarint(b, p)", "            size, p = read_uvarint(b, p)"]
+        lines += ["        if n > 127:", "            n, p = read_uvarint(b, p - 1)", "        for _ in range(n):"]
+        lines += ["            tag, size = b[p], b[p + 1]", "            p += 2"]
+        lines += ["            if tag > 127 or size > 127:"]
+        lines += ["                tag, p = read_uvarint(b, p - 2)", "                size, p = read_uvarint(b, p)"]
         lines += ["            stop = p + size", "            if stop > e:", "                raise Short"]
         word = "if"
         for field in self.tagged:

@@ -13,6 +13,7 @@ def uvarint(value: int) -> bytes:
     >>> uvarint(300).hex()
     'ac02'
     """
+    assert value >= 0, value
     if value < 128:
         return _ONE_BYTE[value]
     out = bytearray()
@@ -67,4 +68,6 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise Corrupt("a varint of more than ten bytes", position=start)
+    if value >> 64:
+        raise Corrupt("a varint beyond 64 bits", position=start)
     return (value >> 1) ^ -(value & 1), position

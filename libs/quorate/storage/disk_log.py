@@ -1,0 +1,319 @@
+"""The log over segments: append, flush, read, truncate. It knows what is flushed, and says so only when it is."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from quorate.epochs import EpochCache
+from quorate.errors import Corrupt
+from quorate.nouns import METADATA_TOPIC_ID, Offset, OffsetAndEpoch, uuid_text
+from quorate.storage.durable_mark import DurableMark
+from quorate.storage.epochs_file import EpochsFile
+from quorate.storage.files import make_directory, replace_whole, sync_directory
+from quorate.storage.names import (
+    PARTITION_DIRECTORY,
+    PARTITION_METADATA,
+    checkpoint_ids,
+    segment_bases,
+    segment_file,
+)
+from quorate.storage.recovery import Course, Note, TornTail, scan
+from quorate.storage.segment import Segment
+from quorate.wire.batch import BatchHeader, check_batch
+
+SEGMENT_BYTES: Final = 1 << 30
+SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
+"""Positions in an index have 31 bits, and so have offsets, relative to the segment's first."""
+SEGMENT_MS: Final = 7 * 24 * 3600 * 1000
+MARK_INTERVAL_BYTES: Final = 64 * 1024
+"""The durable mark is rewritten after so many flushed bytes, and at every clean end."""
+
+EMPTY: Final = OffsetAndEpoch(epoch=0, offset=0)
+
+Seen = Note
+
+
+class DiskLog:
+    """The metadata log of one node, opened for writing.
+
+    `start` ≤ `flushed` ≤ `leo`; all are exclusive ends but `start`. `torn` is what the scan at opening cut off.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_ms: int = SEGMENT_MS,
+        seen: Seen | None = None,
+    ) -> None:
+        """Open the partition's directory under a log directory, and check every batch (`seen` is told of each).
+
+        The log begins at 0, or where the earliest checkpoint ends that its first segment reaches. If the latest
+        checkpoint is ahead of the log, the log goes on from there, as Kafka's does: a crash came between its download
+        and `restart_at`. Raises Corrupt for damage, naming file, position and offset.
+        """
+        assert 0 < segment_bytes <= SEGMENT_BYTES_MAX, segment_bytes
+        self.directory = directory / PARTITION_DIRECTORY
+        make_directory(self.directory)
+        self.torn: TornTail | None = None
+        self._segment_bytes = segment_bytes
+        self._segment_ms = segment_ms
+        self._failed: OSError | None = None
+        self._mark = DurableMark(self.directory)
+        self._marked_bytes = 0
+        self._epochs_file = EpochsFile(self.directory)
+        _check_topic(self.directory / PARTITION_METADATA)
+        self._segments: list[Segment] = []
+        self.leo: Offset = 0
+        self.flushed: Offset = 0
+        try:
+            self._recover(seen)
+        except BaseException:
+            self.abandon()
+            raise
+
+    @property
+    def start(self) -> Offset:
+        """The first offset; a snapshot ends there unless it is 0."""
+        return self.epochs.floor.offset
+
+    @property
+    def size(self) -> int:
+        """All segments, in bytes."""
+        return sum(segment.size for segment in self._segments)
+
+    def append(self, data: bytes) -> None:
+        """One whole batch that begins at `leo`; it is not durable before `flush`.
+
+        Raises OSError; then nothing is added, and unless it came from a sync another try may go better.
+        """
+        self._require_whole()
+        header = check_batch(data)
+        assert header.base_offset == self.leo, (header.base_offset, self.leo)
+        assert header.size == len(data), (header.size, len(data))
+        assert header.epoch >= self.epochs.last_epoch, (header.epoch, self.epochs.last_epoch)
+        if self._is_full(header):
+            self._roll()
+        if header.epoch != self.epochs.last_epoch:
+            entries = (*self.epochs.entries, (header.epoch, self.leo))
+            self._epochs_file.write(entries, leo=header.next_offset)
+        self._segments[-1].append(data, header)
+        self.epochs.assign(epoch=header.epoch, start_offset=self.leo)
+        self._marked_bytes += header.size
+        self.leo = header.next_offset
+
+    def flush(self) -> Offset:
+        """Wait for the disk; everything below the answer is on it.
+
+        An OSError must end the process: after a failed fsync nobody knows what is on the disk. The log refuses
+        every further append and flush with the same error.
+        """
+        self._require_whole()
+        if self.flushed < self.leo:
+            with self._durably():
+                self._segments[-1].flush()
+            self.flushed = self.leo
+            if self._marked_bytes >= MARK_INTERVAL_BYTES:
+                self._mark.write(self.flushed)
+                self._marked_bytes = 0
+        return self.flushed
+
+    def read(self, offset: Offset, max_bytes: int) -> bytes:
+        """Whole batches from the one with `offset` on: as many as `max_bytes` hold, at least one; empty at the end.
+
+        Batches of one segment. Raises Corrupt, naming file and position, for what the disk does not give back.
+        """
+        assert self.start <= offset <= self.leo, (self.start, offset, self.leo)
+        if offset == self.leo:
+            return b""
+        segment = self._segment_of(offset)
+        return segment.read(segment.position_of(offset), max_bytes)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove the batches from `offset` on, durably. `offset` begins a batch, or is the end."""
+        self._require_whole()
+        assert self.start <= offset <= self.leo, (self.start, offset, self.leo)
+        self._require_boundary(offset)
+        with self._durably():
+            self._mark.lower(offset)
+            while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+                self._remove(-1)
+            last = self._segments[-1]
+            last.truncate(last.position_of(offset))
+            self.epochs.truncate(to=offset)
+            self._epochs_file.write(self.epochs.entries, leo=offset)
+        self.leo = self.flushed = offset
+
+    def restart_at(self, snapshot: OffsetAndEpoch) -> None:
+        """Remove everything: the log goes on from the end of a snapshot, which is on disk (KIP-630).
+
+        A crash on the way leaves the beginning of the old log, and `__init__` goes on from there.
+        """
+        self._require_whole()
+        with self._durably():
+            self._mark.lower(0)
+            while self._segments:
+                self._remove(-1)
+            self._segments = [Segment(self.directory, snapshot.offset)]
+            sync_directory(self.directory)
+            self.epochs.restart_at(snapshot)
+            self._epochs_file.write(self.epochs.entries, leo=snapshot.offset)
+            self._mark.write(snapshot.offset)
+        self.leo = self.flushed = snapshot.offset
+
+    def start_at(self, snapshot: OffsetAndEpoch) -> None:
+        """Forget what lies below the end of a snapshot, which is on disk; whole segments below it are removed.
+
+        What is left of it in the first segment may come back when the log is opened again: if that segment begins at 0.
+        """
+        self._require_whole()
+        assert self.start <= snapshot.offset <= self.leo, (self.start, snapshot, self.leo)
+        self._require_boundary(snapshot.offset)
+        with self._durably():
+            while len(self._segments) > 1 and self._segments[1].base_offset <= snapshot.offset:
+                self._remove(0)
+            self.epochs.start_at(snapshot)
+            self._epochs_file.write(self.epochs.entries, leo=self.leo)
+
+    def close(self) -> None:
+        """Flush, and leave a durable mark at the end. Raises OSError, but closes every file."""
+        try:
+            self.flush()
+            self._mark.write(self.flushed)
+            self._mark.close()
+            self._segments[-1].seal()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close every file, and do nothing else: what is there is what a crash would leave."""
+        self._mark.abandon()
+        while self._segments:
+            self._segments.pop().close()
+
+    def _recover(self, seen: Seen | None) -> None:
+        checkpoints = checkpoint_ids(self.directory)
+        bases = segment_bases(self.directory) or [0]
+        floor = _floor(self.directory, bases[0], checkpoints)
+        self.epochs = EpochCache(floor=floor)
+        course = Course(bases[0], floor=floor, listed=self._epochs_file.read(), durable=self._mark.read())
+        for base in bases:
+            self._scan_segment(base, course, is_last=base == bases[-1], seen=seen)
+        last = self._segments[-1]
+        if course.offset < course.durable:
+            why = f"the log ends at offset {course.offset}, and was known to be on disk below {course.durable}"
+            raise Corrupt(why, path=last.path, position=last.size)
+        self.leo = course.offset
+        for segment in self._segments:  # the scan may have seen what is in memory only: a killed process left it
+            segment.flush()
+        sync_directory(self.directory)
+        self.flushed = self.leo
+        latest = max(checkpoints, default=EMPTY)
+        if latest > OffsetAndEpoch(epoch=course.epoch, offset=course.offset):
+            self.restart_at(latest)
+        elif course.offset < floor.offset:
+            why = f"the log ends at offset {course.offset}, before offset {floor.offset} where its checkpoint ends"
+            raise Corrupt(why, path=last.path, position=last.size)
+        self._epochs_file.write(self.epochs.entries, leo=self.leo)
+        self._mark.write(self.leo)
+
+    def _scan_segment(self, base: Offset, course: Course, *, is_last: bool, seen: Seen | None) -> None:
+        path = segment_file(self.directory, base, ".log")
+        if base != course.offset:
+            why = f"the segment at offset {base} follows one that ends at {course.offset}"
+            raise Corrupt(why, path=path, position=0)
+        segment = Segment(self.directory, base)
+        self._segments.append(segment)
+        floor = self.epochs.floor.offset
+
+        def note(header: BatchHeader, data: bytes) -> None:
+            segment.note(header)
+            if header.next_offset > floor:
+                self.epochs.assign(epoch=header.epoch, start_offset=max(header.base_offset, floor))
+                if seen is not None:
+                    seen(header, data)
+
+        torn = scan(segment.read_all(), path, course, is_last=is_last, note=note)
+        if torn is not None:
+            self.torn = torn
+            segment.truncate(torn.position)
+        if not is_last:
+            segment.seal()
+
+    def _is_full(self, header: BatchHeader) -> bool:
+        active = self._segments[-1]
+        if active.first_timestamp is None:
+            return False
+        return (
+            active.size + header.size > self._segment_bytes
+            or header.max_timestamp - active.first_timestamp > self._segment_ms
+            or header.last_offset - active.base_offset > SEGMENT_BYTES_MAX
+        )
+
+    def _roll(self) -> None:
+        """Go on in another segment. What was written is flushed before, so that a torn tail is in the last one."""
+        full = self._segments[-1]
+        with self._durably():
+            full.flush()
+        self.flushed = self.leo
+        self._segments.append(Segment(self.directory, self.leo))
+        with self._durably():
+            sync_directory(self.directory)
+        full.seal()
+
+    def _remove(self, at: int) -> None:
+        """Delete one segment, durably before the next: what is left never has a gap."""
+        self._segments.pop(at).remove()
+        sync_directory(self.directory)
+
+    def _segment_of(self, offset: Offset) -> Segment:
+        at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        return self._segments[at]
+
+    def _require_boundary(self, offset: Offset) -> None:
+        if self.start < offset < self.leo:
+            segment = self._segment_of(offset)
+            header = segment.header_at(segment.position_of(offset))
+            assert header.base_offset == offset, (header.base_offset, offset)
+
+    @contextmanager
+    def _durably(self) -> Iterator[None]:
+        """What is done here counts on the disk; once that has failed, nothing more is believed of it."""
+        try:
+            yield
+        except OSError as error:
+            self._failed = error
+            raise
+
+    def _require_whole(self) -> None:
+        if self._failed is not None:
+            why = f"{self._failed.strerror}: the disk failed to keep an earlier write, and is not asked again"
+            raise OSError(self._failed.errno, why, str(self.directory)) from self._failed
+
+
+def _floor(directory: Path, first_base: Offset, checkpoints: list[OffsetAndEpoch]) -> OffsetAndEpoch:
+    """Where the log starts: at 0, or at the end of the earliest checkpoint that its first segment reaches."""
+    if first_base == 0:
+        return EMPTY
+    for snapshot in checkpoints:
+        if snapshot.offset >= first_base:
+            return snapshot
+    why = f"the log begins at offset {first_base}, and there is no checkpoint of what lies before"
+    raise Corrupt(why, path=segment_file(directory, first_base, ".log"), position=0)
+
+
+def _check_topic(path: Path) -> None:
+    """`partition.metadata` names the metadata topic; it is made if it is missing. Raises Corrupt."""
+    expected = f"version: 0\ntopic_id: {uuid_text(METADATA_TOPIC_ID)}"
+    try:
+        found = path.read_bytes()
+    except FileNotFoundError:
+        replace_whole(path, expected.encode("ascii"))
+        return
+    if found.split() != expected.encode("ascii").split():
+        raise Corrupt(f"{found!r} is not the metadata topic's, {expected!r}", path=path)

@@ -1,0 +1,67 @@
+"""One process at a time: `.lock` in a log directory, locked the way a JVM locks it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from quorate.storage.files import FILE_MODE
+from quorate.storage.names import LOCK
+
+_held: set[tuple[int, int]] = set()
+"""Device and inode of each lock of this process. POSIX grants a process its own lock again, and takes it away
+when *any* descriptor of the file is closed, so a second one must not even be opened."""
+
+
+class Locked(Exception):
+    """Somebody has the directory already."""
+
+
+class DirectoryLock:
+    """The lock on a log directory, from entering to leaving. Java's FileLock and this one exclude each other."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / LOCK
+        self._descriptor: int | None = None
+        self._key = (0, 0)
+
+    def acquire(self) -> DirectoryLock:
+        """Take it. Raises Locked, naming the directory, if another process or another part of this one has it."""
+        if self._path.exists() and _key(os.stat(self._path)) in _held:
+            raise self._locked("this process")
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise self._locked("another process") from None
+        self._descriptor, self._key = descriptor, _key(os.fstat(descriptor))
+        _held.add(self._key)
+        return self
+
+    def release(self) -> None:
+        """Give it back; the file stays, as Kafka's does."""
+        if self._descriptor is not None:
+            _held.discard(self._key)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _locked(self, by: str) -> Locked:
+        return Locked(f"{self._path.parent} is locked by {by}; a log directory is opened by one at a time")
+
+    def __enter__(self) -> DirectoryLock:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _key(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,0 +1,311 @@
+"""Checkpoints: written aside, synced, made read-only and renamed whole; read only if whole (KIP-630).
+
+A checkpoint is a file of batches. The first holds control records, a SnapshotHeader before all others; then come
+the state's records; the last is a SnapshotFooter, so that a file that was cut anywhere is known to be none. The batches
+count their own offsets from 0, and all have the snapshot's epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Final
+
+from quorate.errors import Corrupt
+from quorate.nouns import OffsetAndEpoch
+from quorate.storage.failpoints import reach
+from quorate.storage.files import FILE_MODE, sync_directory, write_all
+from quorate.storage.names import (
+    CHECKPOINT,
+    DAMAGED,
+    DELETED,
+    INDEX,
+    LOG,
+    PART,
+    TEMPORARY,
+    TIME_INDEX,
+    checkpoint_file,
+    checkpoint_id,
+    checkpoint_ids,
+)
+from quorate.wire.batch import (
+    HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES_MAX,
+    BatchHeader,
+    Buffer,
+    ControlType,
+    batches,
+    check_batch,
+    control_batch,
+    data_batch,
+    data_values,
+    records,
+)
+
+BATCH_BYTES_MAX: Final = 8 << 20
+"""Kafka's largest batch of metadata, header included."""
+BATCH_RECORDS_MAX: Final = 8192
+"""Records of one batch: few enough to be decoded in one go, many enough that the header costs nothing."""
+
+READ_ONLY: Final = 0o400
+BOOTSTRAP_VOTERS: Final = OffsetAndEpoch(epoch=0, offset=0)
+"""The checkpoint in which a format leaves the first voters; it is never replicated (KIP-853)."""
+
+_CONTROL_KEY: Final = {kind.to_bytes(4, "big"): kind for kind in ControlType}
+"""A control record's key: version 0 and the type, two bytes each."""
+
+
+class SnapshotWriter:
+    """Writes one checkpoint; nothing is there under its name before `finish`.
+
+    `path` may be that of another file of the same form, such as bootstrap.checkpoint. After an OSError it has left
+    nothing behind, and is of no more use.
+    """
+
+    def __init__(
+        self, directory: Path, snapshot: OffsetAndEpoch, *, timestamp_ms: int, path: Path | None = None
+    ) -> None:
+        self.id = snapshot
+        self._file = _Part(path or checkpoint_file(directory, snapshot))
+        self._timestamp_ms = timestamp_ms
+        self._next = 0
+        self._values: list[bytes] = []
+        self._values_bytes = HEADER_BYTES
+
+    def control(self, content: Sequence[tuple[ControlType, bytes]]) -> None:
+        """One batch of control records. The first one begins with the SnapshotHeader."""
+        self._write_values()
+        batch = control_batch(
+            base_offset=self._next, epoch=self.id.epoch, timestamp_ms=self._timestamp_ms, records=content
+        )
+        self._write(batch, len(content))
+
+    def data(self, values: Iterable[bytes]) -> None:
+        """Records of the state, as values. They are gathered into batches of no more than Kafka's largest."""
+        for value in values:
+            size = len(value) + RECORD_OVERHEAD_BYTES_MAX
+            assert HEADER_BYTES + size <= BATCH_BYTES_MAX, size
+            if len(self._values) == BATCH_RECORDS_MAX or self._values_bytes + size > BATCH_BYTES_MAX:
+                self._write_values()
+            self._values.append(value)
+            self._values_bytes += size
+
+    def finish(self, footer: bytes) -> int:
+        """Write the SnapshotFooter and put the file in its place, durably. The answer is its size in bytes."""
+        self.control([(ControlType.SNAPSHOT_FOOTER, footer)])
+        reach("snapshot.before_freeze")
+        self._file.freeze()
+        self._file.put_in_place()
+        return self._file.size
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.abandon()
+
+    def _write_values(self) -> None:
+        if self._values:
+            batch = data_batch(
+                base_offset=self._next, epoch=self.id.epoch, timestamp_ms=self._timestamp_ms, values=self._values
+            )
+            self._write(batch, len(self._values))
+            self._values, self._values_bytes = [], HEADER_BYTES
+
+    def _write(self, batch: bytes, count: int) -> None:
+        self._file.append(batch)
+        self._next += count
+
+
+class SnapshotReader:
+    """One checkpoint, checked whole before anything of it is believed."""
+
+    def __init__(self, path: Path, snapshot: OffsetAndEpoch | None = None) -> None:
+        """Open it and check every batch, its beginning and its end. Raises Corrupt, naming the file.
+
+        `snapshot` is what the file is of; if it is not given, what the name says.
+        """
+        self.path = path
+        snapshot = snapshot or checkpoint_id(path)
+        with path.open("rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            if self.size == 0:
+                raise Corrupt("a checkpoint of no bytes", path=path, position=0)
+            self._data = mmap(file.fileno(), 0, access=ACCESS_READ)
+        try:
+            self._check(None if snapshot is None else snapshot.epoch)
+        except Corrupt as damage:
+            raise damage.at(path) from None
+
+    def control_records(self) -> Iterator[tuple[ControlType, bytes]]:
+        """Every control record: the header's first, the footer's last."""
+        for position, header in batches(self._data):
+            if header.is_control:
+                yield from control_records(self._data, position, header)
+
+    def values(self) -> Iterator[bytes]:
+        """The state's records, as values, in order. Raises Corrupt, naming the file."""
+        for position, header in batches(self._data):
+            if not header.is_control:
+                try:
+                    yield from data_values(self._data, position, header)
+                except Corrupt as damage:
+                    raise damage.at(self.path) from None
+
+    def read(self, position: int, max_bytes: int) -> bytes:
+        """Bytes as they lie in the file, for FetchSnapshot."""
+        return self._data[position : position + max_bytes]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._data.close()
+
+    def _check(self, epoch: int | None) -> None:
+        """Base offsets and epochs are not in the checksums, but there is one way only in which they can be."""
+        first = last = None
+        offset = 0
+        for position, _ in batches(self._data):
+            header = check_batch(self._data, position)
+            epoch = header.epoch if epoch is None else epoch
+            if header.base_offset != offset or header.epoch != epoch:
+                why = f"batch at offset {header.base_offset} of epoch {header.epoch}, where {offset} of {epoch} follows"
+                raise Corrupt(why, position=position)
+            offset = header.next_offset
+            kinds = [kind for kind, _ in self._controls(position, header)]
+            first, last = first or (kinds[0] if kinds else ControlType.ABORT), kinds[-1] if kinds else None
+            if ControlType.SNAPSHOT_FOOTER in kinds and position + header.size != self.size:
+                raise Corrupt("a SnapshotFooter that is not at the end", position=position)
+        if first is not ControlType.SNAPSHOT_HEADER:
+            raise Corrupt("a checkpoint begins with a SnapshotHeader, this one does not", position=0)
+        if last is not ControlType.SNAPSHOT_FOOTER:
+            raise Corrupt("no SnapshotFooter: the checkpoint was not written to its end", position=self.size)
+
+    def _controls(self, position: int, header: BatchHeader) -> Iterator[tuple[ControlType, bytes]]:
+        return control_records(self._data, position, header) if header.is_control else iter(())
+
+
+def control_records(data: Buffer, position: int, header: BatchHeader) -> Iterator[tuple[ControlType, bytes]]:
+    """(type, value) of each record of a control batch. Raises Corrupt."""
+    for record in records(data, position, header):
+        kind = _CONTROL_KEY.get(record.key or b"")
+        if kind is None:
+            why = f"control record {record.offset} has the key {record.key!r}, which is none that is known"
+            raise Corrupt(why, position=position)
+        if not record.value:
+            raise Corrupt(f"control record {record.offset} has no value", position=position)
+        yield kind, record.value
+
+
+class Download:
+    """A checkpoint that comes in pieces from the leader: part of it is never seen under its name (KIP-630)."""
+
+    def __init__(self, directory: Path, snapshot: OffsetAndEpoch) -> None:
+        self.id = snapshot
+        self._file = _Part(checkpoint_file(directory, snapshot))
+
+    @property
+    def position(self) -> int:
+        """How much of it is here: where the next piece begins."""
+        return self._file.size
+
+    def write(self, position: int, data: bytes) -> None:
+        """The next piece."""
+        assert position == self.position, (position, self.position)
+        self._file.append(data)
+        reach("snapshot.chunk_received")
+
+    def finish(self) -> SnapshotReader:
+        """Check it whole, and put it in its place. Raises Corrupt, and leaves nothing, for what is no checkpoint."""
+        self._file.freeze()
+        try:
+            reader = SnapshotReader(self._file.aside, self.id)
+        except Corrupt:
+            self._file.abandon()
+            raise
+        self._file.put_in_place()
+        reader.path = self._file.path
+        return reader
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.abandon()
+
+
+class _Part:
+    """A file under another name until it is whole. After an OSError nothing of it is left."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.aside = path.with_name(f"{path.name.removesuffix(CHECKPOINT)}-{secrets.token_hex(8)}{PART}")
+        self.size = 0
+        self._descriptor: int | None = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+
+    def append(self, data: bytes) -> None:
+        """Write at the end."""
+        assert self._descriptor is not None, self.path
+        try:
+            write_all(self._descriptor, data, self.size)
+        except OSError:
+            self.abandon()
+            raise
+        self.size += len(data)
+
+    def freeze(self) -> None:
+        """Wait for the disk; from now on the file does not change."""
+        assert self._descriptor is not None, self.path
+        try:
+            os.fsync(self._descriptor)
+            os.fchmod(self._descriptor, READ_ONLY)
+        except OSError:
+            self.abandon()
+            raise
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def put_in_place(self) -> None:
+        """Give the file its name, durably."""
+        assert self._descriptor is None, self.path
+        reach("snapshot.before_rename")
+        os.replace(self.aside, self.path)
+        sync_directory(self.path.parent)
+        reach("snapshot.after_rename")
+
+    def abandon(self) -> None:
+        """Close and remove it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        self.aside.unlink(missing_ok=True)
+
+
+def open_checkpoints(directory: Path) -> tuple[dict[OffsetAndEpoch, SnapshotReader], tuple[Corrupt, ...]]:
+    """Every sound checkpoint of a partition's directory, and what is wrong with the others.
+
+    A damaged one is renamed out of the way, so that the log goes on from another or none. Not so the voters that a
+    format left: nobody else has them. For those it raises Corrupt.
+    """
+    sound: dict[OffsetAndEpoch, SnapshotReader] = {}
+    damaged = []
+    for snapshot in checkpoint_ids(directory):
+        path = checkpoint_file(directory, snapshot)
+        try:
+            sound[snapshot] = SnapshotReader(path)
+        except Corrupt as damage:
+            if snapshot == BOOTSTRAP_VOTERS:
+                raise
+            os.replace(path, path.with_name(path.name + DAMAGED))
+            damaged.append(damage)
+    if damaged:
+        sync_directory(directory)
+    return sound, tuple(damaged)
+
+
+def remove_leftovers(directory: Path) -> list[Path]:
+    """At start: parts, files aside, what Kafka meant to delete and indexes of nothing are never read, but removed."""
+    found = sorted(directory.iterdir())
+    left = [path for path in found if path.name.endswith((PART, DELETED, TEMPORARY))]
+    left += [path for path in found if path.suffix in (INDEX, TIME_INDEX) and not path.with_suffix(LOG).exists()]
+    for path in left:
+        path.unlink()
+    return left

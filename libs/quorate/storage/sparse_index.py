@@ -1,0 +1,79 @@
+"""Two sparse indexes into a segment: offset → position, and time → offset, as Kafka writes and checks them.
+
+They are kept in memory and written when the segment is closed. Whoever opens a metadata log scans it and makes
+them anew, Kafka as well, so nothing is lost with them, and an append costs no second file.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+from quorate.nouns import Offset
+from quorate.wire.batch import BatchHeader
+
+INDEX_INTERVAL_BYTES: Final = 4096
+"""`index.interval.bytes`: an index entry is written after so many bytes of batches."""
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+NEVER: Final = -1
+
+
+class SparseIndex:
+    """The entries of one segment. An entry names the *last* offset of the batch that it points to."""
+
+    def __init__(self, base_offset: Offset) -> None:
+        self._base_offset = base_offset
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._times = array("q")  # the largest timestamp up to each entry's batch, inclusive, in ms since 1970 …
+        self._time_offsets = array("q")  # … and the last offset of the batch that has it
+        self._since_entry = 0
+        self._largest: tuple[int, Offset] = (NEVER, base_offset)
+
+    def note(self, header: BatchHeader, position: int) -> None:
+        """A batch lies at `position`; it is the last one."""
+        if header.max_timestamp > self._largest[0]:
+            self._largest = header.max_timestamp, header.last_offset
+        if self._since_entry > INDEX_INTERVAL_BYTES:
+            self._offsets.append(header.last_offset)
+            self._positions.append(position)
+            self._times.append(self._largest[0])
+            self._time_offsets.append(self._largest[1])
+            self._since_entry = 0
+        self._since_entry += header.size
+
+    def position_before(self, offset: Offset) -> int:
+        """Where to begin to look for `offset`: the batch there does not lie after it."""
+        entry = bisect_right(self._offsets, offset) - 1
+        return self._positions[entry] if entry >= 0 else 0
+
+    def truncate(self, position: int) -> int:
+        """Forget the batches from `position` on. The batches from the answer up to there are to be noted again."""
+        while self._positions and self._positions[-1] >= position:
+            for column in (self._offsets, self._positions, self._times, self._time_offsets):
+                column.pop()
+        self._since_entry = 0
+        if not self._positions:
+            self._largest = (NEVER, self._base_offset)
+            return 0
+        self._largest = self._times[-1], self._time_offsets[-1]
+        return self._positions[-1]
+
+    def offset_entries(self) -> bytes:
+        """The content of the `.index` file: relative offset and position."""
+        pairs = zip(self._offsets, self._positions, strict=True)
+        return b"".join(_OFFSET_ENTRY.pack(offset - self._base_offset, position) for offset, position in pairs)
+
+    def time_entries(self) -> bytes:
+        """The content of the `.timeindex` file: rising timestamps with relative offsets, the largest of all last."""
+        parts = []
+        before = NEVER
+        for timestamp, offset in (*zip(self._times, self._time_offsets, strict=True), self._largest):
+            if timestamp > before:
+                parts.append(_TIME_ENTRY.pack(timestamp, offset - self._base_offset))
+                before = timestamp
+        return b"".join(parts)
