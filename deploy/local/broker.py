@@ -59,7 +59,8 @@ class BrokerStandIn:
         )
         self.epoch = answer.broker_epoch
         self._tasks.append(asyncio.ensure_future(self._heartbeat_for_ever()))
-        await asyncio.wait_for(self._unfenced.wait(), DEADLINE_MS / 1000)
+        async with asyncio.timeout(DEADLINE_MS / 1000):
+            await self._unfenced.wait()
 
     async def fall_silent(self) -> None:
         """As a broker does whose process was killed."""

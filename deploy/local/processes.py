@@ -84,7 +84,8 @@ class Running:
         """Send a signal that ends it, and wait for the end; the answer is its exit code."""
         child = self._children[process.name]
         child.send_signal(number)
-        return await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            return await child.wait()
 
     async def stop(self) -> None:
         """End everything in good order, and by force what does not end; the observer last: it still gets spans."""

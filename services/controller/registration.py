@@ -58,7 +58,8 @@ class Registration:
             if not self._is_registered() and (self._driver.is_active or self._active_address() is not None):
                 try:
                     await self._register()
-                    await asyncio.wait_for(self._applied(), DEADLINE_MS / 1000)
+                    async with asyncio.timeout(DEADLINE_MS / 1000):
+                        await self._applied()
                 except (ApiError, TimeoutError) as refusal:
                     log.debug("not registered yet", reason=str(refusal))
                     await asyncio.sleep(RETRY_S)

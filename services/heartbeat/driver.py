@@ -76,7 +76,7 @@ class Driver:
         )
         if transition.next is not transition.current:
             answer = await self._change(broker_id, broker_epoch, transition.next, reason="the broker's heartbeat")
-            await asyncio.wait_for(self.replica.reached(answer.offset), DEADLINE_MS / 1000)
+            await self._reached(answer.offset)
         if transition.next is ControlState.CONTROLLED_SHUTDOWN:
             self.sessions.begin_shutdown(broker_id, broker_epoch=broker_epoch, offset=self.replica.applied - 1)
         return transition.response
@@ -86,9 +86,13 @@ class Driver:
         """Sessions are kept by the monotonic clock alone."""
         return self._clock.monotonic_ms()
 
+    async def _reached(self, offset: int) -> None:
+        async with asyncio.timeout(DEADLINE_MS / 1000):
+            await self.replica.reached(offset)
+
     async def _catch_up(self, offset: int) -> None:
         try:
-            await asyncio.wait_for(self.replica.reached(offset + 1), DEADLINE_MS / 1000)
+            await self._reached(offset + 1)
         except TimeoutError:
             log.debug("no such registration in the log", offset=offset, applied=self.replica.applied)
 
@@ -127,7 +131,7 @@ class Driver:
                 continue
             try:
                 answer = await self._change(broker.id, broker.epoch, ControlState.FENCED, reason="its session expired")
-                await asyncio.wait_for(self.replica.reached(answer.offset), DEADLINE_MS / 1000)
+                await self._reached(answer.offset)
             except (ApiError, TimeoutError) as refusal:
                 log.debug("not fenced yet", broker=broker.id, reason=str(refusal))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from typing import Final
 
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 
@@ -25,6 +26,9 @@ from services.observer.spans import SpanStore
 
 log = logger(__name__)
 
+QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces")
+"""To look at traces makes none."""
+
 
 async def main(life: Life) -> None:
     """Follow the log, keep spans and answer reads until asked to stop."""
@@ -34,7 +38,7 @@ async def main(life: Life) -> None:
     store = SpanStore(config.database)
     reader = LogReader([str(server) for server in config.quorum], open_channel, replica_id=config.node_id)
     replica = Replica(reader, SystemClock(), telemetry)
-    server = Server(telemetry=telemetry, on_fatal=life.fail)
+    server = Server(telemetry=telemetry, on_fatal=life.fail, quiet=QUIET)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, Servicer(replica, store))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
     server.listen(str(config.listeners.endpoint))

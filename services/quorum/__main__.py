@@ -12,12 +12,12 @@ from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_Raft
 from quorate.nouns import ZERO_UUID, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.runtime.clock import SystemClock
-from quorate.runtime.config import describe, load
+from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import Life, run
 from quorate.runtime.server import Limits, Server
 from quorate.runtime.telemetry import Telemetry
-from quorate.storage.lock import DirectoryLock
+from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner
 from services.quorum.attendance import Attendance
 from services.quorum.config import Config
@@ -42,14 +42,25 @@ async def main(life: Life) -> None:
     start_logs(os.environ)
     config = load(Config, sys.argv[1:], os.environ)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
-    with DirectoryLock(config.metadata_log_dir):
+    lock = DirectoryLock(config.metadata_log_dir)
+    try:
+        lock.acquire()
+    except Locked as other:
+        raise ConfigError([f"metadata.log.dir = {config.metadata_log_dir}: {other}"]) from None
+    try:
         await serve(life, config, meta)
+    finally:
+        lock.release()
 
 
 async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     """One life of the node, with its directory locked."""
     clock = SystemClock()
     telemetry = Telemetry.start(service="quorum", instance=f"quorum-{config.node_id}", environ=os.environ)
+    server = Server(
+        telemetry=telemetry, limits=Limits(receive_bytes_max=RECEIVE_BYTES_MAX), quiet=QUIET, on_fatal=life.fail
+    )
+    server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
     disk = Disk(
         config.metadata_log_dir, static=static, segment_bytes=config.segment_bytes, segment_ms=config.segment_ms
@@ -71,13 +82,9 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     driver = Driver(core, disk, clock, Tracer(telemetry, node_id=config.node_id))
     attendance = Attendance(driver, timeout_ms=config.absence_timeout_ms)
     endpoints = VoterEndpoints(config.voters, core)
-    server = Server(
-        telemetry=telemetry, limits=Limits(receive_bytes_max=RECEIVE_BYTES_MAX), quiet=QUIET, on_fatal=life.fail
-    )
     peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver, attendance))
-    server.listen(str(config.listeners.endpoint))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     async with asyncio.TaskGroup() as tasks:
         peers = Peers(

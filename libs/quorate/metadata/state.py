@@ -71,12 +71,15 @@ class ClusterState:
         Raises ReplayFault for what no checkpoint may hold; the state is then of no use.
         """
         self.registry.reset()
-        for record in records:
-            if isinstance(record, TRANSACTION_RECORDS):
-                fault = ReplayFault("a checkpoint is a whole state; it holds no part of a transaction")
-                fault.record, fault.offset = record, offset
-                raise fault
-            self.apply(record, offset)
+        refusals: dict[type[Message], Callable[[Any, Offset], None]] = dict.fromkeys(TRANSACTION_RECORDS, _refuse)
+        apply = {**self._apply, **refusals}
+        record: Message | None = None
+        try:
+            for record in records:
+                apply[type(record)](record, offset)
+        except ReplayFault as fault:
+            fault.record, fault.offset = record, offset
+            raise
 
     def at(self, offset: Offset) -> ClusterState:
         """The state at the snapshot at `offset`: the same reads and `records`, no writes."""
@@ -133,3 +136,7 @@ class ClusterState:
         # Any: each method takes its own record class; the dict's key says which.
         tables = {type(table): table for table in vars(self).values()}
         return {row.record: partial(row.apply, tables[row.table]) for row in ROWS}
+
+
+def _refuse(_: Message, __: Offset) -> None:
+    raise ReplayFault("a checkpoint is a whole state; it holds no part of a transaction")

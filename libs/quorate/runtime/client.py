@@ -82,11 +82,13 @@ async def call(
     telemetry: Telemetry = OFF,
     metadata: Metadata = (),
     server: str = "",
+    trailing: Callable[[Metadata], None] | None = None,
 ) -> Response:
     """One call, once: the response, or ApiError with the code, message and metadata the server gave.
 
     Without a connection it is NETWORK_EXCEPTION, past the deadline REQUEST_TIMED_OUT. The current span, if there is
-    one, travels along under a client span; `server` is the address to note there.
+    one, travels along under a client span; `server` is the address to note there. `trailing` is given the trailing
+    metadata of a response.
     """
     assert deadline_ms > 0, deadline_ms
     name = _method_name(method) if telemetry.enabled else ""
@@ -96,7 +98,11 @@ async def call(
             for key, value in (("rpc.system.name", "grpc"), ("rpc.method", name), ("server.address", server)):
                 span.set(key, value)
         try:
-            response = await method(request, timeout=deadline_ms / 1000, metadata=metadata or None)
+            under_way = method(request, timeout=deadline_ms / 1000, metadata=metadata or None)
+            response = await under_way
+            if trailing is not None:
+                assert isinstance(under_way, grpc.aio.Call), under_way
+                trailing(tuple(await under_way.trailing_metadata() or ()))
         except grpc.aio.AioRpcError as error:
             span.set("rpc.response.status_code", error.code().name)
             span.fail(error.code().name)

@@ -110,7 +110,9 @@ class LogReader:
         try:
             while True:
                 await call.write(self._request())
-                response = await asyncio.wait_for(call.read(), FETCH_WAIT_MS / 1000 + DEADLINE_S)
+                # Not `wait_for`: before Python 3.12 it may lose a cancellation, and then nobody could end this.
+                async with asyncio.timeout(FETCH_WAIT_MS / 1000 + DEADLINE_S):
+                    response = await call.read()
                 if response is grpc.aio.EOF:
                     return
                 assert isinstance(response, fetch_pb2.FetchResponse)

@@ -1,0 +1,298 @@
+"""A control plane of real processes on loopback, as these stories drive it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from deploy.local.__main__ import stand_in
+from deploy.local.broker import BrokerStandIn
+from deploy.local.client import Admin
+from deploy.local.plan import Plan, Process, make_plan
+from deploy.local.processes import Running
+from kraft import Message
+from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
+from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from kraft.service.observer_pb2_grpc import ObserverStub
+from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse
+from kraft.service.quorum_pb2_grpc import QuorumStub
+from quorate.errors import ApiError
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId
+from quorate.records import LeaderChangeMessage, NoOpRecord, TopicRecord, decode_record
+from quorate.runtime.client import open_channel
+from quorate.runtime.statuses import error_from_call
+from quorate.storage.names import PARTITION_DIRECTORY
+from quorate.wire.batch import ControlType, batches, check_batch, data_values, records
+from quorate.wire.codec import decode
+
+T = TypeVar("T")
+
+WITHIN_S = 30.0
+"""How long anything may take: a bound against hanging, with room for a machine that does other things too."""
+DEADLINE_MS = 10_000
+VOTERS = (1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """An answer with its trailing metadata."""
+
+    response: Any
+    trailing: Mapping[str, str]
+
+
+class Cluster:
+    """One control plane with its broker stand-ins."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.running = Running(plan)
+        self.brokers: dict[NodeId, BrokerStandIn] = {}
+        self.admin = Admin(plan)
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    # Who there is.
+
+    def quorum(self, node_id: NodeId) -> Process:
+        return self.plan.quorum[node_id - 1]
+
+    def controller(self, node_id: NodeId) -> Process:
+        return self.plan.controllers[node_id - 1]
+
+    def channel(self, process: Process) -> grpc.aio.Channel:
+        if process.address not in self._channels:
+            self._channels[process.address] = open_channel(process.address)
+        return self._channels[process.address]
+
+    def controller_stub(self, node_id: NodeId) -> ControllerStub:
+        return ControllerStub(self.channel(self.controller(node_id)))
+
+    @property
+    def observer_stub(self) -> ObserverStub:
+        return ObserverStub(self.channel(self.plan.observer))
+
+    @property
+    def heartbeat_stub(self) -> HeartbeatStub:
+        return HeartbeatStub(self.channel(self.plan.heartbeat))
+
+    # From start to end.
+
+    async def start(self) -> None:
+        await self.running.start()
+        async with asyncio.TaskGroup() as joining:
+            for broker_id in self.plan.brokers:
+                joining.create_task(self.join(broker_id))
+
+    async def join(self, broker_id: NodeId) -> BrokerStandIn:
+        """A new process of this broker."""
+        broker = self.brokers[broker_id] = stand_in(self.plan, broker_id)
+        await broker.start()
+        return broker
+
+    async def heal(self) -> None:
+        """Every process is up, and ready."""
+        for process in self.plan.processes:
+            if not self.running.is_up(process):
+                await self._spawn(process)
+        await self.running.ready(self.plan.processes)
+
+    async def stop(self) -> None:
+        for broker in self.brokers.values():
+            await broker.close()
+        for channel in self._channels.values():
+            await channel.close()
+        await self.admin.close()
+        await self.running.stop()
+
+    # What happens to it.
+
+    async def kill(self, process: Process, number: signal.Signals = signal.SIGKILL) -> int:
+        return await self.running.kill(process, number)
+
+    async def restart(self, process: Process) -> None:
+        await self._spawn(process)
+        await self.running.ready([process])
+
+    async def _spawn(self, process: Process) -> None:
+        """Anew, and with a new channel: an old one would wait a while before it connects again."""
+        await self.running.spawn(process)
+        if process.address in self._channels:
+            await self._channels.pop(process.address).close()
+
+    @asynccontextmanager
+    async def stopped(self, process: Process) -> AsyncIterator[None]:
+        """SIGSTOP, and SIGCONT at the end."""
+        pid = self.running.pid(process)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    # What it says.
+
+    async def create(self, *names: str, at: NodeId, deadline_ms: int = DEADLINE_MS) -> CreateTopicsResponse:
+        """One partition on three brokers each."""
+        topics = [
+            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=3) for name in names
+        ]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=deadline_ms)
+        return (await spoken(self.controller_stub(at).CreateTopics, request, deadline_ms=deadline_ms)).response
+
+    async def find(self, node_id: NodeId) -> FindQuorumResponse:
+        """The quorum as one node sees it."""
+        stub = QuorumStub(self.channel(self.quorum(node_id)))
+        return (await spoken(stub.FindQuorum, FindQuorumRequest(), deadline_ms=1_000)).response
+
+    async def leader(self) -> NodeId:
+        """The leader, once a majority of the nodes names the same one and it says so itself."""
+
+        async def named() -> NodeId | None:
+            seen = [await attempt(self.find(node_id)) for node_id in VOTERS]
+            views = [(view.leader_id, view.leader_epoch) for view in seen if view is not None]
+            leader_id, epoch = max(views, key=lambda view: view[1], default=(-1, 0))
+            leads = any(view is not None and view.node_id == leader_id and view.role == "Leader" for view in seen)
+            return leader_id if leads and views.count((leader_id, epoch)) >= 2 else None
+
+        leader_id = await eventually(named)
+        assert leader_id is not None
+        return leader_id
+
+    async def active(self) -> NodeId:
+        """The active controller, once it answers as such."""
+
+        async def leads() -> NodeId | None:
+            leader_id = await self.leader()
+            described = await attempt(self.describe_quorum(leader_id))
+            return leader_id if described is not None and described.leader_id == leader_id else None
+
+        leader_id = await eventually(leads)
+        assert leader_id is not None
+        return leader_id
+
+    async def describe_quorum(self, at: NodeId) -> DescribeQuorumResponse.TopicData.PartitionData:
+        partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=METADATA_PARTITION)
+        request = DescribeQuorumRequest(
+            topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
+        )
+        answer = await spoken(self.controller_stub(at).DescribeQuorum, request)
+        return answer.response.topics[0].partitions[0]
+
+    async def topics(self, at: NodeId | None = None) -> dict[str, Any]:
+        """All topics by name, as one controller tells them; as the observer tells them without one."""
+        stub = self.observer_stub if at is None else self.controller_stub(at)
+        answer = await spoken(stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest())
+        response: DescribeTopicPartitionsResponse = answer.response
+        names = [topic.name for topic in response.topics]
+        assert sorted(set(names)) == names
+        return {topic.name: topic for topic in response.topics}
+
+    async def health(self, process: Process, service: str = "") -> bool:
+        answer = await HealthStub(self.channel(process)).Check(HealthCheckRequest(service=service), timeout=5)
+        return bool(answer.status == HealthCheckResponse.SERVING)
+
+
+@asynccontextmanager
+async def control_plane(
+    directory: Path, *, session_timeout_ms: int, quorum_settings: Mapping[str, str]
+) -> AsyncIterator[Cluster]:
+    """A control plane, started; everything is ended at the end."""
+    cluster = Cluster(make_plan(directory, session_timeout_ms=session_timeout_ms))
+    for process in cluster.plan.quorum:
+        process.settings.update(quorum_settings)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+async def spoken(method: Callable[..., Any], request: Any, *, deadline_ms: int = DEADLINE_MS) -> Spoken:
+    """One call, once, with what came after the answer. Raises ApiError."""
+    call = method(request, timeout=deadline_ms / 1000)
+    try:
+        response = await call
+    except grpc.aio.AioRpcError as error:
+        raise error_from_call(error) from None
+    trailing = await call.trailing_metadata() or ()
+    return Spoken(response=response, trailing={key: value for key, value in trailing if isinstance(value, str)})
+
+
+async def attempt(work: Awaitable[T]) -> T | None:
+    """What came of it; None if it was refused or could not be asked."""
+    try:
+        return await work
+    except ApiError:
+        return None
+
+
+async def eventually(
+    probe: Callable[[], Awaitable[T]], holds: Callable[[T], object] = bool, *, within_s: float = WITHIN_S
+) -> T:
+    """The first answer of `probe` for which `holds` is true; AssertionError with the last one if it takes too long."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while not holds(seen := await probe()):
+        assert loop.time() < deadline, f"not so after {within_s:g} s; last seen: {seen}"
+        await asyncio.sleep(0.05)
+    return seen
+
+
+def at_one_door(plan: Plan, node_id: NodeId) -> Plan:
+    """The same plan for a client that knows one controller only."""
+    return replace(plan, controllers=(plan.controllers[node_id - 1],))
+
+
+def stored_batches(log_dir: Path) -> list[tuple[int, int, bytes]]:
+    """(base offset, epoch, bytes) of every batch in a node's log; each is checked."""
+    found = []
+    for segment in sorted((log_dir / PARTITION_DIRECTORY).glob("*.log")):
+        data = segment.read_bytes()
+        for position, _ in batches(data):
+            header = check_batch(data, position)
+            found.append((header.base_offset, header.epoch, data[position : position + header.size]))
+    return found
+
+
+def stored_records(log_dir: Path) -> list[Message]:
+    """Every data record of a node's log, in order, but for those that say nothing."""
+    found = [
+        decode_record(value)
+        for _, _, data in stored_batches(log_dir)
+        for position, header in batches(data)
+        if not header.is_control
+        for value in data_values(data, position, header)
+    ]
+    return [record for record in found if not isinstance(record, NoOpRecord)]
+
+
+def stored_topics(log_dir: Path) -> list[str]:
+    """The name in every TopicRecord of a node's log, as often as it is there."""
+    return [record.name for record in stored_records(log_dir) if isinstance(record, TopicRecord)]
+
+
+def stored_leaders(log_dir: Path) -> list[tuple[int, NodeId]]:
+    """(epoch, leader) of every LeaderChange record in a node's log."""
+    found = []
+    for _, epoch, data in stored_batches(log_dir):
+        for position, header in batches(data):
+            for record in records(data, position, header) if header.is_control else ():
+                assert record.key is not None
+                assert record.value is not None
+                if int.from_bytes(record.key[2:4], "big") == ControlType.LEADER_CHANGE:
+                    version = int.from_bytes(record.value[:2], "big")
+                    found.append((epoch, decode(LeaderChangeMessage, record.value, version).leader_id))
+    return found
