@@ -75,7 +75,8 @@ class QuorumLink:
                 async with asyncio.TaskGroup() as streams:
                     streams.create_task(self._listen())
                     streams.create_task(self._append())
-            except* (grpc.aio.AioRpcError, EOFError) as failure:
+            except* (grpc.aio.AioRpcError, asyncio.InvalidStateError, EOFError) as failure:
+                # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
                 log.debug("cut off from the quorum node", reason=str(failure.exceptions[0]).partition("\n")[0])
             self.drop()
             self._told.cut_off()

@@ -20,7 +20,7 @@ log = logger(__name__)
 
 CHECKS: Final = 10
 """How often in one timeout it is looked."""
-STARTING_MS: Final = 10_000
+STARTING_MS: Final = 5_000
 """A controller that was started together with this node may take so long to come."""
 
 

@@ -87,7 +87,8 @@ class Peers:
     async def _read(self, stream: _FetchStream) -> None:
         try:
             await stream.run(self._heard)
-        except (grpc.aio.AioRpcError, ApiError, Corrupt, asyncio.CancelledError) as failure:
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, ApiError, Corrupt, asyncio.CancelledError) as failure:
+            # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
             if stream.is_closed:
                 return
             log.debug("fetch stream broke", leader=stream.to, reason=str(failure))

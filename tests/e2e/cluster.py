@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,8 +27,8 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.observer_pb2_grpc import ObserverStub
-from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse
-from kraft.service.quorum_pb2_grpc import QuorumStub
+from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, ResignRequest
+from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId
 from quorate.records import LeaderChangeMessage, NoOpRecord, TopicRecord, decode_record
@@ -183,6 +183,20 @@ class Cluster:
         assert leader_id is not None
         return leader_id
 
+    async def pass_leadership(self, *, to: Container[NodeId]) -> NodeId:
+        """Have leaders resign until one of `to` leads and its controller is active."""
+
+        async def passed() -> NodeId | None:
+            leader = await self.leader()
+            if leader in to:
+                return leader
+            request = ResignRequest(epoch=(await self.find(leader)).leader_epoch)
+            await RaftClientStub(self.channel(self.quorum(leader))).Resign(request, timeout=5)
+            return None
+
+        await eventually(passed)
+        return await self.active()
+
     async def describe_quorum(self, at: NodeId) -> DescribeQuorumResponse.TopicData.PartitionData:
         partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=METADATA_PARTITION)
         request = DescribeQuorumRequest(
@@ -207,12 +221,12 @@ class Cluster:
 
 @asynccontextmanager
 async def control_plane(
-    directory: Path, *, session_timeout_ms: int, quorum_settings: Mapping[str, str]
+    directory: Path, *, session_timeout_ms: int, quorum_settings: Mapping[NodeId, Mapping[str, str]]
 ) -> AsyncIterator[Cluster]:
     """A control plane, started; everything is ended at the end."""
     cluster = Cluster(make_plan(directory, session_timeout_ms=session_timeout_ms))
-    for process in cluster.plan.quorum:
-        process.settings.update(quorum_settings)
+    for node_id, settings in quorum_settings.items():
+        cluster.quorum(node_id).settings.update(settings)
     try:
         await cluster.start()
         yield cluster

@@ -26,7 +26,9 @@ def batch(offset: Offset, *, epoch: int = 1, count: int = 1, size: int = 20, tim
     return data_batch(base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms, values=values)
 
 
-def write_log(directory: Path, *, epochs: tuple[int, ...] = (1, 1, 1, 2, 2), segment_bytes: int = 1 << 30) -> list[bytes]:
+def write_log(
+    directory: Path, *, epochs: tuple[int, ...] = (1, 1, 1, 2, 2), segment_bytes: int = 1 << 30
+) -> list[bytes]:
     """A log of one batch of two records an epoch that is named, closed cleanly."""
     log = DiskLog(directory, segment_bytes=segment_bytes)
     written = [batch(log.leo + 2 * at, epoch=epoch, count=2) for at, epoch in enumerate(epochs)]

@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -161,25 +161,39 @@ def test_a_full_disk_for_the_indexes_costs_no_batch(tmp_path: Path) -> None:
 # A process that ends.
 
 
-def steps(log: DiskLog, directory: Path) -> Iterator[tuple[int, int]]:
-    """A life of a log: after each step, the offsets between which it may end now when it is opened again."""
-    for offset in range(4):
-        log.append(batch(offset, epoch=1 + offset // 2, size=100))
-        yield 0, log.leo
-    yield log.flush(), 4
-    log.truncate_to(1)
-    yield 1, 1
-    log.append(batch(1, epoch=3, size=100))
-    log.append(batch(2, epoch=3, size=100))
-    yield 1, 3
-    log.flush()
-    yield 3, 3
-    name_checkpoint(directory, OffsetAndEpoch(epoch=4, offset=2))
-    log.restart_at(OffsetAndEpoch(epoch=4, offset=2))
-    yield 2, 2
-    log.append(batch(2, epoch=4))
-    log.flush()
-    yield 3, 3
+class Life:
+    """A life of a log, and between which offsets it may end now, if it is opened again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = DiskLog(directory, segment_bytes=250)
+        self.low = self.high = 0
+
+    def live(self) -> None:
+        for epoch in (1, 1, 2, 2):
+            self.append(epoch)
+        self.flush()
+        self.low = 1
+        self.log.truncate_to(1)
+        self.high = 1
+        self.append(3)
+        self.append(3)
+        self.flush()
+        snapshot = OffsetAndEpoch(epoch=4, offset=2)
+        name_checkpoint(self.directory, snapshot)
+        self.low = 2
+        self.log.restart_at(snapshot)
+        self.high = 2
+        self.append(4)
+        self.flush()
+
+    def append(self, epoch: int) -> None:
+        self.high += 1
+        self.log.append(batch(self.log.leo, epoch=epoch, size=100))
+        self.low = max(self.low, self.log.flushed)
+
+    def flush(self) -> None:
+        self.low = self.log.flush()
 
 
 PLACES = sorted(name for name in NAMES if not name.startswith(("snapshot", "state")))
@@ -188,21 +202,14 @@ PLACES = sorted(name for name in NAMES if not name.startswith(("snapshot", "stat
 @pytest.mark.parametrize("count", range(1, 6))
 @pytest.mark.parametrize("place", PLACES)
 def test_a_crash_at_any_step_leaves_what_was_flushed_and_no_damage(tmp_path: Path, place: str, count: int) -> None:
-    log = DiskLog(tmp_path, segment_bytes=250)
-    low = high = 0
-    with failpoint(place, at_count(count, crash)):
-        life = steps(log, tmp_path)
-        try:
-            for low, high in life:
-                pass
-        except Crash:
-            high = 4
-            low = min(low, log.flushed, 1)
-    log.abandon()
+    life = Life(tmp_path)
+    with failpoint(place, at_count(count, crash)), suppress(Crash):
+        life.live()
+    life.log.abandon()
 
     again = DiskLog(tmp_path, segment_bytes=250)
 
-    assert low <= again.leo <= high
+    assert life.low <= again.leo <= life.high
     assert again.leo == again.flushed
     for offset in range(again.start, again.leo):
         assert again.read(offset, 1)[:8] == offset.to_bytes(8, "big")
@@ -275,7 +282,9 @@ def test_a_process_kills_itself_where_it_is_told_to(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("wrong", ["nowhere:kill", "log.after_fsync:dance", "log.after_fsync:kill@x", "log.after_fsync"])
+@pytest.mark.parametrize(
+    "wrong", ["nowhere:kill", "log.after_fsync:dance", "log.after_fsync:kill@x", "log.after_fsync"]
+)
 def test_a_failpoint_that_does_not_exist_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=ENVIRONMENT):
         set_from_environment({ENVIRONMENT: wrong})

@@ -122,7 +122,7 @@ def test_a_sound_batch_after_a_bad_one_says_that_it_is_no_torn_tail(tmp_path: Pa
     last_segment(tmp_path).write_bytes(broken)
     forget_mark(tmp_path)
 
-    with pytest.raises(Corrupt, match="offset 6: .* a sound batch at offset 8 follows"):
+    with pytest.raises(Corrupt, match=r"offset 6: .* a sound batch at offset 8 follows"):
         DiskLog(tmp_path)
 
 
@@ -155,7 +155,7 @@ def test_a_torn_tail_is_not_cut_below_the_mark(tmp_path: Path) -> None:
     torn = path.read_bytes()[:-1]
     path.write_bytes(torn)
 
-    with pytest.raises(Corrupt, match="offset 8: .* known to be on disk below offset 10"):
+    with pytest.raises(Corrupt, match=r"offset 8: .* known to be on disk below offset 10"):
         DiskLog(tmp_path)
 
     assert torn == path.read_bytes()
@@ -284,7 +284,9 @@ def test_an_epoch_below_that_of_the_checkpoint_is_damage(tmp_path: Path) -> None
 # Whose log it is, and how far it was known.
 
 
-@pytest.mark.parametrize("foreign", [b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg", b"version: 1\ntopic_id: x", b"\xff"])
+@pytest.mark.parametrize(
+    "foreign", [b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg", b"version: 1\ntopic_id: x", b"\xff"]
+)
 def test_another_topics_log_is_not_opened(tmp_path: Path, foreign: bytes) -> None:
     write_log(tmp_path)
     path = partition(tmp_path) / PARTITION_METADATA

@@ -98,9 +98,7 @@ def test_a_value_larger_than_a_batch_is_refused(tmp_path: Path) -> None:
 
 def test_a_bootstrap_checkpoint_is_one_under_another_name(tmp_path: Path) -> None:
     record = FeatureLevelRecord(name="metadata.version", feature_level=25)
-    writer = SnapshotWriter(
-        tmp_path, OffsetAndEpoch(epoch=0, offset=0), timestamp_ms=0, path=tmp_path / BOOTSTRAP
-    )
+    writer = SnapshotWriter(tmp_path, OffsetAndEpoch(epoch=0, offset=0), timestamp_ms=0, path=tmp_path / BOOTSTRAP)
     writer.control([HEADER])
     writer.data([encode_record(record, 0)])
     writer.finish(FOOTER)
@@ -110,9 +108,7 @@ def test_a_bootstrap_checkpoint_is_one_under_another_name(tmp_path: Path) -> Non
 
 
 def test_a_record_that_cannot_be_read_is_said_of_its_file(tmp_path: Path) -> None:
-    writer = SnapshotWriter(
-        tmp_path, OffsetAndEpoch(epoch=0, offset=0), timestamp_ms=0, path=tmp_path / BOOTSTRAP
-    )
+    writer = SnapshotWriter(tmp_path, OffsetAndEpoch(epoch=0, offset=0), timestamp_ms=0, path=tmp_path / BOOTSTRAP)
     writer.control([HEADER])
     writer.data([b"\x07no frame"])
     writer.finish(FOOTER)
@@ -233,12 +229,16 @@ def test_a_crash_leaves_a_whole_download_or_none(tmp_path: Path, place: str) -> 
     data = write(tmp_path / "leader", VALUES).read_bytes()
 
     with failpoint(place, crash), pytest.raises(Crash):
-        download = Download(tmp_path, ID)
-        download.write(0, data)
-        download.finish()
+        fetch(tmp_path, data)
     remove_leftovers(tmp_path)
 
     assert [ID] * (place == "snapshot.after_rename") == checkpoint_ids(tmp_path)
+
+
+def fetch(directory: Path, data: bytes) -> SnapshotReader:
+    download = Download(directory, ID)
+    download.write(0, data)
+    return download.finish()
 
 
 def test_a_download_is_put_in_place_when_it_is_whole(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ class LogReader:
                     yield event
             except grpc.aio.AioRpcError as failure:
                 log.debug("fetch failed", server=self._at, status=failure.code().name, details=failure.details())
+            except asyncio.InvalidStateError as failure:  # gRPC's answer to a write on a stream that has just ended
+                log.debug("fetch failed", server=self._at, reason=str(failure))
             except TimeoutError:
                 log.debug("fetch timed out", server=self._at)
             await asyncio.sleep(RETRY_S if self._hint is None else HINTED_RETRY_S)
