@@ -103,7 +103,7 @@ class Peers:
         token = request.reply_to
         try:
             self._heard(await self._ask(stub, request, token))
-        except (grpc.aio.AioRpcError, ApiError) as failure:
+        except (grpc.aio.AioRpcError, ApiError, Corrupt) as failure:
             log.debug("no answer", peer=to, request=type(request).__name__, reason=str(failure))
             self._failed(token)
 

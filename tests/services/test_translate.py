@@ -224,10 +224,6 @@ def test_an_answer_says_where_the_leader_is_if_that_is_known(answer: raft.VoteRe
     assert known == (found and Address(found.host, found.port))
 
 
-UNCAUGHT: Final = pytest.mark.xfail(
-    strict=True, raises=ValueError, reason="peers.py catches ApiError, Corrupt and gRPC's errors: this stops the node"
-)
-
 # -- what is refused -----------------------------------------------------------------------------------
 
 SAMPLES: Final[dict[type[Any], Any]] = {
@@ -330,10 +326,8 @@ def test_damaged_batches_are_not_taken() -> None:
     ("answer", "back"),
     [
         pytest.param(VoteResponse(), translate.from_vote, id="VoteResponse"),
-        pytest.param(FetchResponse(), translate.from_fetch, id="FetchResponse", marks=UNCAUGHT),
-        pytest.param(
-            FetchSnapshotResponse(), translate.from_fetch_snapshot, id="FetchSnapshotResponse", marks=UNCAUGHT
-        ),
+        pytest.param(FetchResponse(), translate.from_fetch, id="FetchResponse"),
+        pytest.param(FetchSnapshotResponse(), translate.from_fetch_snapshot, id="FetchSnapshotResponse"),
     ],
 )
 def test_an_answer_without_the_partition_is_refused(answer: Any, back: Callable[..., Any]) -> None:
@@ -342,7 +336,6 @@ def test_an_answer_without_the_partition_is_refused(answer: Any, back: Callable[
         back(answer, REPLY_TO)
 
 
-@UNCAUGHT
 def test_an_answer_with_an_error_of_a_later_kafka_is_refused() -> None:
     answer = translate.vote_answer(raft.VoteResponse(epoch=3), ENDPOINTS)
     answer.error_code = 9999  # type: ignore[assignment]

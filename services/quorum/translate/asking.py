@@ -7,11 +7,10 @@ from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpoch
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.api.vote_pb2 import VoteRequest, VoteResponse
-from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, ZERO_UUID, OffsetAndEpoch, ReplicaKey, uuid_text
 from quorate.raft import messages as raft
 from services.quorum.batches import parse_batches
-from services.quorum.translate.envelope import TOPIC_ID, id_of, leader_of, only
+from services.quorum.translate.envelope import TOPIC_ID, error_of, id_of, leader_of, only
 
 
 def to_vote(request: raft.VoteRequest) -> VoteRequest:
@@ -119,7 +118,7 @@ def from_vote(answer: VoteResponse, reply_to: object) -> raft.VoteResponse:
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
         granted=partition.vote_granted,
-        error=ErrorCode(answer.error_code or partition.error_code),
+        error=error_of(answer.error_code, partition.error_code),
         reply_to=reply_to,
     )
 
@@ -130,7 +129,7 @@ def from_begin(answer: BeginQuorumEpochResponse, reply_to: object) -> raft.Begin
     return raft.BeginQuorumEpochResponse(
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
-        error=ErrorCode(answer.error_code or partition.error_code),
+        error=error_of(answer.error_code, partition.error_code),
         reply_to=reply_to,
     )
 
@@ -141,20 +140,19 @@ def from_end(answer: EndQuorumEpochResponse, reply_to: object) -> raft.EndQuorum
     return raft.EndQuorumEpochResponse(
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
-        error=ErrorCode(answer.error_code or partition.error_code),
+        error=error_of(answer.error_code, partition.error_code),
         reply_to=reply_to,
     )
 
 
 def from_fetch(answer: FetchResponse, reply_to: object) -> raft.FetchResponse:
-    """Fetch v18; its batches are checked. Raises Corrupt."""
-    (topic,) = answer.responses
-    (partition,) = topic.partitions
+    """Fetch v18; its batches are checked. Raises Corrupt, ApiError."""
+    partition = only(answer)
     diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
     return raft.FetchResponse(
         epoch=partition.current_leader.leader_epoch,
         leader_id=leader_of(partition.current_leader.leader_id),
-        error=ErrorCode(answer.error_code or partition.error_code),
+        error=error_of(answer.error_code, partition.error_code),
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
         diverging=OffsetAndEpoch(epoch=diverging.epoch, offset=diverging.end_offset) if diverging.epoch >= 0 else None,
@@ -166,12 +164,11 @@ def from_fetch(answer: FetchResponse, reply_to: object) -> raft.FetchResponse:
 
 def from_fetch_snapshot(answer: FetchSnapshotResponse, reply_to: object) -> raft.FetchSnapshotResponse:
     """FetchSnapshot v1."""
-    (topic,) = answer.topics
-    (partition,) = topic.partitions
+    partition = only(answer)
     return raft.FetchSnapshotResponse(
         epoch=partition.current_leader.leader_epoch,
         leader_id=leader_of(partition.current_leader.leader_id),
-        error=ErrorCode(answer.error_code or partition.error_code),
+        error=error_of(answer.error_code, partition.error_code),
         snapshot_id=OffsetAndEpoch(epoch=partition.snapshot_id.epoch, offset=partition.snapshot_id.end_offset),
         size=partition.size,
         position=partition.position,

@@ -35,23 +35,38 @@ class Address:
 Endpoints = Mapping[NodeId, Address]
 
 
-def only(request: Any, *, by_id: bool = False) -> Any:
-    """The one partition that a request may name. Raises ApiError(INVALID_REQUEST)."""
-    topics = request.topics
+def only(message: Any) -> Any:
+    """The one partition that a request or an answer may name. Raises ApiError(INVALID_REQUEST).
+
+    Kafka calls topics and indexes by several names; Fetch alone goes by the topic's id.
+    """
+    by_id = hasattr(message, "replica_state") or hasattr(message, "responses")
+    topics = message.responses if hasattr(message, "responses") else message.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         topic, partition = topics[0], topics[0].partitions[0]
-        index = partition.partition if hasattr(partition, "partition") else partition.partition_index
-        if by_id:
-            named = topic.topic_id == TOPIC_ID
-        else:
-            named = (topic.name if hasattr(topic, "name") else topic.topic_name) == METADATA_TOPIC
-        if named and index == METADATA_PARTITION:
+        named = topic.topic_id == TOPIC_ID if by_id else _either(topic, "topic_name", "name") == METADATA_TOPIC
+        if named and _either(partition, "partition_index", "partition", "index") == METADATA_PARTITION:
             return partition
     raise ApiError(
         ErrorCode.INVALID_REQUEST,
-        f"{type(request).__name__} must name {METADATA_TOPIC} ({TOPIC_ID}) and its partition {METADATA_PARTITION}, "
+        f"{type(message).__name__} must name {METADATA_TOPIC} ({TOPIC_ID}) and its partition {METADATA_PARTITION}, "
         "and nothing else",
     )
+
+
+def _either(message: Any, *names: str) -> Any:
+    return next(getattr(message, name) for name in names if hasattr(message, name))
+
+
+def error_of(*codes: int) -> ErrorCode:
+    """The first of an answer's error codes that is set. Raises ApiError for one that a later Kafka has."""
+    code = next((code for code in codes if code), 0)
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the peer answered with error {code}, which is not known"
+        ) from None
 
 
 def key_of(node_id: NodeId, directory_id: str) -> ReplicaKey:

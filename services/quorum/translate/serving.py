@@ -58,7 +58,7 @@ def end_request(request: EndQuorumEpochRequest, reply_to: object) -> raft.EndQuo
 
 def fetch_request(request: FetchRequest, reply_to: object) -> raft.FetchRequest:
     """Fetch v18."""
-    partition = only(request, by_id=True)
+    partition = only(request)
     return raft.FetchRequest(
         epoch=partition.current_leader_epoch,
         replica=key_of(request.replica_state.replica_id, partition.replica_directory_id),
