@@ -16,6 +16,14 @@ HERE: Final = Path(__file__).parent
 POM: Final = HERE / "pom.xml"
 BUILD: Final = HERE.parents[2] / "build"
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+COPY_ONE: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+SCHEMA_RELEASE: Final = "4.4.0"
+"""The release whose message JSON `protos/` says exactly; not all of its tools can be had, so an older one runs."""
+SCHEMA_ARTIFACTS: Final = (
+    f"org.apache.kafka:kafka-clients:{SCHEMA_RELEASE}",
+    f"org.apache.kafka:kafka-metadata:{SCHEMA_RELEASE}",
+    "org.slf4j:slf4j-api:1.7.36",
+)
 MAVEN_TIMEOUT_S: Final = 600
 """About 80 jars, 150 MB, from a registry that may be slow."""
 JAVAC_TIMEOUT_S: Final = 120
@@ -87,3 +95,20 @@ def _fetched(directory: Path) -> bool:
     """Whether Maven ended, and for the POM of today."""
     complete = directory / "complete"
     return complete.exists() and complete.read_text() == POM.read_text()
+
+
+def schema_jars() -> Path:
+    """The directory with the jars that hold the message JSON of `SCHEMA_RELEASE`, fetched when they are not there."""
+    directory = BUILD / f"kafka-{SCHEMA_RELEASE}"
+    for artifact in SCHEMA_ARTIFACTS:
+        _, name, release = artifact.split(":")
+        if not (directory / f"{name}-{release}.jar").exists():
+            command = ["mvn", "-q", "-B", COPY_ONE, f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"]
+            subprocess.run(command, check=True, timeout=MAVEN_TIMEOUT_S)
+    return directory
+
+
+if __name__ == "__main__":
+    if (why := absent()) is not None:
+        raise SystemExit(why)
+    print(f"a released Kafka: {jars()}\nthe message JSON: {schema_jars()}")
