@@ -63,7 +63,8 @@ class DiskLogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        ends = [offset for offset, _ in self.batches if offset >= self.start] + [self.leo]
+        committed = max((each.offset for each in checkpoint_ids(partition(self.directory))), default=0)
+        ends = [offset for offset, _ in self.batches if offset >= max(self.start, committed)] + [self.leo]
         to = data.draw(st.sampled_from(ends))
         self.log.truncate_to(to)
         self.batches = [each for each in self.batches if each[0] < to]

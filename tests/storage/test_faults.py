@@ -229,6 +229,21 @@ def test_the_mark_is_lowered_before_the_log_gets_shorter(tmp_path: Path, place: 
     log.abandon()
 
 
+@pytest.mark.parametrize("place", ["file.before_tmp_fsync", "file.before_rename", "file.after_rename"])
+def test_a_crash_while_a_log_gives_way_to_a_checkpoint_is_gone_on_from(tmp_path: Path, place: str) -> None:
+    """The mark stands at 10, and the checkpoint ends at 6: what is left must not look like a log that was cut."""
+    write_log(tmp_path, segment_bytes=150)
+    snapshot = OffsetAndEpoch(epoch=9, offset=6)
+    name_checkpoint(tmp_path, snapshot)
+
+    with failpoint(place, crash), pytest.raises(Crash):
+        DiskLog(tmp_path, segment_bytes=150)  # behind the checkpoint: it gives way
+
+    again = DiskLog(tmp_path, segment_bytes=150)
+    assert (6, 6, snapshot) == (again.start, again.leo, again.epochs.floor)
+    again.close()
+
+
 def test_a_segment_that_is_removed_is_not_followed_by_one_that_is_not(tmp_path: Path) -> None:
     """A power cut may undo the last removal only; so at each step what is there is without a gap."""
     write_log(tmp_path, segment_bytes=150)
