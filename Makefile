@@ -52,6 +52,9 @@ interop-setup: setup ## fetch the jars of the released Kafka into build/
 e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 	@$(RUN) pytest tests/e2e
 
+spark-setup: setup ## Spark, and a Java of its own for it
+	@$(UV) sync --frozen --quiet --group spark
+
 fixtures: setup ## run a released Kafka again and keep its directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures
 
@@ -75,4 +78,4 @@ $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pypro
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup e2e fixtures bench format clean uv
+.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup e2e fixtures bench format clean uv
