@@ -17,6 +17,7 @@ from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import Life, run
 from quorate.runtime.server import Limits, Server
 from quorate.runtime.telemetry import Telemetry
+from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner
 from services.quorum.attendance import Attendance
@@ -40,6 +41,7 @@ QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
 async def main(life: Life) -> None:
     """Open the directory, join the quorum, serve until asked to stop."""
     start_logs(os.environ)
+    set_from_environment(os.environ)
     config = load(Config, sys.argv[1:], os.environ)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     lock = DirectoryLock(config.metadata_log_dir)
@@ -65,6 +67,8 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     disk = Disk(
         config.metadata_log_dir, static=static, segment_bytes=config.segment_bytes, segment_ms=config.segment_ms
     )
+    for damage in disk.damaged:
+        log.warning("put a damaged checkpoint aside", reason=str(damage))
     if disk.log.torn is not None:
         log.warning(
             "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size

@@ -21,8 +21,8 @@ from quorate.records import (
 )
 from quorate.storage.disk_log import DiskLog
 from quorate.storage.election_file import ElectionFile, StoredElection
-from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file, checkpoint_ids
-from quorate.storage.snapshots import Download, SnapshotReader, SnapshotWriter, remove_leftovers
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file
+from quorate.storage.snapshots import Download, SnapshotReader, SnapshotWriter, open_checkpoints, remove_leftovers
 from quorate.wire.batch import BatchHeader, ControlType
 from quorate.wire.codec import decode, encode
 from services.quorum.batches import voter_set, voters_of
@@ -39,10 +39,7 @@ class Disk:
         self._directory = directory / PARTITION_DIRECTORY
         self._directory.mkdir(exist_ok=True)
         self.removed = remove_leftovers(self._directory)
-        self._snapshots: dict[OffsetAndEpoch, SnapshotReader] = {
-            snapshot: SnapshotReader(checkpoint_file(self._directory, snapshot))
-            for snapshot in checkpoint_ids(self._directory)
-        }
+        self._snapshots, self.damaged = open_checkpoints(self._directory)
         changes: list[tuple[Offset, VoterSet]] = []
 
         def seen(header: BatchHeader, data: bytes) -> None:
