@@ -36,6 +36,16 @@ def test_what_is_written_is_read(tmp_path: Path, meta: MetaProperties) -> None:
     assert [META_PROPERTIES] == [path.name for path in tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("cluster_id", ["a\\b", "  led", "a:b=c", "#!", "x\nnode.id=5", "uml\u00e4ut", "\U0001f980"])
+def test_a_cluster_id_comes_back_whatever_is_in_it(tmp_path: Path, cluster_id: str) -> None:
+    meta = MetaProperties(cluster_id=cluster_id, node_id=3, directory_id=META.directory_id)
+
+    write_meta_properties(tmp_path, meta)
+
+    assert meta == read_meta_properties(tmp_path)
+    assert (tmp_path / META_PROPERTIES).read_bytes().isascii()
+
+
 def test_reads_what_kafka_writes(tmp_path: Path) -> None:
     written(tmp_path)
 

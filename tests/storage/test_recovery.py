@@ -177,7 +177,16 @@ def test_an_epoch_that_the_epochs_file_does_not_list_was_never_written(tmp_path:
     flipped[len(flipped) // 2 + 15] = 9
     path.write_bytes(flipped)
 
-    with pytest.raises(Corrupt, match="batch at offset 2 begins epoch 9, which leader-epoch-checkpoint does not list"):
+    with pytest.raises(Corrupt, match="batch at offset 2 of epoch 9, where leader-epoch-checkpoint lists epoch 1"):
+        DiskLog(tmp_path)
+
+
+def test_a_checkpoint_that_ends_within_a_batch_of_an_earlier_epoch_is_damage(tmp_path: Path) -> None:
+    write_log(tmp_path, epochs=(1, 1, 1), segment_bytes=150)
+    segment_file(partition(tmp_path), 0, LOG).unlink()
+    name_checkpoint(tmp_path, OffsetAndEpoch(epoch=4, offset=3))
+
+    with pytest.raises(Corrupt, match="batch at offset 2 of epoch 1, after epoch 4"):
         DiskLog(tmp_path)
 
 

@@ -155,6 +155,14 @@ def values(offset: int, epoch: int = 3) -> bytes:
 SHAPES = [
     ("begins with a SnapshotHeader", values(0) + control(1, ControlType.SNAPSHOT_FOOTER)),
     ("begins with a SnapshotHeader", control(0, ControlType.SNAPSHOT_FOOTER)),
+    (
+        "begins with a SnapshotHeader",
+        values(0) + control(1, ControlType.SNAPSHOT_HEADER) + control(2, ControlType.SNAPSHOT_FOOTER),
+    ),
+    (
+        "begins with a SnapshotHeader",
+        control(0, ControlType.ABORT) + control(1, ControlType.SNAPSHOT_HEADER, ControlType.SNAPSHOT_FOOTER),
+    ),
     ("no SnapshotFooter", control(0, ControlType.SNAPSHOT_HEADER) + values(1)),
     ("no SnapshotFooter", control(0, ControlType.SNAPSHOT_HEADER)),
     (

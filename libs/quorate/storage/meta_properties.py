@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +18,8 @@ from quorate.storage.names import META_PROPERTIES
 
 NODE_ID: Final = {0: "broker.id", 1: "node.id"}
 """What the node's id is called in each version of the file."""
+_PLAIN: Final = frozenset(string.ascii_letters + string.digits + "-_.,;+*/@%&()[]{}<>|^~?$'`\"")
+"""What stands for itself in a value; Java escapes `=`, `:`, `#` and `!` there too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +60,8 @@ def write_meta_properties(directory: Path, meta: MetaProperties) -> None:
     lines = ["#", f"#{now}", f"node.id={meta.node_id}"]
     if meta.directory_id is not None:
         lines.append(f"directory.id={uuid_text(meta.directory_id)}")
-    lines += [f"version={meta.version}", f"cluster.id={meta.cluster_id}"]
-    replace_whole(directory / META_PROPERTIES, ("\n".join(lines) + "\n").encode("utf-8"))
+    lines += [f"version={meta.version}", f"cluster.id={_escaped(meta.cluster_id)}"]
+    replace_whole(directory / META_PROPERTIES, ("\n".join(lines) + "\n").encode("ascii"))
 
 
 def check_owner(directory: Path, *, node_id: NodeId, cluster_id: str | None = None) -> MetaProperties:
@@ -75,6 +79,12 @@ def check_owner(directory: Path, *, node_id: NodeId, cluster_id: str | None = No
         why = f"cluster.id is {meta.cluster_id}, {cluster_id} is expected: it belongs to another cluster"
         raise Corrupt(why, path=path)
     return meta
+
+
+def _escaped(value: str) -> str:
+    """A value as Java's Properties reads it back, whatever is in it and in whatever encoding the file is read."""
+    units = struct.unpack(f">{len(value.encode('utf-16-be')) // 2}H", value.encode("utf-16-be"))
+    return "".join(chr(unit) if chr(unit) in _PLAIN else f"\\u{unit:04x}" for unit in units)
 
 
 def _number(path: Path, found: dict[str, str], key: str) -> int:

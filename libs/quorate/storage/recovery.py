@@ -7,6 +7,7 @@ of which means damage: the bad batch lies below the durable mark, another segmen
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from mmap import mmap
@@ -38,7 +39,8 @@ class Course:
     """Where the scan is: the next batch begins at `offset`, in no earlier epoch than `epoch`.
 
     From the `floor` on the log goes on from a checkpoint; what lies before is left over. `listed` are the epochs of
-    leader-epoch-checkpoint, which knows all from its first one on.
+    leader-epoch-checkpoint, which knows all from its first one on. Where they begin may lie before the first segment:
+    a crash came between the removal of older ones and the rewriting of that file, which a JVM puts off as well.
     """
 
     def __init__(
@@ -48,8 +50,7 @@ class Course:
         self.epoch: Epoch = floor.epoch if offset >= floor.offset else 0
         self.durable = durable
         self._floor = floor
-        self._listed = frozenset(listed)
-        self._listed_from: float = listed[0][1] if listed else float("inf")
+        self._listed = listed
 
     def take(self, header: BatchHeader, position: int) -> None:
         """The next batch: it follows without a gap, in an epoch that has been. Raises Corrupt."""
@@ -59,13 +60,18 @@ class Course:
         if header.count != header.last_offset_delta + 1:
             why = f"batch at offset {base} has {header.count} records up to offset {header.last_offset}"
             raise Corrupt(why, position=position)
-        lowest = max(self.epoch, self._floor.epoch) if base >= self._floor.offset else self.epoch
+        lowest = max(self.epoch, self._floor.epoch) if header.next_offset > self._floor.offset else self.epoch
         if epoch < lowest:
             raise Corrupt(f"batch at offset {base} of epoch {epoch}, after epoch {lowest}", position=position)
-        if epoch != self.epoch and base >= self._listed_from and (epoch, base) not in self._listed:
-            why = f"batch at offset {base} begins epoch {epoch}, which {LEADER_EPOCHS} does not list"
+        listed = self._listed_epoch(base)
+        if listed is not None and epoch != listed:
+            why = f"batch at offset {base} of epoch {epoch}, where {LEADER_EPOCHS} lists epoch {listed}"
             raise Corrupt(why, position=position)
         self.offset, self.epoch = header.next_offset, epoch
+
+    def _listed_epoch(self, offset: Offset) -> Epoch | None:
+        at = bisect_right(self._listed, offset, key=lambda entry: entry[1]) - 1
+        return self._listed[at][0] if at >= 0 else None
 
 
 def scan(data: bytes | mmap, path: Path, course: Course, *, is_last: bool, note: Note) -> TornTail | None:

@@ -163,7 +163,8 @@ class SnapshotReader:
 
     def _check(self, epoch: int | None) -> None:
         """Base offsets and epochs are not in the checksums, but there is one way only in which they can be."""
-        first = last = None
+        first: ControlType | None = None
+        last: ControlType | None = None
         offset = 0
         for position, _ in batches(self._data):
             header = check_batch(self._data, position)
@@ -171,9 +172,11 @@ class SnapshotReader:
             if header.base_offset != offset or header.epoch != epoch:
                 why = f"batch at offset {header.base_offset} of epoch {header.epoch}, where {offset} of {epoch} follows"
                 raise Corrupt(why, position=position)
-            offset = header.next_offset
             kinds = [kind for kind, _ in self._controls(position, header)]
-            first, last = first or (kinds[0] if kinds else ControlType.ABORT), kinds[-1] if kinds else None
+            if offset == 0:
+                first = kinds[0] if kinds else None
+            last = kinds[-1] if kinds else None
+            offset = header.next_offset
             if ControlType.SNAPSHOT_FOOTER in kinds and position + header.size != self.size:
                 raise Corrupt("a SnapshotFooter that is not at the end", position=position)
         if first is not ControlType.SNAPSHOT_HEADER:
