@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import grpc
 
-from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenRequest, ListenResponse, ResignRequest
+from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenRequest, ListenResponse
 from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.controller.engine import Append
 from quorate.errors import ErrorCode
@@ -81,10 +81,6 @@ class QuorumLink:
             self.drop()
             self._told.cut_off()
             await asyncio.sleep(RETRY_S)
-
-    async def resign(self, epoch: int) -> None:
-        """Ask the quorum node to give up leadership in `epoch`."""
-        await self._stub.Resign(ResignRequest(epoch=epoch), timeout=5)
 
     async def _listen(self) -> None:
         async for event in self._stub.Listen(ListenRequest(next_offset=self._told.next_offset())):

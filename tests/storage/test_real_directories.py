@@ -26,6 +26,8 @@ def test_there_are_directories_to_open() -> None:
     if not DIRECTORIES:
         pytest.skip(f"NOTHING of a real Kafka under {FIXTURES}: run `make fixtures`; the tests below show nothing")
 
+    assert all(any(directory.rglob("*.log")) for directory in DIRECTORIES)
+
 
 @pytest.fixture
 def directory(kept: Path, tmp_path: Path) -> Path:
