@@ -1,56 +1,95 @@
-"""A standby passes a call on to the active controller, with what is left of its deadline, and never twice."""
+"""The way to the active controller: here, or over there, or after a wait until there is one."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import grpc
 from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import Client, call
+from quorate.runtime.client import call, open_channel
 from quorate.runtime.telemetry import Telemetry
 from services.controller.driver import NOBODY, Driver
 
 FORWARDED: Final = "kraft-forwarded"
 """Metadata key of a call that a controller has passed on: who is not active either, refuses it."""
+UNTOUCHED: Final = "untouched"
+"""Metadata key of a refusal by which nothing was begun, so that the same call may go to another controller."""
 DEADLINE_MS: Final = 30_000
 """For calls that have no deadline of their own."""
+MARGIN_S: Final = 0.1
+"""So much of its deadline is left to a call when it is told that no controller is active, and why."""
+LOOK_AGAIN_S: Final = 0.05
+"""Two controllers learn of a new leader one after the other; this one may not be told again when the other is."""
 
 
 class Forwarding:
-    """The way to the active controller: where it listens stands in its registration record (KIP-919)."""
+    """Finds the active controller for a call. Where it listens stands in its registration record (KIP-919).
+
+    A call is handed over at most once: only what has certainly not begun is tried elsewhere.
+    """
 
     def __init__(self, driver: Driver, telemetry: Telemetry) -> None:
         self._driver = driver
         self._telemetry = telemetry
-        self._clients: dict[str, Client[ControllerStub]] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
 
-    async def forward(self, rpc: str, request: ProtobufMessage, context: Any) -> Any:
-        """The active controller's answer to the same call, and what it says of its state in trailing metadata.
+    async def serve(self, rpc: str, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer of `here` if this controller is active, else the active one's to the same call.
 
-        Raises ApiError(NOT_CONTROLLER) when there is none.
+        Waits for one to be known for as long as the caller does. Raises ApiError(NOT_CONTROLLER) when none was.
         """
-        if any(key == FORWARDED for key, _ in context.invocation_metadata() or ()):
-            raise self.not_controller("the call was passed on to this controller, which is not active")
-        address = self._address()
-        if address is None:
-            raise self.not_controller("no controller is active, or it is not known where it listens")
-        stub = self._client(address).stub(address)
+        is_forwarded = any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
         left_s = context.time_remaining()
-        deadline_ms = DEADLINE_MS if left_s is None else max(1, int(left_s * 1000))
+        ends = time.monotonic() + (DEADLINE_MS / 1000 if left_s is None else left_s)
+        while not self._driver.is_active:
+            if is_forwarded:
+                raise self._refusal("the call was passed on to this controller, which is not active")
+            changed, address = self._driver.changed, self._address()
+            if address is not None and await self._reaches(address, changed):
+                try:
+                    return await self._hand_over(address, rpc, request, context, ends)
+                except ApiError as refusal:
+                    if UNTOUCHED not in refusal.metadata:
+                        raise
+            left_s = ends - MARGIN_S - time.monotonic()
+            if left_s <= 0:
+                raise self._refusal("no controller is active, or it is not known where it listens")
+            await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
+        return await here()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for channel in self._channels.values():
+            await channel.close()
+
+    async def _hand_over(self, address: str, rpc: str, request: ProtobufMessage, context: Any, ends: float) -> Any:
         return await call(
-            getattr(stub, rpc),
+            getattr(ControllerStub(self._channel(address)), rpc),
             request,
-            deadline_ms=deadline_ms,
+            deadline_ms=max(1, int((ends - time.monotonic()) * 1000)),
             telemetry=self._telemetry,
             metadata=((FORWARDED, "1"),),
             server=address,
             trailing=context.set_trailing_metadata,
         )
 
-    def not_controller(self, why: str) -> ApiError:
-        """The refusal of a controller that is not active: it says who is, as far as it knows."""
+    async def _reaches(self, address: str, changed: asyncio.Event) -> bool:
+        """Is there a connection, before anything is sent over it? False once something else is known to lead."""
+        channel = self._channel(address)
+        while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+            await _either(changed.wait(), channel.wait_for_state_change(state), asyncio.sleep(LOOK_AGAIN_S))
+            if changed.is_set() or state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                return False
+        return True
+
+    def _refusal(self, why: str) -> ApiError:
+        """Of a controller that is not active: it says who is, as far as it knows."""
         return ApiError(
             ErrorCode.NOT_CONTROLLER,
             why,
@@ -58,13 +97,9 @@ class Forwarding:
                 "leader_id": str(self._driver.leader_id),
                 "leader_epoch": str(self._driver.leader_epoch),
                 "leader_endpoint": self._address() or "",
+                UNTOUCHED: "true",
             },
         )
-
-    async def close(self) -> None:
-        """Close every connection."""
-        for client in self._clients.values():
-            await client.close()
 
     def _address(self) -> str | None:
         if self._driver.leader_id == NOBODY:
@@ -74,7 +109,17 @@ class Forwarding:
             return None
         return f"{active.end_points[0].host}:{active.end_points[0].port}"
 
-    def _client(self, address: str) -> Client[ControllerStub]:
-        if address not in self._clients:
-            self._clients[address] = Client((address,), ControllerStub, telemetry=self._telemetry)
-        return self._clients[address]
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self._channels:
+            self._channels[address] = open_channel(address)
+        return self._channels[address]
+
+
+async def _either(*waits: Awaitable[Any]) -> None:
+    """Until the first of them is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -93,9 +93,11 @@ class Servicer(ControllerServicer):
 
     async def DescribeQuorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
         """The leader's quorum node knows; it lies beside the active controller."""
-        if not self._driver.is_active:
-            return await self._forwarding.forward("DescribeQuorum", request, context)
-        return await call(self._quorum.DescribeQuorum, request, deadline_ms=QUORUM_DEADLINE_MS)
+
+        async def ask() -> DescribeQuorumResponse:
+            return await call(self._quorum.DescribeQuorum, request, deadline_ms=QUORUM_DEADLINE_MS)
+
+        return await self._forwarding.serve("DescribeQuorum", request, context, ask)
 
     async def BrokerRegistration(self, request: BrokerRegistrationRequest, context: Any) -> BrokerRegistrationResponse:
         """KIP-631."""
@@ -124,8 +126,6 @@ class Servicer(ControllerServicer):
 
     async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         """The heartbeat service reports, this controller decides."""
-        if not self._driver.is_active:
-            return await self._forwarding.forward("ChangeBrokerState", request, context)
         if not request.target:
             raise ApiError(ErrorCode.INVALID_REQUEST, "target: a state is needed", {"field": "target"})
         command = change_broker_state(
@@ -134,9 +134,13 @@ class Servicer(ControllerServicer):
             target=_STATES[request.target],
             settings=self._settings,
         )
-        answer = await self._driver.write("ChangeBrokerState", command)
-        self._speak_of(answer, context)
-        return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
+
+        async def change() -> ChangeBrokerStateResponse:
+            answer = await self._driver.write("ChangeBrokerState", command)
+            self._speak_of(answer, context)
+            return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
+
+        return await self._forwarding.serve("ChangeBrokerState", request, context, change)
 
     async def ListErrorReasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
         """Every error that there is."""
@@ -155,11 +159,13 @@ class Servicer(ControllerServicer):
 
     async def _serve(self, rpc: str, request: Any, context: Any, handler: Handler) -> Any:
         """Here if this controller is active, else by the one that is."""
-        if not self._driver.is_active:
-            return await self._forwarding.forward(rpc, request, context)
-        answer = await handler(to_struct(request))
-        self._speak_of(answer, context)
-        return to_protobuf(answer.response)
+
+        async def here() -> Any:
+            answer = await handler(to_struct(request))
+            self._speak_of(answer, context)
+            return to_protobuf(answer.response)
+
+        return await self._forwarding.serve(rpc, request, context, here)
 
     async def _create_topics(self, asked: Any) -> Answer:
         state = self._driver.engine.state
