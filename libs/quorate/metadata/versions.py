@@ -43,6 +43,9 @@ LATEST: Final = 33
 
 assert list(RELEASES) == list(range(OLDEST, LATEST + 1)), list(RELEASES)
 
+_NEW_METADATA: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
+"""Levels that brought records or fields which the level before cannot keep (read off the released 4.4.0)."""
+
 # What a level brought (read off the released 4.4.0). A state below it must not write what it brought.
 SCRAM: Final = 11
 NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK: Final = 12
@@ -82,6 +85,15 @@ def level_of(release: str) -> int:
         if release in (RELEASES[level], RELEASES[level].partition("-")[0], str(level)):
             return level
     raise ValueError(f"{release!r} is no metadata.version: known are {RELEASES[OLDEST]} to {RELEASES[LATEST]}")
+
+
+def loses_metadata(present: int, lower: int) -> int | None:
+    """The newest level above `lower` and up to `present` whose metadata `lower` cannot keep; None if it keeps all.
+
+    >>> loses_metadata(29, 25), loses_metadata(29, 22)
+    (None, 23)
+    """
+    return max((level for level in _NEW_METADATA if lower < level <= present), default=None)
 
 
 def record_version(record: Message, metadata_version: int) -> int:

@@ -1,0 +1,143 @@
+"""UpdateFeatures (57): raises or lowers finalized features, all of a request or none. KIP-584, KIP-778, KIP-1022."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+
+from kraft import Message
+from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.settings import Settings
+from quorate.controller.topic_configs import MIN_INSYNC_REPLICAS
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import BROKER
+from quorate.metadata.features import ELR_VERSION, FEATURES, KRAFT_VERSION, supported_features
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import METADATA_VERSION, RELEASES, loses_metadata, release_of
+from quorate.records import ConfigRecord, FeatureLevelRecord
+
+__all__ = ["UpgradeType", "kraft_version_update", "update_features"]
+
+Update = UpdateFeaturesRequest.FeatureUpdateKey
+
+
+class UpgradeType(IntEnum):
+    """What a request allows. KIP-778."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    """Only where no metadata is lost."""
+    UNSAFE_DOWNGRADE = 3
+
+
+def kraft_version_update(request: UpdateFeaturesRequest) -> int | None:
+    """The kraft.version that is asked for: its records are the quorum node's to write. None if it is not named."""
+    return next((each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION), None)
+
+
+def update_features(
+    request: UpdateFeaturesRequest, *, kraft_version: int, settings: Settings
+) -> Command[UpdateFeaturesResponse]:
+    """The command that writes all the levels of `request` but kraft.version's, which it only checks.
+
+    `kraft_version` is the quorum's present level. A level that is in force already is not written again. Raises
+    ApiError(INVALID_UPDATE_VERSION) that names the feature, and the node and the range that stand in the way.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[UpdateFeaturesResponse]:
+        present = {**state.features.finalized(), KRAFT_VERSION: kraft_version}
+        proposed = present | {update.feature: update.max_version_level for update in request.feature_updates}
+        for update in request.feature_updates:
+            _check(state, update, present=present.get(update.feature, 0), proposed=proposed)
+        changed = [each for each in request.feature_updates if proposed[each.feature] != present.get(each.feature, 0)]
+        records = tuple(record for update in changed for record in _records(state, update, settings))
+        response = UpdateFeaturesResponse(error_message=None)
+        return Decision(response, () if request.validate_only else records)
+
+    return command
+
+
+def _check(state: ClusterState, update: Update, *, present: int, proposed: Mapping[str, int]) -> None:
+    name, level = update.feature, update.max_version_level
+    if update.upgrade_type not in tuple(UpgradeType):
+        raise _refusal(update, f"upgrade_type {update.upgrade_type} is none of {[each.value for each in UpgradeType]}")
+    if level < 0:
+        raise _refusal(update, "a level is not below 0")
+    for node, lowest, highest in _ranges(state, name):
+        if not lowest <= level <= highest:
+            raise _refusal(update, f"{node} supports {lowest} to {highest}")
+    if level < present and update.upgrade_type == UpgradeType.UPGRADE:
+        raise _refusal(update, f"it is at {present}, and upgrade_type UPGRADE lowers nothing")
+    if level > present and update.upgrade_type != UpgradeType.UPGRADE:
+        raise _refusal(update, f"it is at {present}, and a downgrade raises nothing")
+    if name == KRAFT_VERSION and level < present:
+        raise _refusal(update, f"it is at {present}, and the quorum cannot go back")
+    if name == METADATA_VERSION and level < present:
+        _check_downgrade(update, present)
+    for needed, least in _needs(name, level):
+        if proposed.get(needed, 0) < least:
+            raise _refusal(update, f"it needs {needed} at {least} or above, which is at {proposed.get(needed, 0)}")
+
+
+def _check_downgrade(update: Update, present: int) -> None:
+    """Kafka 4.4 refuses an unsafe downgrade as well: nobody has written how to lose the metadata. KIP-778."""
+    lost = loses_metadata(present, update.max_version_level)
+    if lost is not None:
+        raise _refusal(
+            update, f"metadata that {release_of(lost)} brought would be lost; no such downgrade is supported"
+        )
+    if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
+        raise _refusal(update, "an unsafe downgrade of it is not supported")
+
+
+def _ranges(state: ClusterState, feature: str) -> Iterator[tuple[str, int, int]]:
+    """The levels that this software and every registered node support, with the node's name."""
+    lowest, highest = supported_features().get(feature, (0, 0))
+    yield "this controller", lowest, highest
+    for broker in state.brokers:
+        yield f"broker {broker.id}", *_declared(broker.features, feature)
+    for controller in state.controllers:
+        yield f"controller {controller.controller_id}", *_declared(controller.features, feature)
+
+
+def _declared(features: tuple[object, ...], feature: str) -> tuple[int, int]:
+    for each in features:
+        if each.name == feature:  # type: ignore[attr-defined]  # two records' nested classes, alike in Kafka's schema
+            return each.min_supported_version, each.max_supported_version  # type: ignore[attr-defined]
+    return 0, 0
+
+
+def _needs(feature: str, level: int) -> Iterator[tuple[str, int]]:
+    """Other features' levels without which this one cannot be. KIP-1022."""
+    known = FEATURES.get(feature)
+    if known is not None and level in known.needs:
+        yield known.needs[level]
+
+
+def _records(state: ClusterState, update: Update, settings: Settings) -> Iterator[Message]:
+    if update.feature == KRAFT_VERSION:
+        return
+    if update.feature == ELR_VERSION and update.max_version_level:
+        yield from _one_min_insync_replicas(state, settings)
+    yield FeatureLevelRecord(update.feature, update.max_version_level)
+
+
+def _one_min_insync_replicas(state: ClusterState, settings: Settings) -> Iterator[ConfigRecord]:
+    """With ELR all brokers must agree on the least in-sync replicas: the cluster says it, and no broker. KIP-966."""
+    if MIN_INSYNC_REPLICAS not in state.configs.of(BROKER, ""):
+        value = settings.static_configs.get(MIN_INSYNC_REPLICAS, "1")
+        yield ConfigRecord(BROKER, "", MIN_INSYNC_REPLICAS, value)
+    for resource in state.configs:
+        if resource.type == BROKER and resource.name and MIN_INSYNC_REPLICAS in state.configs.of(*resource):
+            yield ConfigRecord(BROKER, resource.name, MIN_INSYNC_REPLICAS, None)
+
+
+def _refusal(update: Update, why: str) -> ApiError:
+    level = update.max_version_level
+    shown = f"{level} ({RELEASES[level]})" if update.feature == METADATA_VERSION and level in RELEASES else str(level)
+    return ApiError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"{update.feature} cannot go to {shown}: {why}; nothing of the request is done",
+        {"feature": update.feature, "level": str(level)},
+    )
