@@ -20,6 +20,8 @@ class Settings:
     """Kafka's `num.partitions`."""
     default_replication_factor: int = 1
     """Kafka's `default.replication.factor`."""
+    delete_topic_enable: bool = True
+    """Kafka's `delete.topic.enable`."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from kraft import Uuid
 from kraft.api.create_topics import CreateTopicsRequest
-from quorate.controller.commands.create_topics import StalePlacement, create_topics, usable_brokers, wanted_placements
+from quorate.controller.commands.create_topics import create_topics, wanted_placements
+from quorate.controller.new_partitions import StalePlacement, usable_brokers
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState

@@ -1,8 +1,6 @@
 """CreateTopics (19): each topic succeeds or fails by itself. KIP-4, KIP-464, KIP-525.
 
-Where replicas go is decided before, by the placer: the driver asks `wanted_placements` what to have placed on
-`usable_brokers`, and hands the answers in. Between the two a broker may have gone: then StalePlacement is raised,
-and the driver asks again.
+The driver asks `wanted_placements` what to have placed, and hands the placer's answers in.
 """
 
 from __future__ import annotations
@@ -15,46 +13,29 @@ from typing import TypeAlias
 from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.new_partitions import (
+    PARTITIONS_PER_REQUEST_MAX,
+    Placements,
+    StalePlacement,
+    bad_assignment,
+    check_assigned,
+    partition_records,
+    placed,
+)
 from quorate.controller.settings import Settings
 from quorate.controller.topic_configs import CONFIGS, effective, faults
 from quorate.controller.topic_names import METADATA_TOPIC, fault_of_name
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.brokers import Broker
 from quorate.metadata.configs import TOPIC
-from quorate.metadata.partitions import RECOVERED, Partition, as_record, default_directory
 from quorate.metadata.state import ClusterState
-from quorate.placement import PlacementSpec, Replicas, UsableBroker
+from quorate.placement import PlacementSpec, Replicas
 from quorate.records import ConfigRecord, TopicRecord
 
-__all__ = [
-    "PARTITIONS_PER_REQUEST_MAX",
-    "Placements",
-    "StalePlacement",
-    "create_topics",
-    "usable_brokers",
-    "wanted_placements",
-]
-
-PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Kafka's limit; a request is one write."""
-
-Placements: TypeAlias = Mapping[str, tuple[Replicas, ...] | ApiError]
-"""By topic name the replicas of each partition, or why the placer refused."""
+__all__ = ["create_topics", "wanted_placements"]
 
 _Topic: TypeAlias = CreateTopicsRequest.CreatableTopic
 _Result: TypeAlias = CreateTopicsResponse.CreatableTopicResult
 _Config: TypeAlias = CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfigs
-
-
-class StalePlacement(ApiError):
-    """The brokers are not what they were when the placer was asked: ask again. Retriable."""
-
-    def __init__(self, topic_name: str, reason: str) -> None:
-        super().__init__(
-            ErrorCode.REPLICA_NOT_AVAILABLE,
-            f"topic {topic_name!r} has to be placed again: {reason}",
-            {"topic": topic_name},
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +95,6 @@ def wanted_placements(
         (topic.name, _spec(topic, settings))
         for topic in _asked_once(request)
         if topic.name not in refused and not topic.assignments
-    )
-
-
-def usable_brokers(state: ClusterState) -> tuple[UsableBroker, ...]:
-    """The brokers that may get replicas, by id: not those on their way out, nor without a directory to take any.
-
-    Fenced ones are among them: the placer prefers others. KIP-841, KIP-1066.
-    """
-    return tuple(
-        UsableBroker(id=broker.id, rack=broker.rack, fenced=broker.fenced)
-        for broker in state.brokers
-        if _is_usable(broker)
     )
 
 
@@ -213,39 +182,20 @@ def _check_assignments(state: ClusterState, topic: _Topic) -> None:
     seen: dict[int, Replicas] = {}
     for assignment in topic.assignments:
         if assignment.partition_index in seen:
-            raise _bad_assignment(topic, f"partition {assignment.partition_index} is assigned more than once")
-        _check_replicas(state, topic, assignment.partition_index, assignment.broker_ids)
+            raise bad_assignment(topic.name, f"partition {assignment.partition_index} is assigned more than once")
+        check_assigned(state, topic.name, assignment.partition_index, assignment.broker_ids)
         first = next(iter(seen.values()), assignment.broker_ids)
         if len(first) != len(assignment.broker_ids):
-            raise _bad_assignment(
-                topic,
+            raise bad_assignment(
+                topic.name,
                 f"partition {assignment.partition_index} has {len(assignment.broker_ids)} replicas and others have "
                 f"{len(first)}; all partitions have equally many",
             )
         seen[assignment.partition_index] = assignment.broker_ids
     if sorted(seen) != list(range(len(seen))):
-        raise _bad_assignment(
-            topic, f"the partitions are {sorted(seen)}; their numbers run from 0 upward without a gap"
+        raise bad_assignment(
+            topic.name, f"the partitions are {sorted(seen)}; their numbers run from 0 upward without a gap"
         )
-
-
-def _check_replicas(state: ClusterState, topic: _Topic, partition_id: int, replicas: Replicas) -> None:
-    if not replicas:
-        raise _bad_assignment(topic, f"partition {partition_id} has no replicas")
-    for broker_id, count in Counter(replicas).items():
-        if broker_id not in state.brokers:
-            raise _bad_assignment(topic, f"partition {partition_id} is on broker {broker_id}, which is not registered")
-        if count > 1:
-            raise _bad_assignment(topic, f"partition {partition_id} is on broker {broker_id} more than once")
-    if not any(state.brokers.is_active(broker_id) for broker_id in replicas):
-        raise _bad_assignment(
-            topic,
-            f"partition {partition_id} is on {list(replicas)}, who are all fenced or shutting down; one must lead",
-        )
-
-
-def _bad_assignment(topic: _Topic, reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"topic {topic.name!r}: {reason}")
 
 
 # Choose.
@@ -265,30 +215,8 @@ def _choose(
         by_id = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
         replicas = tuple(assignment.broker_ids for assignment in by_id)
     else:
-        replicas = _placed(state, topic, placements, _spec(topic, settings))
+        replicas = placed(state, topic.name, placements, _spec(topic, settings))
     return _New(topic.name, _unused_id(state, new_topic_id), replicas, _configs(topic))
-
-
-def _placed(state: ClusterState, topic: _Topic, placements: Placements, spec: PlacementSpec) -> tuple[Replicas, ...]:
-    placed = placements.get(topic.name)
-    if placed is None:
-        raise StalePlacement(topic.name, "it was not placed, for it could not be created then")
-    if isinstance(placed, ApiError):
-        raise placed
-    if len(placed) != spec.partition_count or any(len(replicas) != spec.replication_factor for replicas in placed):
-        raise ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"topic {topic.name!r}: the placer placed {[len(replicas) for replicas in placed[:3]]}… replicas of "
-            f"{len(placed)} partitions; asked for were {spec.replication_factor} of {spec.partition_count}",
-        )
-    for broker_id in {broker_id for replicas in placed for broker_id in replicas}:
-        broker = state.brokers.get(broker_id)
-        if broker is None or not _is_usable(broker):
-            raise StalePlacement(topic.name, f"broker {broker_id} can no longer be used")
-    for first in {replicas[0] for replicas in placed}:
-        if not state.brokers.is_active(first):
-            raise StalePlacement(topic.name, f"broker {first} was to lead, and is fenced by now")
-    return placed
 
 
 def _unused_id(state: ClusterState, new_topic_id: Callable[[], Uuid]) -> Uuid:
@@ -306,24 +234,7 @@ def _records(state: ClusterState, new: _New) -> Iterator[Message]:
     yield TopicRecord(new.name, new.id)
     for name, value in new.configs.items():
         yield ConfigRecord(TOPIC, new.name, name, value)
-    directories = {broker.id: default_directory(broker.log_dirs) for broker in state.brokers}
-    for partition_id, replicas in enumerate(new.replicas):
-        isr = tuple(broker_id for broker_id in replicas if state.brokers.is_active(broker_id))
-        assert isr, (new.name, partition_id, replicas)
-        partition = Partition(
-            replicas=replicas,
-            directories=tuple(directories[broker_id] for broker_id in replicas),
-            isr=isr,
-            removing_replicas=(),
-            adding_replicas=(),
-            elr=(),
-            last_known_elr=(),
-            leader=isr[0],
-            leader_recovery_state=RECOVERED,
-            leader_epoch=0,
-            partition_epoch=0,
-        )
-        yield as_record(partition, new.id, partition_id, state.features.record_level)[0]
+    yield from partition_records(state, new.id, new.replicas)
 
 
 # Response.
@@ -377,10 +288,3 @@ def _spec(topic: _Topic, settings: Settings) -> PlacementSpec:
 
 def _configs(topic: _Topic) -> dict[str, str]:
     return {config.name: config.value for config in topic.configs if config.value is not None}
-
-
-def _is_usable(broker: Broker) -> bool:
-    """May it get replicas?"""
-    if broker.in_controlled_shutdown:
-        return False
-    return not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())

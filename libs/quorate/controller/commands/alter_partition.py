@@ -1,0 +1,150 @@
+"""AlterPartition (56): a leader says who is in sync with it. Each partition succeeds or fails by itself. KIP-497."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn, TypeAlias
+
+from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from quorate.controller.broker_changes import rules_for
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.elections import Election
+from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.registrations import registered
+from quorate.controller.settings import Settings
+from quorate.errors import ErrorCode
+from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition, merged
+from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Topic
+from quorate.nouns import NodeId
+from quorate.records import PartitionChangeRecord
+
+__all__ = ["alter_partition"]
+
+ANY_EPOCH = -1
+"""Of a replica whose leader cannot tell its broker epoch. KIP-903."""
+
+_Asked: TypeAlias = AlterPartitionRequest.TopicData.PartitionData
+_Topic: TypeAlias = AlterPartitionResponse.TopicData
+_Told: TypeAlias = AlterPartitionResponse.TopicData.PartitionData
+
+
+def alter_partition(request: AlterPartitionRequest, *, settings: Settings) -> Command[AlterPartitionResponse]:
+    """The command that gives partitions the ISRs which their leader, the broker of `request`, has seen.
+
+    Raises ApiError(STALE_BROKER_EPOCH) for a broker that has registered anew, or not at all.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionResponse]:
+        registered(state, request.broker_id, request.broker_epoch)
+        records: list[PartitionChangeRecord] = []
+        topics = []
+        for asked in request.topics:
+            topic = state.topics.by_id(asked.topic_id)
+            told = tuple(_alter(state, topic, request.broker_id, each, settings, records) for each in asked.partitions)
+            topics.append(_Topic(topic_id=asked.topic_id, partitions=told))
+        return Decision(AlterPartitionResponse(topics=tuple(topics)), tuple(records))
+
+    return command
+
+
+def _alter(
+    state: ClusterState,
+    topic: Topic | None,
+    leader: NodeId,
+    asked: _Asked,
+    settings: Settings,
+    records: list[PartitionChangeRecord],
+) -> _Told:
+    """One partition: its record goes to `records`, its result is the answer."""
+    partition_id = asked.partition_index
+    isr = _new_isr(asked)
+    try:
+        if topic is None:
+            _refuse(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = topic.partitions.get(partition_id)
+        if partition is None:
+            _refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        _check_epochs(partition, leader, asked)
+        _check_isr(state, partition, asked, isr)
+    except _Refused as refused:
+        return _Told(partition_index=partition_id, error_code=int(refused.code))
+    change = partition_change(
+        partition,
+        topic.id,
+        partition_id,
+        Wish(
+            isr=tuple(isr),
+            recovered=asked.leader_recovery_state == RECOVERED,
+            election=Election.UNCLEAN if settings.elects_uncleanly(state, topic.name) else Election.ONLINE,
+        ),
+        rules_for(state, topic.name, partition, settings),
+    )
+    if change is not None:
+        records.append(change)
+        partition = merged(partition, change)
+    if partition.leader != leader:
+        # The new ISR has ended a reassignment that takes the leadership away; the change is written all the same.
+        return _Told(partition_index=partition_id, error_code=int(ErrorCode.NEW_LEADER_ELECTED))
+    return _told(partition_id, partition)
+
+
+def _new_isr(asked: _Asked) -> Mapping[NodeId, int]:
+    """The broker epoch of each member, in the order of the request; a member twice counts as one here."""
+    if asked.new_isr:
+        return dict.fromkeys(asked.new_isr, ANY_EPOCH)
+    return {member.broker_id: member.broker_epoch for member in asked.new_isr_with_epochs}
+
+
+def _check_epochs(partition: Partition, leader: NodeId, asked: _Asked) -> None:
+    if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
+        _refuse(ErrorCode.NOT_CONTROLLER)  # it has heard of a later controller than this one
+    if asked.leader_epoch < partition.leader_epoch:
+        _refuse(ErrorCode.FENCED_LEADER_EPOCH)
+    if leader != partition.leader:
+        _refuse(ErrorCode.INVALID_REQUEST)
+    if asked.partition_epoch < partition.partition_epoch:
+        _refuse(ErrorCode.INVALID_UPDATE_VERSION)
+
+
+def _check_isr(state: ClusterState, partition: Partition, asked: _Asked, isr: Mapping[NodeId, int]) -> None:
+    count = len(asked.new_isr) or len(asked.new_isr_with_epochs)
+    if len(isr) < count or not isr.keys() <= set(partition.replicas) or partition.leader not in isr:
+        _refuse(ErrorCode.INVALID_REQUEST)
+    if asked.leader_recovery_state not in (RECOVERED, RECOVERING):
+        _refuse(ErrorCode.INVALID_REQUEST)
+    # Others come back only once the leader has recovered, and then it does not fall back. KIP-704.
+    may_recover = len(isr) == 1 and partition.leader_recovery_state == RECOVERING
+    if asked.leader_recovery_state == RECOVERING and not may_recover:
+        _refuse(ErrorCode.INVALID_REQUEST)
+    if not all(_is_eligible(state, member, epoch) for member, epoch in isr.items()):
+        _refuse(ErrorCode.INELIGIBLE_REPLICA)
+
+
+def _is_eligible(state: ClusterState, member: NodeId, epoch: int) -> bool:
+    """May it be in an ISR: is it there, and still the incarnation that its leader has seen? KIP-841, KIP-903."""
+    broker = state.brokers.get(member)
+    return broker is not None and broker.is_active and epoch in (ANY_EPOCH, broker.epoch)
+
+
+def _told(partition_id: int, partition: Partition) -> _Told:
+    return _Told(
+        partition_index=partition_id,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+class _Refused(Exception):
+    """One partition's error: the response has no room for a sentence."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def _refuse(code: ErrorCode) -> NoReturn:
+    raise _Refused(code)

@@ -1,0 +1,156 @@
+"""CreatePartitions (37): gives topics more partitions; each topic succeeds or fails by itself. KIP-195.
+
+The driver asks `wanted_more` what to have placed, and hands the placer's answers in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from kraft import Message
+from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.new_partitions import (
+    PARTITIONS_PER_REQUEST_MAX,
+    Placements,
+    StalePlacement,
+    bad_assignment,
+    check_assigned,
+    partition_records,
+    placed,
+)
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Topic
+from quorate.placement import PlacementSpec, Replicas
+
+__all__ = ["create_partitions", "wanted_more"]
+
+_Asked: TypeAlias = CreatePartitionsRequest.CreatePartitionsTopic
+_Result: TypeAlias = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+def create_partitions(request: CreatePartitionsRequest, *, placements: Placements) -> Command[CreatePartitionsResponse]:
+    """The command that adds the partitions of `request`; `placements` has every topic that `wanted_more` named.
+
+    Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[CreatePartitionsResponse]:
+        _check_size(state, request)
+        results: list[_Result] = []
+        records: list[Message] = []
+        for asked in _asked_once(request):
+            try:
+                records += _more(state, asked, placements)
+            except StalePlacement:
+                raise
+            except ApiError as refusal:
+                results.append(_refusal(asked.name, refusal))
+            else:
+                results.append(_Result(name=asked.name))
+        response = CreatePartitionsResponse(results=(*results, *_refused_twice(request)))
+        return Decision(response, () if request.validate_only else tuple(records))
+
+    return command
+
+
+def wanted_more(state: ClusterState, request: CreatePartitionsRequest) -> tuple[tuple[str, PlacementSpec], ...]:
+    """What the placer has to be asked, by topic name: nothing for topics that are refused or placed by hand.
+
+    Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
+    """
+    _check_size(state, request)
+    wanted = []
+    for asked in _asked_once(request):
+        if asked.assignments is not None:
+            continue
+        try:
+            wanted.append((asked.name, _spec(_grown(state, asked), asked)))
+        except ApiError:
+            continue  # the command will say why
+    return tuple(wanted)
+
+
+def _check_size(state: ClusterState, request: CreatePartitionsRequest) -> None:
+    count = sum(max(0, asked.count - _present(state, asked.name)) for asked in _asked_once(request))
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request has {count} new partitions; one request has at most {PARTITIONS_PER_REQUEST_MAX}",
+        )
+
+
+def _present(state: ClusterState, name: str) -> int:
+    topic = state.topics.by_name(name)
+    return 0 if topic is None else len(topic.partitions)
+
+
+def _grown(state: ClusterState, asked: _Asked) -> Topic:
+    """The topic, if it has fewer partitions than are asked for."""
+    topic = state.topics.by_name(asked.name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+    present = len(topic.partitions)
+    if asked.count <= present:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {asked.name!r} has {present} partitions; a count of {asked.count} adds none, and none is taken",
+        )
+    return topic
+
+
+def _spec(topic: Topic, asked: _Asked) -> PlacementSpec:
+    """As many replicas as the first partition has."""
+    present = len(topic.partitions)
+    return PlacementSpec(
+        start_partition=present,
+        partition_count=asked.count - present,
+        replication_factor=len(topic.partitions[0].replicas),
+    )
+
+
+def _more(state: ClusterState, asked: _Asked, placements: Placements) -> Iterator[Message]:
+    topic = _grown(state, asked)
+    spec = _spec(topic, asked)
+    if asked.assignments is None:
+        replicas = placed(state, asked.name, placements, spec)
+    else:
+        replicas = _assigned(state, asked, spec)
+    return partition_records(state, topic.id, replicas, first_id=spec.start_partition)
+
+
+def _assigned(state: ClusterState, asked: _Asked, spec: PlacementSpec) -> tuple[Replicas, ...]:
+    assert asked.assignments is not None, asked
+    replicas = tuple(assignment.broker_ids for assignment in asked.assignments)
+    if len(replicas) != spec.partition_count:
+        raise bad_assignment(
+            asked.name, f"{spec.partition_count} partitions are to come, and {len(replicas)} are assigned"
+        )
+    for partition_id, brokers in zip(spec.partition_ids, replicas, strict=True):
+        check_assigned(state, asked.name, partition_id, brokers)
+        if len(brokers) != spec.replication_factor:
+            raise bad_assignment(
+                asked.name,
+                f"partition {partition_id} has {len(brokers)} replicas and others have {spec.replication_factor}; "
+                "all partitions have equally many",
+            )
+    return replicas
+
+
+def _asked_once(request: CreatePartitionsRequest) -> list[_Asked]:
+    counts = Counter(asked.name for asked in request.topics)
+    return [asked for asked in request.topics if counts[asked.name] == 1]
+
+
+def _refused_twice(request: CreatePartitionsRequest) -> Iterator[_Result]:
+    for name, count in Counter(asked.name for asked in request.topics).items():
+        if count > 1:
+            refusal = ApiError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
+            yield _refusal(name, refusal)
+
+
+def _refusal(name: str, refusal: ApiError) -> _Result:
+    return _Result(name=name, error_code=int(refusal.code), error_message=refusal.message)

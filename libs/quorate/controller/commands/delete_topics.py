@@ -1,0 +1,91 @@
+"""DeleteTopics (20): by name or by id; each topic succeeds or fails by itself. KIP-4, KIP-516."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from kraft import Uuid
+from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.settings import Settings
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Topic
+from quorate.nouns import ZERO_UUID, uuid_text
+from quorate.records import RemoveTopicRecord
+
+__all__ = ["delete_topics"]
+
+_Asked: TypeAlias = DeleteTopicsRequest.DeleteTopicState
+_Result: TypeAlias = DeleteTopicsResponse.DeletableTopicResult
+
+
+def delete_topics(request: DeleteTopicsRequest, *, settings: Settings) -> Command[DeleteTopicsResponse]:
+    """The command that deletes the topics of `request`; their configs go with them.
+
+    Raises ApiError(TOPIC_DELETION_DISABLED) where `delete.topic.enable` is false.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[DeleteTopicsResponse]:
+        if not settings.delete_topic_enable:
+            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this controller")
+        results: list[_Result] = []
+        records = []
+        seen: dict[Uuid, int] = {}
+        asked = tuple(_asked(request))
+        for each in asked:
+            try:
+                topic = _find(state, each)
+            except ApiError as refusal:
+                results.append(_result(each.name, each.topic_id, refusal))
+                continue
+            seen[topic.id] = seen.get(topic.id, 0) + 1
+            if seen[topic.id] == 1:
+                records.append(RemoveTopicRecord(topic.id))
+                results.append(_Result(name=topic.name, topic_id=topic.id))
+        twice = {topic_id for topic_id, count in seen.items() if count > 1}
+        return Decision(
+            DeleteTopicsResponse(responses=tuple(_once(result, twice) for result in results)),
+            tuple(record for record in records if record.topic_id not in twice),
+            atomic=False,
+        )
+
+    return command
+
+
+def _asked(request: DeleteTopicsRequest) -> Iterator[_Asked]:
+    """The topics of all versions alike: up to version 5 there are only names."""
+    yield from request.topics
+    yield from (_Asked(name=name) for name in request.topic_names)
+
+
+def _find(state: ClusterState, asked: _Asked) -> Topic:
+    by_id = asked.topic_id != ZERO_UUID
+    if by_id and asked.name is not None:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"topic {asked.name!r}: it has an id, too; one of both names the topic"
+        )
+    if by_id:
+        topic = state.topics.by_id(asked.topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {uuid_text(asked.topic_id)}")
+        return topic
+    if asked.name is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a topic with neither name nor id; one of both names the topic")
+    topic = state.topics.by_name(asked.name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+    return topic
+
+
+def _once(result: _Result, twice: set[Uuid]) -> _Result:
+    """A topic that was asked for more than once, by name or by id, is not deleted: one of them may be a mistake."""
+    if result.topic_id not in twice or result.error_code:
+        return result
+    refusal = ApiError(ErrorCode.INVALID_REQUEST, f"topic {result.name!r} is in the request more than once")
+    return _result(result.name, result.topic_id, refusal)
+
+
+def _result(name: str | None, topic_id: Uuid, refusal: ApiError) -> _Result:
+    return _Result(name=name, topic_id=topic_id, error_code=int(refusal.code), error_message=refusal.message)

@@ -1,0 +1,132 @@
+"""New partitions of a topic, new or old: the replicas that the placer or a person chose, checked, and their records.
+
+Where replicas go is decided before the write, by the placer, on the brokers of that moment. Between the two a broker
+may have gone: then StalePlacement is raised, and the driver asks again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from kraft import Message, Uuid
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.brokers import Broker
+from quorate.metadata.partitions import RECOVERED, Partition, as_record, default_directory
+from quorate.metadata.state import ClusterState
+from quorate.placement import PlacementSpec, Replicas, UsableBroker
+
+__all__ = [
+    "PARTITIONS_PER_REQUEST_MAX",
+    "Placements",
+    "StalePlacement",
+    "bad_assignment",
+    "check_assigned",
+    "partition_records",
+    "placed",
+    "usable_brokers",
+]
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Kafka's limit; a request is one write."""
+
+Placements: TypeAlias = Mapping[str, tuple[Replicas, ...] | ApiError]
+"""By topic name the replicas of each new partition, or why the placer refused."""
+
+
+class StalePlacement(ApiError):
+    """The brokers are not what they were when the placer was asked: ask again. Retriable."""
+
+    def __init__(self, topic_name: str, reason: str) -> None:
+        super().__init__(
+            ErrorCode.REPLICA_NOT_AVAILABLE,
+            f"topic {topic_name!r} has to be placed again: {reason}",
+            {"topic": topic_name},
+        )
+
+
+def usable_brokers(state: ClusterState) -> tuple[UsableBroker, ...]:
+    """The brokers that may get replicas, by id: not those on their way out, nor without a directory to take any.
+
+    Fenced ones are among them: the placer prefers others. KIP-841, KIP-1066.
+    """
+    return tuple(
+        UsableBroker(id=broker.id, rack=broker.rack, fenced=broker.fenced)
+        for broker in state.brokers
+        if _is_usable(broker)
+    )
+
+
+def placed(state: ClusterState, name: str, placements: Placements, spec: PlacementSpec) -> tuple[Replicas, ...]:
+    """What the placer chose for the topic, if it can still be. Raises StalePlacement, or the placer's refusal."""
+    chosen = placements.get(name)
+    if chosen is None:
+        raise StalePlacement(name, "it was not placed, for that could not be then")
+    if isinstance(chosen, ApiError):
+        raise chosen
+    if len(chosen) != spec.partition_count or any(len(replicas) != spec.replication_factor for replicas in chosen):
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"topic {name!r}: the placer placed {[len(replicas) for replicas in chosen[:3]]}… replicas of "
+            f"{len(chosen)} partitions; asked for were {spec.replication_factor} of {spec.partition_count}",
+        )
+    for broker_id in {broker_id for replicas in chosen for broker_id in replicas}:
+        broker = state.brokers.get(broker_id)
+        if broker is None or not _is_usable(broker):
+            raise StalePlacement(name, f"broker {broker_id} can no longer be used")
+    for first in {replicas[0] for replicas in chosen}:
+        if not state.brokers.is_active(first):
+            raise StalePlacement(name, f"broker {first} was to lead, and is fenced by now")
+    return chosen
+
+
+def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
+    """Can a person's choice be? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    if not replicas:
+        raise bad_assignment(name, f"partition {partition_id} has no replicas")
+    for broker_id, count in Counter(replicas).items():
+        if broker_id not in state.brokers:
+            raise bad_assignment(name, f"partition {partition_id} is on broker {broker_id}, which is not registered")
+        if count > 1:
+            raise bad_assignment(name, f"partition {partition_id} is on broker {broker_id} more than once")
+    if not any(state.brokers.is_active(broker_id) for broker_id in replicas):
+        raise bad_assignment(
+            name, f"partition {partition_id} is on {list(replicas)}, who are all fenced or shutting down; one must lead"
+        )
+
+
+def bad_assignment(name: str, reason: str) -> ApiError:
+    """The refusal of a person's choice of replicas."""
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"topic {name!r}: {reason}")
+
+
+def partition_records(
+    state: ClusterState, topic_id: Uuid, replicas: Sequence[Replicas], *, first_id: int = 0
+) -> Iterator[Message]:
+    """One PartitionRecord each, from `first_id` on. Who is active is in the ISR, and the first of them leads."""
+    directories = {broker.id: default_directory(broker.log_dirs) for broker in state.brokers}
+    for partition_id, brokers in enumerate(replicas, first_id):
+        isr = tuple(broker_id for broker_id in brokers if state.brokers.is_active(broker_id))
+        assert isr, (topic_id, partition_id, brokers)
+        partition = Partition(
+            replicas=brokers,
+            directories=tuple(directories[broker_id] for broker_id in brokers),
+            isr=isr,
+            removing_replicas=(),
+            adding_replicas=(),
+            elr=(),
+            last_known_elr=(),
+            leader=isr[0],
+            leader_recovery_state=RECOVERED,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        yield as_record(partition, topic_id, partition_id, state.features.record_level)[0]
+
+
+def _is_usable(broker: Broker) -> bool:
+    """May it get replicas?"""
+    if broker.in_controlled_shutdown:
+        return False
+    return not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
