@@ -8,7 +8,6 @@ import sys
 
 from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
 from kraft.service.placer_pb2_grpc import PlacerStub
-from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.controller.activation import activate
 from quorate.controller.engine import Engine
 from quorate.controller.settings import Settings
@@ -23,10 +22,12 @@ from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
 from quorate.storage.meta_properties import check_owner
+from services.controller.apis import Apis
 from services.controller.chores import Chores
 from services.controller.config import Config
 from services.controller.driver import Driver
 from services.controller.forwarding import Forwarding
+from services.controller.quorum_node import QuorumNode
 from services.controller.registration import Registration
 from services.controller.servicer import Servicer
 
@@ -52,14 +53,8 @@ async def main(life: Life) -> None:
     )
     forwarding = Forwarding(driver, telemetry)
     placers = Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry)
-    servicer = Servicer(
-        driver,
-        forwarding,
-        QuorumStub(channel),
-        placers,
-        settings,
-        cluster_id=meta.cluster_id,
-    )
+    apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=meta.cluster_id)
+    servicer = Servicer(apis, forwarding)  # type: ignore[abstract]  # most methods come from tables
     server = Server(telemetry=telemetry, on_fatal=life.fail)
     server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)
     server.listen(str(config.listeners.endpoint))

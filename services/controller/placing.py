@@ -7,7 +7,7 @@ from typing import Final
 
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
-from quorate.controller.commands.create_topics import Placements
+from quorate.controller.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, UsableBroker
 from quorate.runtime.client import Client

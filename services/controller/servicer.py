@@ -1,18 +1,12 @@
-"""gRPC ↔ the driver: each RPC becomes a command, or is passed on to the active controller."""
+"""gRPC ↔ the driver: each RPC becomes a command here, or is passed on to the active controller."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-from kraft import Uuid
-from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest, BrokerRegistrationResponse
-from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest, ControllerRegistrationResponse
-from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
-from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
-from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
-from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+import grpc
+
 from kraft.service.controller_pb2 import (
     ChangeBrokerStateRequest,
     ChangeBrokerStateResponse,
@@ -20,109 +14,33 @@ from kraft.service.controller_pb2 import (
     ListErrorReasonsResponse,
 )
 from kraft.service.controller_pb2_grpc import ControllerServicer
-from kraft.service.placer_pb2_grpc import PlacerStub
-from kraft.service.quorum_pb2 import FindQuorumRequest
-from kraft.service.quorum_pb2_grpc import QuorumStub
+from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
 from quorate.controller.commands.change_broker_state import change_broker_state
-from quorate.controller.commands.create_topics import StalePlacement, create_topics, usable_brokers, wanted_placements
-from quorate.controller.commands.describe_cluster import describe_cluster
-from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
-from quorate.controller.commands.register_broker import register_broker
-from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.engine import Answer
-from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
-from quorate.nouns import ZERO_UUID, uuid_text
-from quorate.runtime.client import Client, call
-from quorate.runtime.statuses import is_retriable, status_code
+from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
-from services.controller.driver import Driver
+from services.controller.apis import HANDLERS, Apis
 from services.controller.forwarding import Forwarding
-from services.controller.placing import place
+from services.controller.quorum_node import CHANGE_DEADLINE_MS, DEADLINE_MS
 
-PLACEMENTS_TRIED_MAX: Final = 3
-"""Brokers come and go while the placer is asked; who meets that so often is told to try again."""
-QUORUM_DEADLINE_MS: Final = 5_000
-
-Handler = Callable[[Any], Awaitable[Answer]]
+ABOUT_THE_QUORUM: Final = {
+    "AddRaftVoter": CHANGE_DEADLINE_MS,
+    "DescribeQuorum": DEADLINE_MS,
+    "RemoveRaftVoter": CHANGE_DEADLINE_MS,
+    "TransferLeadership": CHANGE_DEADLINE_MS,
+}
+"""RPCs that the leader's quorum node answers, which lies beside the active controller, and how long it may take."""
 
 
 class Servicer(ControllerServicer):
-    """Serves `kraft.service.Controller` on one controller, active or not."""
+    """Serves `kraft.service.Controller` on one controller, active or not. Most of its methods come from tables."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        forwarding: Forwarding,
-        quorum: QuorumStub,
-        placers: Client[PlacerStub],
-        settings: Settings,
-        *,
-        cluster_id: str,
-    ) -> None:
-        self._driver = driver
+    def __init__(self, apis: Apis, forwarding: Forwarding) -> None:
+        self._apis = apis
+        self._driver = apis.driver
         self._forwarding = forwarding
-        self._quorum = quorum
-        self._placers = placers
-        self._settings = settings
-        self._cluster_id = cluster_id
-
-    async def CreateTopics(self, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
-        """Places, then writes; places again if the brokers have changed in between."""
-        return await self._serve("CreateTopics", request, context, self._create_topics)
-
-    async def DescribeTopicPartitions(
-        self, request: DescribeTopicPartitionsRequest, context: Any
-    ) -> DescribeTopicPartitionsResponse:
-        """A read waits until all that it has seen is committed."""
-
-        async def read(asked: Any) -> Answer:
-            return await self._driver.write("DescribeTopicPartitions", describe_topic_partitions(asked))
-
-        return await self._serve("DescribeTopicPartitions", request, context, read)
-
-    async def DescribeCluster(self, request: DescribeClusterRequest, context: Any) -> DescribeClusterResponse:
-        """As above."""
-
-        async def read(asked: Any) -> Answer:
-            command = describe_cluster(asked, cluster_id=self._cluster_id, controller_id=self._driver.leader_id)
-            return await self._driver.write("DescribeCluster", command)
-
-        return await self._serve("DescribeCluster", request, context, read)
-
-    async def DescribeQuorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
-        """The leader's quorum node knows; it lies beside the active controller."""
-
-        async def ask() -> DescribeQuorumResponse:
-            return await call(self._quorum.DescribeQuorum, request, deadline_ms=QUORUM_DEADLINE_MS)
-
-        return await self._forwarding.serve("DescribeQuorum", request, context, ask)
-
-    async def BrokerRegistration(self, request: BrokerRegistrationRequest, context: Any) -> BrokerRegistrationResponse:
-        """KIP-631."""
-
-        async def register(asked: Any) -> Answer:
-            command = register_broker(
-                asked,
-                cluster_id=self._cluster_id,
-                session_epoch=self._session_epoch(asked.broker_id),
-                kraft_version=await self._kraft_version(),
-                settings=self._settings,
-            )
-            return await self._driver.write("BrokerRegistration", command)
-
-        return await self._serve("BrokerRegistration", request, context, register)
-
-    async def ControllerRegistration(
-        self, request: ControllerRegistrationRequest, context: Any
-    ) -> ControllerRegistrationResponse:
-        """KIP-919."""
-
-        async def register(asked: Any) -> Answer:
-            return await self._driver.write("ControllerRegistration", register_controller(asked))
-
-        return await self._serve("ControllerRegistration", request, context, register)
 
     async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         """The heartbeat service reports, this controller decides."""
@@ -132,7 +50,7 @@ class Servicer(ControllerServicer):
             broker_id=request.broker_id,
             broker_epoch=request.broker_epoch,
             target=_STATES[request.target],
-            settings=self._settings,
+            settings=self._apis.settings,
         )
 
         async def change() -> ChangeBrokerStateResponse:
@@ -141,6 +59,14 @@ class Servicer(ControllerServicer):
             return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
 
         return await self._forwarding.serve("ChangeBrokerState", request, context, change)
+
+    async def AlterQuorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
+        """The quorum node beside this controller walks, whoever leads."""
+        try:
+            async for step in self._apis.quorum.alter_quorum(request, left_s=context.time_remaining()):
+                yield step
+        except grpc.aio.AioRpcError as error:
+            raise error_from_call(error) from None
 
     async def ListErrorReasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
         """Every error that there is."""
@@ -157,38 +83,25 @@ class Servicer(ControllerServicer):
             ]
         )
 
-    async def _serve(self, rpc: str, request: Any, context: Any, handler: Handler) -> Any:
-        """Here if this controller is active, else by the one that is."""
+    async def serve(self, rpc: str, request: Any, context: Any) -> Any:
+        """One of `HANDLERS`."""
 
         async def here() -> Any:
-            answer = await handler(to_struct(request))
+            answer = await self._apis.answer(rpc, to_struct(request))
             self._speak_of(answer, context)
             return to_protobuf(answer.response)
 
         return await self._forwarding.serve(rpc, request, context, here)
 
-    async def _create_topics(self, asked: Any) -> Answer:
-        state = self._driver.engine.state
-        for tried in range(1, PLACEMENTS_TRIED_MAX + 1):
-            wanted = wanted_placements(state, asked, self._settings)
-            placements = await place(self._placers, usable_brokers(state), wanted)
-            command = create_topics(asked, placements=placements, new_topic_id=_random_id, settings=self._settings)
-            try:
-                return await self._driver.write("CreateTopics", command)
-            except StalePlacement:
-                if tried == PLACEMENTS_TRIED_MAX:
-                    raise
-        raise AssertionError("the loop returns or raises")
+    async def ask_quorum(self, rpc: str, request: Any, context: Any) -> Any:
+        """One of `ABOUT_THE_QUORUM`."""
 
-    async def _kraft_version(self) -> int:
-        """1 where voters have directory ids (KIP-853), which is for the quorum node to know."""
-        found = await call(self._quorum.FindQuorum, FindQuorumRequest(), deadline_ms=QUORUM_DEADLINE_MS)
-        return int(any(voter.directory_id != uuid_text(ZERO_UUID) for voter in found.voters))
+        async def here() -> Any:
+            left_s, most_ms = context.time_remaining(), ABOUT_THE_QUORUM[rpc]
+            left_ms = most_ms if left_s is None else max(1, min(most_ms, int(left_s * 1000)))
+            return await self._apis.quorum.ask(rpc, request, deadline_ms=left_ms)
 
-    def _session_epoch(self, broker_id: int) -> int | None:
-        """The epoch of a broker that is alive as far as the log says: one that is not fenced."""
-        broker = self._driver.engine.state.brokers.get(broker_id)
-        return None if broker is None or broker.fenced else broker.epoch
+        return await self._forwarding.serve(rpc, request, context, here)
 
     def _speak_of(self, answer: Answer, context: Any) -> None:
         """Say of which state the answer speaks."""
@@ -201,9 +114,17 @@ class Servicer(ControllerServicer):
         )
 
 
-def _random_id() -> Uuid:
-    return Uuid(secrets.token_bytes(16))
+def _method(serve: Callable[[Servicer, str, Any, Any], Awaitable[Any]], rpc: str) -> Callable[..., Awaitable[Any]]:
+    async def method(self: Servicer, request: Any, context: Any) -> Any:
+        return await serve(self, rpc, request, context)
 
+    return method
+
+
+for _rpc in HANDLERS:
+    setattr(Servicer, _rpc, _method(Servicer.serve, _rpc))
+for _rpc in ABOUT_THE_QUORUM:
+    setattr(Servicer, _rpc, _method(Servicer.ask_quorum, _rpc))
 
 _STATES: Final = {
     1: ControlState.FENCED,

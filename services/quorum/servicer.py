@@ -26,7 +26,7 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import QuorumServicer, RaftClientServicer
 from quorate.errors import ErrorCode
-from quorate.nouns import NodeId, OffsetAndEpoch, uuid_text
+from quorate.nouns import ZERO_UUID, NodeId, OffsetAndEpoch, uuid_text
 from quorate.raft import messages as raft
 from services.quorum import translate
 from services.quorum.attendance import Attendance
@@ -109,6 +109,7 @@ class PeerServicer(QuorumServicer):
                 )
                 for key in core.log.voters.latest.keys
             ],
+            kraft_version=int(any(key.directory_id != ZERO_UUID for key in core.log.voters.latest.keys)),
         )
 
     async def _ask(self, request: Callable[[Callable[[Any, bytes], None]], raft.Request]) -> tuple[Any, bytes]:
