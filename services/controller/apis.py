@@ -8,7 +8,9 @@ from typing import Any, Final, TypeAlias
 
 from kraft import Uuid
 from kraft.service.placer_pb2_grpc import PlacerStub
+from quorate.controller.commands.allocate_producer_ids import allocate_producer_ids
 from quorate.controller.commands.alter_partition import alter_partition
+from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.create_partitions import create_partitions, wanted_more
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
 from quorate.controller.commands.delete_topics import delete_topics
@@ -18,6 +20,7 @@ from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.register_broker import register_broker
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_broker import unregister_broker
+from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import kraft_version_update, update_features
 from quorate.controller.decision import Command
 from quorate.controller.engine import Answer
@@ -124,7 +127,9 @@ def _plain(rpc: str, command: Callable[[Apis, Any], Command[Any]]) -> Handler:
 
 
 _PLAIN: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
+    "AllocateProducerIds": lambda _, asked: allocate_producer_ids(asked),
     "AlterPartition": lambda apis, asked: alter_partition(asked, settings=apis.settings),
+    "AssignReplicasToDirs": lambda apis, asked: assign_replicas_to_dirs(asked, settings=apis.settings),
     "ControllerRegistration": lambda _, asked: register_controller(asked),
     "DeleteTopics": lambda apis, asked: delete_topics(asked, settings=apis.settings),
     "DescribeCluster": lambda apis, asked: describe_cluster(
@@ -133,6 +138,7 @@ _PLAIN: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
     "DescribeTopicPartitions": lambda _, asked: describe_topic_partitions(asked),
     "ElectLeaders": lambda apis, asked: elect_leaders(asked, settings=apis.settings),
     "UnregisterBroker": lambda apis, asked: unregister_broker(asked, settings=apis.settings),
+    "UnregisterController": lambda _, asked: unregister_controller(asked),
 }
 
 HANDLERS: Final[Mapping[str, Handler]] = {

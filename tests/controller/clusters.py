@@ -97,8 +97,12 @@ class Cluster:
         """Register and unfence."""
         for broker_id in broker_ids:
             self.register(broker_id)
-            self.change(broker_id, ControlState.UNFENCED)
+            self.unfence(broker_id)
         return self
+
+    def unfence(self, broker_id: int) -> None:
+        """It has caught up."""
+        self.change(broker_id, ControlState.UNFENCED)
 
     def topic(self, name: str, *replicas: Sequence[int], **configs: str) -> Uuid:
         """Create a topic with these replicas, one list a partition; its id."""

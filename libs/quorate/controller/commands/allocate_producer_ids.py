@@ -1,0 +1,37 @@
+"""AllocateProducerIds (67): gives a broker a block of producer ids that nobody has had. KIP-730."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.registrations import registered
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.state import ClusterState
+from quorate.records import ProducerIdsRecord
+
+__all__ = ["BLOCK_SIZE", "allocate_producer_ids"]
+
+BLOCK_SIZE: Final = 1_000
+LAST_PRODUCER_ID: Final = (1 << 63) - 1
+
+
+def allocate_producer_ids(request: AllocateProducerIdsRequest) -> Command[AllocateProducerIdsResponse]:
+    """The command that gives out the next block.
+
+    Raises ApiError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when no block is left.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[AllocateProducerIdsResponse]:
+        broker = registered(state, request.broker_id, request.broker_epoch)
+        first = state.producer_ids.next_producer_id
+        if first > LAST_PRODUCER_ID - BLOCK_SIZE:
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"the next producer id is {first}; a block of {BLOCK_SIZE} would pass {LAST_PRODUCER_ID}",
+            )
+        record = ProducerIdsRecord(broker.id, broker.epoch, first + BLOCK_SIZE)
+        return Decision(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE), (record,))
+
+    return command

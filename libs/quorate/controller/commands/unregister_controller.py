@@ -1,0 +1,36 @@
+"""UnregisterController (93): an operator strikes a controller off. KIP-1312."""
+
+from __future__ import annotations
+
+from kraft.api.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import CONTROLLER_UNREGISTRATION, release_of
+from quorate.records import UnregisterControllerRecord
+
+__all__ = ["unregister_controller"]
+
+
+def unregister_controller(request: UnregisterControllerRequest) -> Command[UnregisterControllerResponse]:
+    """The command that unregisters a controller; one that is alive registers again.
+
+    Raises ApiError: UNSUPPORTED_VERSION below metadata.version 4.4-IV2, CONTROLLER_ID_NOT_REGISTERED.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[UnregisterControllerResponse]:
+        level = state.features.record_level
+        if level < CONTROLLER_UNREGISTRATION:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"controllers are unregistered from metadata.version {release_of(CONTROLLER_UNREGISTRATION)} on; "
+                f"this cluster is at {release_of(level)}",
+            )
+        if request.controller_id not in state.controllers:
+            raise ApiError(
+                ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"controller {request.controller_id} is not registered"
+            )
+        record = UnregisterControllerRecord(controller_id=request.controller_id)
+        return Decision(UnregisterControllerResponse(error_message=None), (record,))
+
+    return command
