@@ -1,4 +1,4 @@
-"""UnregisterController (93): an operator strikes a controller off. KIP-1312."""
+"""UnregisterController (94): an operator strikes a controller off. KIP-1312."""
 
 from __future__ import annotations
 
