@@ -10,6 +10,7 @@ from kraft import Uuid
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.commands.allocate_producer_ids import allocate_producer_ids
 from quorate.controller.commands.alter_partition import alter_partition
+from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.create_partitions import create_partitions, wanted_more
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
@@ -17,6 +18,7 @@ from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.elect_leaders import elect_leaders
+from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
 from quorate.controller.commands.register_broker import register_broker
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_broker import unregister_broker
@@ -129,6 +131,7 @@ def _plain(rpc: str, command: Callable[[Apis, Any], Command[Any]]) -> Handler:
 _PLAIN: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
     "AllocateProducerIds": lambda _, asked: allocate_producer_ids(asked),
     "AlterPartition": lambda apis, asked: alter_partition(asked, settings=apis.settings),
+    "AlterPartitionReassignments": lambda apis, asked: alter_partition_reassignments(asked, settings=apis.settings),
     "AssignReplicasToDirs": lambda apis, asked: assign_replicas_to_dirs(asked, settings=apis.settings),
     "ControllerRegistration": lambda _, asked: register_controller(asked),
     "DeleteTopics": lambda apis, asked: delete_topics(asked, settings=apis.settings),
@@ -137,6 +140,7 @@ _PLAIN: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
     ),
     "DescribeTopicPartitions": lambda _, asked: describe_topic_partitions(asked),
     "ElectLeaders": lambda apis, asked: elect_leaders(asked, settings=apis.settings),
+    "ListPartitionReassignments": lambda _, asked: list_partition_reassignments(asked),
     "UnregisterBroker": lambda apis, asked: unregister_broker(asked, settings=apis.settings),
     "UnregisterController": lambda _, asked: unregister_controller(asked),
 }

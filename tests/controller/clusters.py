@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 from kraft import Message, Uuid
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from quorate.controller.broker_changes import rules_for
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
 from quorate.controller.commands.register_broker import register_broker
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.new_partitions import usable_brokers
+from quorate.controller.partition_change import Wish, partition_change
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError
 from quorate.liveness import ControlState
@@ -22,7 +24,7 @@ from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import METADATA_VERSION, record_version
 from quorate.placement import Racks, Random, place
-from quorate.records import FeatureLevelRecord, PartitionChangeRecord, decode_record, encode_record
+from quorate.records import FeatureLevelRecord, decode_record, encode_record
 
 T = TypeVar("T")
 
@@ -132,10 +134,18 @@ class Cluster:
 
     def rejoin(self, name: str, partition_id: int, broker_id: int) -> None:
         """The leader says that this broker is in sync again."""
+        partition = self.partition(name, partition_id)
+        isr = tuple(replica for replica in partition.replicas if replica in (*partition.isr, broker_id))
+        self.alter_isr(name, isr, partition_id)
+
+    def alter_isr(self, name: str, isr: tuple[int, ...], partition_id: int = 0) -> None:
+        """The leader says who is in sync."""
         topic, partition = self.state.topics.by_name(name), self.partition(name, partition_id)
         assert topic is not None, name
-        isr = tuple(replica for replica in partition.replicas if replica in (*partition.isr, broker_id))
-        self.apply([PartitionChangeRecord(partition_id, topic.id, isr=isr)])
+        rules = rules_for(self.state, name, partition, self.settings)
+        change = partition_change(partition, topic.id, partition_id, Wish(isr=isr), rules)
+        assert change is not None, (name, isr)
+        self.apply([change])
 
     def partition(self, name: str, partition_id: int = 0) -> Partition:
         """A partition that exists."""

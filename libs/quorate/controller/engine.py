@@ -44,6 +44,8 @@ class Append:
     epoch: Epoch
     base_offset: Offset
     values: tuple[bytes, ...]
+    is_traced: bool = False
+    """Its first record carries a trace context, which holds for the batch that it begins and for no other record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,23 @@ class Engine:
         self._stand_at(self.next_offset)
         self.epoch = None
 
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    def hold_stable(self) -> Offset | None:
+        """Hold the state as of the last commit for a checkpoint: `state.at` the answer stays while writes go on.
+
+        None if an open transaction reaches over it. It is let go with `state.registry.release`; a state that goes
+        back to nothing, or loads a snapshot, lets go of it too (`state.registry.held` is None then).
+        """
+        offset = self._first_uncommitted()
+        registry = self.state.registry
+        if offset not in registry:
+            registry.create(offset)
+        if self.state.at(offset).transactions.open is not None:
+            return None
+        registry.hold(offset)
+        return offset
+
     # -- write ---------------------------------------------------------------------------------------
 
     def write(self, token: Any, command: Command[Any], *, now_ms: int, traceparent: bytes | None = None) -> None:
@@ -208,7 +227,9 @@ class Engine:
         if traceparent is not None:
             records = (with_trace(records[0], traceparent), *records[1:])
         values = tuple(encode_record(record, record_version(record, level)) for record in records)
-        self._appends.append(Append(epoch=self.epoch, base_offset=self.next_offset, values=values))
+        self._appends.append(
+            Append(epoch=self.epoch, base_offset=self.next_offset, values=values, is_traced=traceparent is not None)
+        )
         self._in_flight.append(_InFlight(self.next_offset, self.next_offset + len(records)))
         self.next_offset += len(records)
 

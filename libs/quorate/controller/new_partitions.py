@@ -23,6 +23,7 @@ __all__ = [
     "StalePlacement",
     "bad_assignment",
     "check_assigned",
+    "check_registered",
     "partition_records",
     "placed",
     "usable_brokers",
@@ -82,7 +83,16 @@ def placed(state: ClusterState, name: str, placements: Placements, spec: Placeme
 
 
 def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
-    """Can a person's choice be? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Can a person's choice for a new partition be? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    check_registered(state, name, partition_id, replicas)
+    if not any(state.brokers.is_active(broker_id) for broker_id in replicas):
+        raise bad_assignment(
+            name, f"partition {partition_id} is on {list(replicas)}, who are all fenced or shutting down; one must lead"
+        )
+
+
+def check_registered(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
+    """Are these brokers, each once? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
     if not replicas:
         raise bad_assignment(name, f"partition {partition_id} has no replicas")
     for broker_id, count in Counter(replicas).items():
@@ -90,10 +100,6 @@ def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: 
             raise bad_assignment(name, f"partition {partition_id} is on broker {broker_id}, which is not registered")
         if count > 1:
             raise bad_assignment(name, f"partition {partition_id} is on broker {broker_id} more than once")
-    if not any(state.brokers.is_active(broker_id) for broker_id in replicas):
-        raise bad_assignment(
-            name, f"partition {partition_id} is on {list(replicas)}, who are all fenced or shutting down; one must lead"
-        )
 
 
 def bad_assignment(name: str, reason: str) -> ApiError:

@@ -1,0 +1,128 @@
+"""AlterPartitionReassignments (45): moves partitions to other brokers, or calls a move off. KIP-455, KIP-860."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kraft.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from quorate.controller.broker_changes import rules_for
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.elections import Election
+from quorate.controller.new_partitions import bad_assignment, check_registered
+from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.settings import Settings
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.partitions import Partition
+from quorate.metadata.state import ClusterState
+from quorate.placement import Replicas
+from quorate.records import PartitionChangeRecord
+
+__all__ = ["alter_partition_reassignments"]
+
+_Asked: TypeAlias = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
+_Topic: TypeAlias = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Told: TypeAlias = _Topic.ReassignablePartitionResponse
+
+
+def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, *, settings: Settings
+) -> Command[AlterPartitionReassignmentsResponse]:
+    """The command that sets partitions on their way to other replicas; null replicas call the move off.
+
+    Each partition succeeds or fails by itself. A move ends by itself, when its new replicas are in sync.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionReassignmentsResponse]:
+        records: list[PartitionChangeRecord] = []
+        topics = []
+        for topic in request.topics:
+            told = []
+            for asked in topic.partitions:
+                try:
+                    change = _alter(state, topic.name, asked, settings, request.allow_replication_factor_change)
+                except ApiError as refusal:
+                    told.append(_Told(asked.partition_index, int(refusal.code), refusal.message))
+                    continue
+                told.append(_Told(asked.partition_index, error_message=None))
+                records += () if change is None else (change,)
+            topics.append(_Topic(topic.name, tuple(told)))
+        response = AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_message=None,
+            responses=tuple(topics),
+        )
+        return Decision(response, tuple(records), atomic=False)
+
+    return command
+
+
+def _alter(
+    state: ClusterState, name: str, asked: _Asked, settings: Settings, may_change_factor: bool
+) -> PartitionChangeRecord | None:
+    topic = state.topics.by_name(name)
+    partition = None if topic is None else topic.partitions.get(asked.partition_index)
+    if topic is None or partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{asked.partition_index}")
+    if asked.replicas is None:
+        wish = _back(state, name, asked.partition_index, partition, settings)
+    else:
+        check_registered(state, name, asked.partition_index, asked.replicas)
+        if not may_change_factor:
+            _check_factor(name, asked.partition_index, partition, asked.replicas)
+        wish = _away(partition, asked.replicas)
+    rules = rules_for(state, name, partition, settings)
+    return partition_change(partition, topic.id, asked.partition_index, wish, rules)
+
+
+def _away(partition: Partition, target: Replicas) -> Wish:
+    """To `target`: those that go stay until the ones that come are in sync.
+
+    A move on the way to another goal takes the new one. Kafka leaves a replica that was to come, and now is not to,
+    among both the coming and the going, where the move never ends; ours only goes.
+    """
+    removing = tuple(sorted(set(partition.replicas) - set(target)))
+    adding = tuple(sorted(set(target) - set(partition.replicas)))
+    kept = tuple(replica for replica in partition.adding_replicas if replica not in removing)
+    return Wish(replicas=(*target, *removing), adding=adding or kept, removing=removing or partition.removing_replicas)
+
+
+def _back(state: ClusterState, name: str, partition_id: int, partition: Partition, settings: Settings) -> Wish:
+    """Where it came from: without those that were to come, with those that were to go."""
+    if not partition.is_reassigning:
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {name}-{partition_id} is not being moved")
+    coming = set(partition.adding_replicas)
+    replicas = tuple(replica for replica in partition.replicas if replica not in coming)
+    isr = tuple(replica for replica in partition.isr if replica not in coming)
+    may_lose = settings.elects_uncleanly(state, name)
+    if not replicas:
+        raise bad_assignment(name, f"partition {partition_id} would have no replicas: all of them are to come")
+    if not isr:
+        # Only replicas of the move are in sync. Going back without them loses records, which is for the topic to allow.
+        if not may_lose:
+            raise bad_assignment(
+                name,
+                f"partition {partition_id} cannot go back: of {list(replicas)} none is in sync, "
+                "and the topic does not allow unclean elections",
+            )
+        isr = replicas[:1]
+    return Wish(
+        replicas=replicas,
+        isr=isr,
+        adding=(),
+        removing=(),
+        election=Election.UNCLEAN if may_lose else Election.ONLINE,
+    )
+
+
+def _check_factor(name: str, partition_id: int, partition: Partition, target: Replicas) -> None:
+    """KIP-860. What counts is how many replicas the partition had before it was moved."""
+    present = len(partition.replicas) - len(partition.adding_replicas)
+    if len(target) != present:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"partition {name}-{partition_id} has {present} replicas and would have {len(target)}; "
+            "the request does not allow that",
+        )
