@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kraft import Uuid
 from quorate.nouns import uuid_text
 
-HOST = "127.0.0.1"
+HOST: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a process runs: the address on which it listens, and the command that starts another one there."""
+
+    host: str = HOST
+    enter: tuple[str, ...] = ()
+
+
+HERE: Final = Place()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,16 +34,20 @@ class Process:
     name: str
     port: int
     settings: dict[str, str]
+    place: Place = HERE
 
     @property
     def address(self) -> str:
         """Where it listens."""
-        return f"{HOST}:{self.port}"
+        return f"{self.place.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A control plane of some voters. `directory` holds everything that it writes."""
+    """A control plane of some voters. `directory` holds everything that it writes.
+
+    `directory_ids` has the first voters' by node id; with none of them the voters are static (KIP-853).
+    """
 
     directory: Path
     cluster_id: str
@@ -42,80 +58,121 @@ class Plan:
     observer: Process
     brokers: tuple[int, ...] = (101, 102, 103)
     racks: dict[int, str] = field(default_factory=lambda: {101: "a", 102: "b", 103: "c"})
+    directory_ids: dict[int, str] = field(default_factory=dict)
 
     @property
     def processes(self) -> tuple[Process, ...]:
         """All, in the order in which they are started."""
         return (self.observer, *self.quorum, *self.controllers, self.placer, self.heartbeat)
 
+    @property
+    def initial_controllers(self) -> str:
+        """The first voters, as `storage format` is told them."""
+        return ",".join(
+            f"{each.settings['node.id']}@{each.address}:{self.directory_ids[int(each.settings['node.id'])]}"
+            for each in self.quorum
+        )
+
     def log_dir(self, node_id: int) -> Path:
         """The log directory of a quorum node."""
         return self.directory / f"node-{node_id}"
 
 
-def make_plan(directory: Path, *, voters: int = 3, session_timeout_ms: int = 9_000) -> Plan:
-    """A plan on free ports of loopback."""
+def make_plan(
+    directory: Path,
+    *,
+    voters: int = 3,
+    session_timeout_ms: int = 9_000,
+    home: Place = HERE,
+    nodes_at: Mapping[int, Place] | None = None,
+    dynamic: bool = False,
+) -> Plan:
+    """A plan on free ports. A quorum node and its controller are where `nodes_at` says by id, all else is at `home`.
+
+    The voters are in the log if they are `dynamic`, else in everybody's settings.
+    """
     ports = iter(free_ports(2 * voters + 3))
     nodes = [
-        _Node(node_id, next(ports), next(ports), directory / f"node-{node_id}") for node_id in range(1, voters + 1)
+        _Node(node_id, (nodes_at or {}).get(node_id, home), next(ports), next(ports), directory / f"node-{node_id}")
+        for node_id in range(1, voters + 1)
     ]
-    placer_port = next(ports)
+    placer = _process("placer", 1, next(ports), {}, home)
+    static = {"controller.quorum.voters": ",".join(f"{node.id}@{node.quorum}" for node in nodes)}
+    quorum = {"controller.quorum.bootstrap.servers": ",".join(node.quorum for node in nodes)}
     return Plan(
         directory=directory,
-        cluster_id=uuid_text(Uuid(secrets.token_bytes(16))),
-        quorum=tuple(_quorum(node, nodes) for node in nodes),
-        controllers=tuple(_controller(node, placer_port) for node in nodes),
-        placer=_process("placer", 1, placer_port, {}),
+        cluster_id=_random_uuid(),
+        quorum=tuple(
+            _process(
+                "quorum",
+                node.id,
+                node.quorum_port,
+                {"metadata.log.dir": str(node.log_dir), **(quorum if dynamic else static)},
+                node.place,
+            )
+            for node in nodes
+        ),
+        controllers=tuple(_controller(node, placer) for node in nodes),
+        placer=placer,
         heartbeat=_process(
             "heartbeat",
             1,
             next(ports),
             {
-                "controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{node.quorum_port}" for node in nodes),
-                "controller.endpoints": ",".join(f"{HOST}:{node.controller_port}" for node in nodes),
+                **quorum,
+                "controller.endpoints": ",".join(node.controller for node in nodes),
                 "broker.session.timeout.ms": str(session_timeout_ms),
             },
+            home,
         ),
         observer=_process(
             "observer",
             201,
             next(ports),
-            {
-                "controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{node.quorum_port}" for node in nodes),
-                "observer.database.url": f"sqlite:///{directory / 'observer.db'}",
-            },
+            {**quorum, "observer.database.url": f"sqlite:///{directory / 'observer.db'}"},
+            home,
         ),
+        directory_ids={node.id: _random_uuid() for node in nodes} if dynamic else {},
     )
 
 
+def _random_uuid() -> str:
+    return uuid_text(Uuid(secrets.token_bytes(16)))
+
+
 class _Node(NamedTuple):
-    """A quorum node and the controller beside it: one id, one directory, two ports."""
+    """A quorum node and the controller beside it: one id, one place, one directory, two ports."""
 
     id: int
+    place: Place
     quorum_port: int
     controller_port: int
     log_dir: Path
 
+    @property
+    def quorum(self) -> str:
+        return f"{self.place.host}:{self.quorum_port}"
 
-def _quorum(node: _Node, nodes: list[_Node]) -> Process:
-    voters = ",".join(f"{each.id}@{HOST}:{each.quorum_port}" for each in nodes)
-    settings = {"controller.quorum.voters": voters, "metadata.log.dir": str(node.log_dir)}
-    return _process("quorum", node.id, node.quorum_port, settings)
+    @property
+    def controller(self) -> str:
+        return f"{self.place.host}:{self.controller_port}"
 
 
-def _controller(node: _Node, placer_port: int) -> Process:
+def _controller(node: _Node, placer: Process) -> Process:
     settings = {
-        "quorum.endpoint": f"{HOST}:{node.quorum_port}",
-        "placer.endpoints": f"{HOST}:{placer_port}",
+        "quorum.endpoint": node.quorum,
+        "placer.endpoints": placer.address,
         "metadata.log.dir": str(node.log_dir),
     }
-    return _process("controller", node.id, node.controller_port, settings)
+    return _process("controller", node.id, node.controller_port, settings, node.place)
 
 
-def _process(service: str, node_id: int, port: int, settings: dict[str, str]) -> Process:
+def _process(service: str, node_id: int, port: int, settings: dict[str, str], place: Place) -> Process:
     listener = "CONTROLLER" if service in ("quorum", "controller") else service.upper()
-    common = {"node.id": str(node_id), "listeners": f"{listener}://{HOST}:{port}"}
-    return Process(service=service, name=f"{service}-{node_id}", port=port, settings={**common, **settings})
+    common = {"node.id": str(node_id), "listeners": f"{listener}://{place.host}:{port}"}
+    return Process(
+        service=service, name=f"{service}-{node_id}", port=port, settings={**common, **settings}, place=place
+    )
 
 
 def free_ports(count: int) -> list[int]:

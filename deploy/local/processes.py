@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,29 +37,31 @@ class Running:
         """Format the directories, start everything, and wait until all of it is ready. Raises NotReady."""
         self.plan.directory.mkdir(parents=True, exist_ok=True)
         for process in self.plan.quorum:
-            await self._format(process)
+            await self.format(process)
         for process in self.plan.processes:
             await self.spawn(process)
         await self.ready(self.plan.processes)
 
-    async def spawn(self, process: Process) -> None:
-        """Start one process; it may have run before."""
+    async def spawn(self, process: Process, *, environ: Mapping[str, str] | None = None) -> None:
+        """Start one process, with `environ` besides ours; it may have run before."""
         file = self.plan.directory / f"{process.name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in process.settings.items()))
-        environ = {
+        all_environ = {
             **os.environ,
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self.plan.observer.address}",
             "GRPC_VERBOSITY": "ERROR",
+            **(environ or {}),
         }
         with (self.plan.directory / f"{process.name}.log").open("ab") as output:
             self._children[process.name] = await asyncio.create_subprocess_exec(
+                *process.place.enter,
                 sys.executable,
                 "-m",
                 f"services.{process.service}",
                 "--config",
                 str(file),
                 cwd=ROOT,
-                env=environ,
+                env=all_environ,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to pass on
@@ -84,8 +86,12 @@ class Running:
         """Send a signal that ends it, and wait for the end; the answer is its exit code."""
         child = self._children[process.name]
         child.send_signal(number)
+        return await self.ended(process)
+
+    async def ended(self, process: Process) -> int:
+        """Wait until a process ends, by itself or because it was asked to; the answer is its exit code."""
         async with asyncio.timeout(STOP_TIMEOUT_S):
-            return await child.wait()
+            return await self._children[process.name].wait()
 
     async def stop(self) -> None:
         """End everything in good order, and by force what does not end; the observer last: it still gets spans."""
@@ -93,7 +99,8 @@ class Running:
         await _end([child for child in self._children.values() if child is not observer])
         await _end([child for child in self._children.values() if child is observer])
 
-    async def _format(self, process: Process) -> None:
+    async def format(self, process: Process, *, joins: bool = False) -> None:
+        """Format a quorum node's directory, unless it is; one that `joins` knows no voters. Raises NotReady."""
         log_dir = Path(process.settings["metadata.log.dir"])
         log_dir.mkdir(parents=True, exist_ok=True)
         config = self.plan.directory / f"{process.name}.format.properties"
@@ -103,12 +110,15 @@ class Running:
             "log.dirs": str(log_dir),
             "listeners": process.settings["listeners"],
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": process.settings["controller.quorum.voters"],
+            **{key: value for key, value in process.settings.items() if key.startswith("controller.quorum.")},
         }
+        voters: tuple[str, ...] = ()
+        if self.plan.directory_ids:
+            first = ("--initial-controllers", self.plan.initial_controllers)
+            voters = ("--no-initial-controllers",) if joins else first
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         formatting = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "quorate.cli", "storage", "format", "--ignore-formatted"),
+            *(sys.executable, "-m", "quorate.cli", "storage", "format", "--ignore-formatted", *voters),
             *("--config", str(config), "--cluster-id", self.plan.cluster_id, "--release-version", RELEASE),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -30,6 +30,7 @@ from services.controller.forwarding import Forwarding
 from services.controller.quorum_node import QuorumNode
 from services.controller.registration import Registration
 from services.controller.servicer import Servicer
+from services.controller.snapshots import Snapshots
 
 log = logger(__name__)
 
@@ -69,6 +70,13 @@ async def main(life: Life) -> None:
                 registration.run(),
                 Chores(driver, settings, {"metadata.max.idle.interval.ms": config.idle_interval_ms}).run(),
                 _be_ready(driver, server),
+                Snapshots(
+                    driver,
+                    channel,
+                    SystemClock(),
+                    bytes_between=config.bytes_between_snapshots,
+                    interval_ms=config.snapshot_interval_ms,
+                ).run(),
             )
         ]
         await life.stopping()

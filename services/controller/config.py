@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import Endpoint, Listener, endpoint, integer, list_of, listener, milliseconds, path
+from quorate.runtime.kinds import Endpoint, Listener, endpoint, integer, list_of, listener, milliseconds, path, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +39,16 @@ class Config:
         milliseconds(0),
         "How long the log may be silent before a NoOpRecord is written; 0 for never.",
         default=500,
+    )
+    bytes_between_snapshots: int = setting(
+        "metadata.log.max.record.bytes.between.snapshots",
+        size(1),
+        "A snapshot is made when so much of the log lies behind the last one.",
+        default=20 << 20,
+    )
+    snapshot_interval_ms: int = setting(
+        "metadata.log.max.snapshot.interval.ms",
+        milliseconds(0, None),
+        "A snapshot is made so long after the last one if the log has gone on; 0 for never.",
+        default=3600 * 1000,
     )

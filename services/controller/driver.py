@@ -15,7 +15,7 @@ import grpc
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.engine import Answer, Engine
-from quorate.errors import ErrorCode
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.records import decode_record
@@ -24,12 +24,14 @@ from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry, current_traceparent
 from quorate.wire.batch import batches, data_values
 from services.controller.quorum_link import Behind, QuorumLink
+from services.controller.snapshots import Applied
 from services.controller.tracing import applied
 
 log = logger(__name__)
 
 T = TypeVar("T")
 NOBODY: Final = -1
+NO_ROOM: Final = "the quorum's leader has no room on its disk"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Driver:
         self._telemetry = telemetry
         self._node_id = node_id
         self._activation = activation
+        self.applied = Applied()
         self._snapshot = bytearray()
 
     async def run(self) -> None:
@@ -136,6 +139,8 @@ class Driver:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             log.info("deciding again", wanted=wanted, next_offset=self.engine.next_offset)
             self.engine.wanted(wanted)
+        elif error is ErrorCode.KAFKA_STORAGE_ERROR and self.engine.refuse(ApiError(error, NO_ROOM)):
+            log.warning("nothing can be written", reason=NO_ROOM)
         else:
             self._renounce(f"append refused: {error.name}")
         self._carry_out()
@@ -160,6 +165,7 @@ class Driver:
             started = self._clock.wall_ns()
             records = () if header.is_control else tuple(map(decode_record, data_values(data, position, header)))
             self.engine.replay(records, base_offset=header.base_offset, end_offset=header.next_offset)
+            self.applied.note(header.epoch, header.size)
             if records and self._telemetry.enabled:
                 applied(
                     self._telemetry,
@@ -208,6 +214,7 @@ class Driver:
     def _claim(self, epoch: Epoch, next_offset: Offset) -> None:
         """Become active; the first write of the epoch is the activation, before any that is asked for."""
         self.engine.claim(epoch, next_offset)
+        self.applied.note(epoch, 0)
         log.info("active", epoch=epoch, next_offset=next_offset)
         waiting = _Waiting(
             answered=asyncio.get_running_loop().create_future(),
@@ -235,12 +242,14 @@ class Driver:
                 for value in data_values(data, position, header)
             )
             self.engine.load(records, end_offset=chunk.end_offset)
+            self.applied.restart(chunk.epoch)
             log.info("loaded a snapshot", end_offset=chunk.end_offset, epoch=chunk.epoch)
 
     def _carry_out(self) -> None:
         ready = self.engine.ready()
         for append in ready.appends:
             self._link.send(append)
+            self.applied.note(append.epoch, sum(map(len, append.values)))
         for answer in ready.answers:
             waiting: _Waiting = answer.token
             self._telemetry.span_from(

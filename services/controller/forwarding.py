@@ -22,6 +22,8 @@ UNTOUCHED: Final = "untouched"
 """Metadata key of a refusal by which nothing was begun, so that the same call may go to another controller."""
 DEADLINE_MS: Final = 30_000
 """For calls that have no deadline of their own."""
+HOLD_S: Final = 5.0
+"""So long a call is held while nobody is known to be active: elections are over by then, other troubles are not."""
 MARGIN_S: Final = 0.1
 """So much of its deadline is left to a call when it is told that no controller is active, and why."""
 LOOK_AGAIN_S: Final = 0.05
@@ -42,11 +44,13 @@ class Forwarding:
     async def serve(self, rpc: str, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[Any]]) -> Any:
         """The answer of `here` if this controller is active, else the active one's to the same call.
 
-        Waits for one to be known for as long as the caller does. Raises ApiError(NOT_CONTROLLER) when none was.
+        Waits for one to be known for as long as the caller does, and an election takes. Raises
+        ApiError(NOT_CONTROLLER) when none was.
         """
         is_forwarded = any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
         left_s = context.time_remaining()
-        ends = time.monotonic() + (DEADLINE_MS / 1000 if left_s is None else left_s)
+        begun = time.monotonic()
+        ends = begun + (DEADLINE_MS / 1000 if left_s is None else left_s)
         while not self._driver.is_active:
             if is_forwarded:
                 raise self._refusal("the call was passed on to this controller, which is not active")
@@ -57,7 +61,7 @@ class Forwarding:
                 except ApiError as refusal:
                     if UNTOUCHED not in refusal.metadata:
                         raise
-            left_s = ends - MARGIN_S - time.monotonic()
+            left_s = min(begun + HOLD_S, ends - MARGIN_S) - time.monotonic()
             if left_s <= 0:
                 raise self._refusal("no controller is active, or it is not known where it listens")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import grpc
@@ -21,6 +21,8 @@ RETRY_S: Final = 0.1
 """Pause before the quorum node is tried again: it lies beside, and is back as soon as it has started."""
 APPENDS_WAITING_MAX: Final = 10_000
 """The engine refuses writes long before this many are on their way."""
+REQUEST_BYTES_MAX: Final = 8 << 20
+"""Of appends that leave in one message: half of what the quorum node receives at once, so that one more fits."""
 
 
 class Behind(EOFError):
@@ -98,16 +100,25 @@ class QuorumLink:
 
     async def _write(self, write: Callable[[AppendRequest], object]) -> None:
         while True:
-            append = await self._waiting.get()
+            appends = [await self._waiting.get()]
+            size = _size(appends[0])
+            while not self._waiting.empty() and size < REQUEST_BYTES_MAX:
+                appends.append(self._waiting.get_nowait())
+                size += _size(appends[-1])
             self._sent += 1
-            request = AppendRequest(
-                correlation_id=self._sent,
-                epoch=append.epoch,
-                base_offset=append.base_offset,
-                values=append.values,
-                attempt=self._attempt,
-            )
-            await write(request)  # type: ignore[misc]  # a coroutine; the stubs say object
+            await write(self._request(appends))  # type: ignore[misc]  # a coroutine; the stubs say object
+
+    def _request(self, appends: Sequence[Append]) -> AppendRequest:
+        """All that waited in one message: what a message costs is shared by what is in it."""
+        first = appends[0]
+        assert all(append.epoch == first.epoch for append in appends), appends
+        return AppendRequest(
+            correlation_id=self._sent,
+            epoch=first.epoch,
+            base_offset=first.base_offset,
+            attempt=self._attempt,
+            batches=[AppendRequest.Batch(values=each.values, may_join=not each.is_traced) for each in appends],
+        )
 
     async def _read(self, read: Callable[[], object]) -> None:
         while True:
@@ -121,3 +132,7 @@ class QuorumLink:
                 self._told.refused(ErrorCode(answer.error_code), answer.end_offset)
             else:
                 self._told.appended(answer.end_offset)
+
+
+def _size(append: Append) -> int:
+    return sum(map(len, append.values))

@@ -36,7 +36,8 @@ async def main(life: Life) -> None:
     config = load(Config, sys.argv[1:], os.environ)
     telemetry = Telemetry.start(service="observer", instance=f"observer-{config.node_id}", environ=os.environ)
     store = SpanStore(config.database)
-    reader = LogReader([str(server) for server in config.quorum], open_channel, replica_id=config.node_id)
+    servers = [str(server) for server in config.quorum]
+    reader = LogReader(servers, open_channel, replica_id=config.node_id, from_any=config.from_any)
     replica = Replica(reader, SystemClock(), telemetry)
     server = Server(telemetry=telemetry, on_fatal=life.fail, quiet=QUIET)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, Servicer(replica, store))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import Endpoint, Listener, endpoint, integer, list_of, listener, text
+from quorate.runtime.kinds import Endpoint, Listener, boolean, endpoint, integer, list_of, listener, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +16,12 @@ class Config:
     listeners: Listener = setting("listeners", listener(), "Where it is reached, by readers and by span exporters.")
     quorum: tuple[Endpoint, ...] = setting(
         "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log."
+    )
+    from_any: bool = setting(
+        "observer.fetch.from.any",
+        boolean(),
+        "Read the log from these nodes whether they lead or not: observers are then no load on the leader.",
+        default=False,
     )
     database: str = setting(
         "observer.database.url", text(), "Where spans are kept, as SQLAlchemy spells it.", default="sqlite://"

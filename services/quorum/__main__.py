@@ -11,6 +11,7 @@ from typing import Final
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
 from quorate.nouns import ZERO_UUID, ReplicaKey
 from quorate.raft.core import Raft
+from quorate.raft.voters import Endpoint as RaftEndpoint
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
@@ -21,10 +22,11 @@ from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner
 from services.quorum.attendance import Attendance
+from services.quorum.cleaner import Cleaner
 from services.quorum.config import Config
 from services.quorum.disk import Disk
 from services.quorum.driver import Driver
-from services.quorum.endpoints import VoterEndpoints, static_voters
+from services.quorum.endpoints import NodeEndpoints, static_voters
 from services.quorum.peers import Peers
 from services.quorum.servicer import ControllerServicer, PeerServicer
 from services.quorum.tracing import Tracer
@@ -74,6 +76,8 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
             "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size
         )
     view = disk.view()
+    endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters)
+    reached_at = config.reached_at
     core = Raft(
         node=ReplicaKey(config.node_id, meta.directory_id or ZERO_UUID),
         cluster_id=meta.cluster_id,
@@ -82,10 +86,11 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         random=random.Random(),
         now_ms=clock.monotonic_ms(),
         settings=config.raft,
+        bootstrap=endpoints.bootstrap,
+        endpoints=(RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port),),
     )
     driver = Driver(core, disk, clock, Tracer(telemetry, node_id=config.node_id))
     attendance = Attendance(driver, timeout_ms=config.absence_timeout_ms)
-    endpoints = VoterEndpoints(config.voters, core)
     peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver, attendance))
@@ -102,13 +107,16 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         await server.start()
         driver.start(peers, life.fail)
         alone = tasks.create_task(attendance.run())
+        cleaning = tasks.create_task(Cleaner(driver, config.cleaning).run())
         await server.set_ready(True)
         await life.stopping()
         alone.cancel()
+        cleaning.cancel()
         driver.resign(core.role.epoch)  # a follower takes over before this node is gone
         await server.stop(drain_s=DRAIN_S, grace_s=1.0)
         driver.stop()
         await peers.close()
+        await peer.close()
     disk.close()
     await telemetry.close()
 

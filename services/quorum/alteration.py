@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Final, Protocol
+from typing import Final
+
+import grpc
 
 from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest, AddRaftVoterResponse
 from kraft.api.remove_raft_voter_pb2 import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -17,8 +19,11 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId, ReplicaKey, uuid_text
 from quorate.raft.alteration import Add, Step, way
-from quorate.runtime.client import call
+from quorate.raft.roles import known_leader
+from quorate.runtime.client import call, open_channel
 from quorate.runtime.statuses import is_retriable
+from services.quorum.driver import Driver
+from services.quorum.translate import Address, Endpoints
 from services.quorum.translate.envelope import key_of
 
 STEP_TIMEOUT_MS: Final = 30_000
@@ -33,17 +38,34 @@ _RACED: Final = frozenset({ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND}
 _Told = AlterQuorumResponse
 
 
-class Leader(Protocol):
-    """The way to whoever leads."""
+class LeaderFinder:
+    """The way to whoever leads, as this node knows it: the node itself, too."""
+
+    def __init__(self, driver: Driver, endpoints: Endpoints) -> None:
+        self._driver = driver
+        self._endpoints = endpoints
+        self._channels: dict[Address, grpc.aio.Channel] = {}
 
     async def leader(self) -> tuple[NodeId, QuorumStub] | None:
-        """Who leads and how it is asked; None while nobody does."""
+        """Who leads and how it is asked; None while nobody does, or nobody knows where it listens."""
+        leader_id = known_leader(self._driver.core.role)
+        if leader_id is None or leader_id not in self._endpoints:
+            return None
+        address = self._endpoints[leader_id]
+        if address not in self._channels:
+            self._channels[address] = open_channel(str(address))
+        return leader_id, QuorumStub(self._channels[address])
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for channel in self._channels.values():
+            await channel.close()
 
 
 class Walk:
     """One walk to one target. Raises ApiError(INVALID_REQUEST) for a target that cannot be one."""
 
-    def __init__(self, request: AlterQuorumRequest, leader: Leader) -> None:
+    def __init__(self, request: AlterQuorumRequest, leader: LeaderFinder) -> None:
         self._target = {key_of(voter.id, voter.directory_id): voter for voter in request.voters}
         self._cluster_id = request.cluster_id or None
         self._leader = leader

@@ -9,18 +9,27 @@ from pathlib import Path
 from quorate.raft.settings import Settings
 from quorate.runtime.config import setting
 from quorate.runtime.kinds import (
+    Endpoint,
     Listener,
     Voter,
+    boolean,
+    endpoint,
     integer,
     list_of,
     listener,
     milliseconds,
+    optional,
     path,
     size,
     voter,
 )
+from services.quorum.cleaner import Limits
 
 DEFAULTS = Settings()
+COMMIT_WAIT_MS = 5
+"""A standby learns of a commit so much later at most, and a commit takes half of the messages."""
+OBSERVER_WAIT_MS = 3
+"""An answer to an observer takes the leader 0.12 ms: so each gets at most a twenty-fifth of its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +44,24 @@ class Config:
         list_of(voter(), low=0, distinct=lambda voter: voter.id),
         "The static voter set; empty where the log has the voters (KIP-853).",
         default=(),
+    )
+    advertised_listeners: Listener | None = setting(
+        "advertised.listeners",
+        optional(listener()),
+        "Where others reach this node, if not by `listeners`.",
+        default=None,
+    )
+    bootstrap_servers: tuple[Endpoint, ...] = setting(
+        "controller.quorum.bootstrap.servers",
+        list_of(endpoint(), low=0),
+        "Nodes that may know the leader: for a node that does not vote yet (KIP-853).",
+        default=(),
+    )
+    auto_join: bool = setting(
+        "controller.quorum.auto.join.enable",
+        boolean(),
+        "Ask for a vote once caught up, and have the vote of an earlier disk taken away (KIP-1186).",
+        default=DEFAULTS.auto_join_enable,
     )
     election_timeout_ms: int = setting(
         "controller.quorum.election.timeout.ms",
@@ -84,6 +111,42 @@ class Config:
         "A segment of the log is rolled at this age.",
         default=7 * 24 * 3600 * 1000,
     )
+    retention_bytes: int = setting(
+        "metadata.max.retention.bytes",
+        size(-1),
+        "The oldest snapshot goes, and the log before the next one, while both together are larger; -1 for never.",
+        default=100 << 20,
+    )
+    retention_ms: int = setting(
+        "metadata.max.retention.ms",
+        milliseconds(-1, None),
+        "The oldest snapshot goes when it is older and there is a newer one; -1 for never.",
+        default=7 * 24 * 3600 * 1000,
+    )
+    cleaning_interval_ms: int = setting(
+        "metadata.log.cleaning.interval.ms",
+        milliseconds(1),
+        "Pause between two looks at what may be removed.",
+        default=60_000,
+    )
+    delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
+        milliseconds(0, None),
+        "A removed file lies so long under another name before it is deleted.",
+        default=60_000,
+    )
+    fetch_max_bytes: int = setting(
+        "controller.quorum.fetch.max.bytes",
+        size(1, 8 << 20),
+        "Size of one answer to a fetch; a larger single batch still comes whole.",
+        default=DEFAULTS.fetch_max_bytes,
+    )
+    fetch_snapshot_max_bytes: int = setting(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        size(1, 8 << 20),
+        "Size of one piece of a snapshot that is fetched.",
+        default=DEFAULTS.snapshot_max_bytes,
+    )
 
     @property
     def raft(self) -> Settings:
@@ -94,10 +157,32 @@ class Config:
             fetch_timeout_ms=self.fetch_timeout_ms,
             request_timeout_ms=self.request_timeout_ms,
             retry_backoff_ms=self.retry_backoff_ms,
+            fetch_max_bytes=self.fetch_max_bytes,
+            snapshot_max_bytes=self.fetch_snapshot_max_bytes,
+            commit_wait_ms=COMMIT_WAIT_MS,
+            observer_wait_ms=OBSERVER_WAIT_MS,
+            auto_join_enable=self.auto_join,
         )
+
+    @property
+    def cleaning(self) -> Limits:
+        """What the cleaner is told."""
+        return Limits(
+            retention_bytes=self.retention_bytes,
+            retention_ms=self.retention_ms,
+            interval_ms=self.cleaning_interval_ms,
+            delete_delay_ms=self.delete_delay_ms,
+        )
+
+    @property
+    def reached_at(self) -> Listener:
+        """Where other nodes reach this one."""
+        return self.advertised_listeners or self.listeners
 
     def problems(self) -> Iterator[str]:
         """What does not fit together."""
         if self.voters and self.node_id not in {voter.id for voter in self.voters}:
             known = ",".join(str(voter) for voter in self.voters)
             yield f"node.id = {self.node_id} is not among controller.quorum.voters = {known}; a quorum node votes"
+        if self.voters and self.auto_join:
+            yield "controller.quorum.auto.join.enable = true: with controller.quorum.voters the voters are configured"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,14 +11,16 @@ import grpc
 
 from kraft.api.fetch_pb2 import FetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.errors import ApiError, Corrupt
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import NodeId
 from quorate.raft import messages as raft
 from quorate.raft.ready import Send
+from quorate.raft.voters import Endpoint
 from quorate.runtime.client import open_channel
 from quorate.runtime.logs import logger
 from services.quorum import translate
-from services.quorum.translate import Endpoints
+from services.quorum.endpoints import NodeEndpoints
+from services.quorum.translate import Address
 
 log = logger(__name__)
 
@@ -37,7 +39,7 @@ class Peers:
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        endpoints: NodeEndpoints,
         tasks: asyncio.TaskGroup,
         *,
         heard: Heard,
@@ -51,8 +53,8 @@ class Peers:
         self._failed = failed
         self._lost = lost
         self._timeout_s = request_timeout_ms / 1000 + MARGIN_S
-        self._channels: dict[NodeId, grpc.aio.Channel] = {}
-        self._stubs: dict[NodeId, QuorumStub] = {}
+        self._channels: dict[Address, grpc.aio.Channel] = {}
+        self._stubs: dict[Address, QuorumStub] = {}
         self._stream: _FetchStream | None = None
 
     def send(self, send: Send) -> None:
@@ -60,7 +62,7 @@ class Peers:
         if isinstance(send.request, raft.FetchRequest):
             self._fetch(send.to, send.request)
         else:
-            self._spawn(self._call(send.to, send.request))
+            self._spawn(self._call(send))
 
     def stop_fetching(self, *, unless_from: NodeId | None) -> None:
         """Close the Fetch stream, unless it is to the node that leads now."""
@@ -77,7 +79,12 @@ class Peers:
     def _fetch(self, to: NodeId, request: raft.FetchRequest) -> None:
         self.stop_fetching(unless_from=to)
         if self._stream is None:
-            self._stream = _FetchStream(to, self._stub(to))
+            try:
+                self._stream = _FetchStream(to, self._stub(to), self._endpoints)
+            except ApiError as failure:
+                log.debug("no answer", peer=to, request=type(request).__name__, reason=str(failure))
+                asyncio.get_running_loop().call_soon(self._failed, request.reply_to)
+                return
             self._spawn(self._read(self._stream))
         self._stream.write(request)
 
@@ -98,13 +105,12 @@ class Peers:
             for token in stream.waiting:
                 self._failed(token)
 
-    async def _call(self, to: NodeId, request: raft.Request) -> None:
-        stub = self._stub(to)
-        token = request.reply_to
+    async def _call(self, send: Send) -> None:
+        request, token = send.request, send.request.reply_to
         try:
-            self._heard(await self._ask(stub, request, token))
+            self._heard(await self._ask(self._stub(send.to, send.endpoints), request, token))
         except (grpc.aio.AioRpcError, ApiError, Corrupt) as failure:
-            log.debug("no answer", peer=to, request=type(request).__name__, reason=str(failure))
+            log.debug("no answer", peer=send.to, request=type(request).__name__, reason=str(failure))
             self._failed(token)
 
     async def _ask(self, stub: QuorumStub, request: raft.Request, token: object) -> raft.Response:
@@ -121,21 +127,43 @@ class Peers:
             case raft.FetchSnapshotRequest():
                 piece = await stub.FetchSnapshot(translate.to_fetch_snapshot(request), timeout=timeout)
                 return translate.from_fetch_snapshot(piece, token)
+            case raft.ApiVersionsRequest():
+                spoken = await stub.ApiVersions(translate.to_api_versions(request), timeout=timeout)
+                return translate.from_api_versions(spoken, token)
+            case raft.AddRaftVoterRequest():
+                added = await stub.AddRaftVoter(translate.to_add(request), timeout=timeout)
+                return translate.from_add(added, token)
+            case raft.RemoveRaftVoterRequest():
+                removed = await stub.RemoveRaftVoter(translate.to_remove(request), timeout=timeout)
+                return translate.from_remove(removed, token)
+            case raft.UpdateRaftVoterRequest():
+                updated = await stub.UpdateRaftVoter(translate.to_update(request), timeout=timeout)
+                return translate.from_update(updated, token)
             case raft.FetchRequest():
                 raise AssertionError("fetches go over the stream")
+            case raft.TransferLeadershipRequest():
+                raise AssertionError("nodes do not ask each other for it")
 
-    def _stub(self, to: NodeId) -> QuorumStub:
-        if to not in self._stubs:
-            self._channels[to] = open_channel(str(self._endpoints[to]))
-            self._stubs[to] = QuorumStub(self._channels[to])
-        return self._stubs[to]
+    def _stub(self, to: NodeId, at: Sequence[Endpoint] = ()) -> QuorumStub:
+        """Of the node where it listens now: a voter may come back elsewhere. `at` are its listeners, peers' one first.
+
+        Raises ApiError(BROKER_NOT_AVAILABLE) for a node of which nobody has said where it listens.
+        """
+        address = Address(at[0].host, at[0].port) if at else self._endpoints.get(to)
+        if address is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it is not known where node {to} listens")
+        if address not in self._stubs:
+            self._channels[address] = open_channel(str(address))
+            self._stubs[address] = QuorumStub(self._channels[address])
+        return self._stubs[address]
 
 
 class _FetchStream:
     """One stream to one leader: requests are written in order, answers come in the same order."""
 
-    def __init__(self, to: NodeId, stub: QuorumStub) -> None:
+    def __init__(self, to: NodeId, stub: QuorumStub, endpoints: NodeEndpoints) -> None:
         self.to = to
+        self._endpoints = endpoints
         self.is_closed = False
         self.waiting: list[object] = []
         self._requests: asyncio.Queue[raft.FetchRequest | None] = asyncio.Queue()
@@ -161,4 +189,6 @@ class _FetchStream:
             if not isinstance(answer, FetchResponse):
                 return  # the other side has ended the stream
             self.waiting = []
+            for node in answer.node_endpoints:
+                self._endpoints.hear(node.node_id, Address(node.host, node.port))
             heard(translate.from_fetch(answer, request.reply_to))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
 from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -23,66 +22,75 @@ from kraft.service.quorum_pb2 import (
     ListenResponse,
     ResignRequest,
     ResignResponse,
+    UpgradeKRaftVersionRequest,
+    UpgradeKRaftVersionResponse,
 )
-from kraft.service.quorum_pb2_grpc import QuorumServicer, RaftClientServicer
+from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ErrorCode
-from quorate.nouns import ZERO_UUID, NodeId, OffsetAndEpoch, uuid_text
-from quorate.raft import messages as raft
+from quorate.nouns import NodeId, ReplicaKey, uuid_text
 from services.quorum import translate
+from services.quorum.appends import joined
 from services.quorum.attendance import Attendance
 from services.quorum.describe import describe_quorum
 from services.quorum.driver import AppendResult, Driver
 from services.quorum.listener import Listener
+from services.quorum.membership import MembershipServicer
+from services.quorum.relaying import RelayServicer
+from services.quorum.taking import take_snapshot
 from services.quorum.translate import Endpoints
 
 NOBODY: Final = -1
 
 
-class PeerServicer(QuorumServicer):
+class PeerServicer(MembershipServicer, RelayServicer):
     """Serves `kraft.service.Quorum`: every request becomes a message for the core, which answers when it can."""
 
     def __init__(self, driver: Driver, endpoints: Endpoints, *, cluster_id: str, node_id: NodeId) -> None:
-        self._driver = driver
-        self._endpoints = endpoints
+        super().__init__(driver, endpoints)
         self._cluster_id = cluster_id
         self._node_id = node_id
+        self._streams: dict[NodeId, object] = {}
 
     async def Vote(self, request: VoteRequest, context: Any) -> VoteResponse:
         """KIP-595, KIP-996."""
-        answer, _ = await self._ask(lambda reply: translate.vote_request(request, reply))
+        answer, _ = await self._driver.ask(lambda reply: translate.vote_request(request, reply))
         return translate.vote_answer(answer, self._endpoints)
 
     async def BeginQuorumEpoch(self, request: BeginQuorumEpochRequest, context: Any) -> BeginQuorumEpochResponse:
         """KIP-595."""
-        answer, _ = await self._ask(lambda reply: translate.begin_request(request, reply))
+        answer, _ = await self._driver.ask(lambda reply: translate.begin_request(request, reply))
         return translate.begin_answer(answer, self._endpoints)
 
     async def EndQuorumEpoch(self, request: EndQuorumEpochRequest, context: Any) -> EndQuorumEpochResponse:
         """KIP-595."""
-        answer, _ = await self._ask(lambda reply: translate.end_request(request, reply))
+        answer, _ = await self._driver.ask(lambda reply: translate.end_request(request, reply))
         return translate.end_answer(answer, self._endpoints)
 
     async def Fetch(self, request: FetchRequest, context: Any) -> FetchResponse:
         """KIP-595; parked by the core until there is news."""
-        answer, data = await self._ask(lambda reply: translate.fetch_request(request, reply))
+        answer, data = await self._driver.ask(lambda reply: translate.fetch_request(request, reply))
         return translate.fetch_answer(answer, data, self._endpoints)
 
     async def FetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[FetchResponse]:
         """One answer a request. When the stream ends, a leader no longer waits for the replica behind it."""
-        replica = NOBODY
+        replica, stream = NOBODY, object()
         try:
             async for request in request_iterator:
                 replica = request.replica_state.replica_id
+                self._streams[replica] = stream
                 yield await self.Fetch(request, context)
         finally:
-            if replica != NOBODY:
-                self._driver.lose(replica)
+            # A stream may be found dead long after the replica has opened another one: that one's fetch is to stay.
+            if self._streams.get(replica) is stream:
+                del self._streams[replica]
+                if replica != NOBODY:
+                    self._driver.lose(replica)
 
     async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
         """KIP-630."""
-        answer, data = await self._ask(lambda reply: translate.fetch_snapshot_request(request, reply))
+        answer, data = await self._driver.ask(lambda reply: translate.fetch_snapshot_request(request, reply))
         return translate.fetch_snapshot_answer(answer, data, self._endpoints)
 
     async def DescribeQuorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
@@ -100,28 +108,15 @@ class PeerServicer(QuorumServicer):
             leader_epoch=core.role.epoch,
             high_watermark=core.log.high_watermark,
             role=type(core.role).__name__,
-            voters=[
-                FindQuorumResponse.Voter(
-                    id=key.id,
-                    directory_id=uuid_text(key.directory_id),
-                    host=self._endpoints[key.id].host,
-                    port=self._endpoints[key.id].port,
-                )
-                for key in core.log.voters.latest.keys
-            ],
-            kraft_version=int(any(key.directory_id != ZERO_UUID for key in core.log.voters.latest.keys)),
+            voters=[self._voter(key) for key in core.log.voters.latest.keys],
+            kraft_version=core.log.kraft_version,
         )
 
-    async def _ask(self, request: Callable[[Callable[[Any, bytes], None]], raft.Request]) -> tuple[Any, bytes]:
-        """One request to the core, and its answer with the bytes that go along."""
-        answered: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
-
-        def reply(answer: Any, data: bytes) -> None:
-            if not answered.done():  # the asker may have gone
-                answered.set_result((answer, data))
-
-        self._driver.hear(request(reply))
-        return await answered
+    def _voter(self, key: ReplicaKey) -> FindQuorumResponse.Voter:
+        voter = FindQuorumResponse.Voter(id=key.id, directory_id=uuid_text(key.directory_id))
+        if (address := self._endpoints.get(key.id)) is not None:
+            voter.host, voter.port = address.host, address.port
+        return voter
 
 
 class ControllerServicer(RaftClientServicer):
@@ -137,10 +132,11 @@ class ControllerServicer(RaftClientServicer):
         """One answer a request, in order. After a refusal nothing of the same attempt is taken: it rested on that."""
         void = NOBODY
         async for request in request_iterator:
+            await self._driver.has_room()
             if request.attempt == void:
                 result = AppendResult(error=ErrorCode.OFFSET_OUT_OF_RANGE, end_offset=self._driver.core.log.leo)
             else:
-                result = self._driver.append(request.epoch, request.base_offset, request.values)
+                result = self._driver.append(request.epoch, request.base_offset, joined(request))
             if result.error:
                 void = request.attempt
             yield AppendResponse(
@@ -159,20 +155,21 @@ class ControllerServicer(RaftClientServicer):
     async def CreateSnapshot(
         self, request_iterator: AsyncIterable[CreateSnapshotRequest], context: Any
     ) -> CreateSnapshotResponse:
-        """Writes the controller's records as a checkpoint, and tells the core of it."""
-        size = 0
-        writing = None
-        async for request in request_iterator:
-            if writing is None:
-                snapshot_id = OffsetAndEpoch(epoch=request.epoch, offset=request.end_offset)
-                writing = self._driver.disk.begin_snapshot(
-                    snapshot_id, request.last_timestamp_ms, self._driver.core.log.voters.before(snapshot_id.offset)
-                )
-            writing.write(request.values)
-        if writing is not None:
-            size = writing.finish()
-            self._driver.core.snapshot_taken(writing.id, size)
-        return CreateSnapshotResponse(size_bytes=size)
+        """Keeps the controller's records as a snapshot; `taking` says what is refused. KIP-630."""
+        return CreateSnapshotResponse(size_bytes=await take_snapshot(self._driver, request_iterator))
+
+    async def UpgradeKRaftVersion(
+        self, request: UpgradeKRaftVersionRequest, context: Any
+    ) -> UpgradeKRaftVersionResponse:
+        """KIP-853: the voters, as they have told of themselves, go into the log."""
+        upgrade = self._driver.upgrade_kraft_version(
+            request.version, epoch=request.epoch, validate_only=request.validate_only
+        )
+        return UpgradeKRaftVersionResponse(
+            error_code=upgrade.error,  # type: ignore[arg-type]
+            error_message=upgrade.message,
+            end_offset=upgrade.end_offset,
+        )
 
     async def Resign(self, request: ResignRequest, context: Any) -> ResignResponse:
         """The controller cannot go on in this epoch."""

@@ -147,7 +147,7 @@ def write_log(
         log.append(each)
     log.close()
     partition = directory / PARTITION_DIRECTORY
-    ElectionFile(partition, version=0, voters=(1,)).write(StoredElection(epoch=epoch, leader_id=1))
+    ElectionFile(partition, voters=(1,)).write(StoredElection(epoch=epoch, leader_id=1), version=0)
     write_meta_properties(directory, MetaProperties(cluster_id=CLUSTER_ID, node_id=1, directory_id=DIRECTORY_ID))
     return partition
 

@@ -7,10 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from kraft import Uuid
 from quorate.epochs import EpochCache
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft import Batch, ElectionState, LeaderChange, LogView, Raft, Ready, Settings, VoterHistory, VoterSet
+from quorate.raft.history import History
+from quorate.raft.log import Entry
 from quorate.raft.messages import FetchResponse, FetchSnapshotResponse, Read, Response, SnapshotRead
+from quorate.raft.voters import SUPPORTED, Endpoint, VersionRange, Voter
 
 CLUSTER_ID = "simulated"
 
@@ -19,24 +23,68 @@ BEGINNING = OffsetAndEpoch(epoch=0, offset=0)
 Record = tuple[Offset, Epoch, str]
 
 
-def as_batch(entry: Batch | LeaderChange) -> Batch:
-    """What the driver writes: a leader change is encoded as a batch of one record."""
+def as_batch(entry: Entry) -> Batch:
+    """What the driver writes: a control batch has a text for each of its records."""
     if isinstance(entry, Batch):
         return entry
-    return Batch(base_offset=entry.base_offset, last_offset=entry.base_offset, epoch=entry.epoch, data="leader-change")
+    change = entry.change if isinstance(entry, LeaderChange) else entry
+    texts = ["leader-change"] if isinstance(entry, LeaderChange) else []
+    if change is not None:
+        texts += [] if change.kraft_version is None else [f"kraft-version {change.kraft_version}"]
+        texts.append("voters " + ",".join(map(str, change.voters.keys)))
+    return Batch(
+        base_offset=entry.base_offset,
+        last_offset=entry.end_offset - 1,
+        epoch=entry.epoch,
+        data=texts[0] if len(texts) == 1 else tuple(texts),
+        voters=None if change is None else change.voters,
+        kraft_version=None if change is None else change.kraft_version,
+    )
 
 
 def records_of(batch: Batch) -> list[Record]:
     """One row a record."""
-    return [(offset, batch.epoch, str(batch.data)) for offset in range(batch.base_offset, batch.end_offset)]
+    count = batch.end_offset - batch.base_offset
+    texts = batch.data if isinstance(batch.data, tuple) else (str(batch.data),) * count
+    assert len(texts) == count, batch
+    return [(batch.base_offset + at, batch.epoch, text) for at, text in enumerate(texts)]
 
 
-def encode_snapshot(records: Sequence[Record]) -> bytes:
-    return json.dumps(records).encode()
+@dataclass(frozen=True)
+class Header:
+    """What a snapshot says of the voters, if kraft.version is 1."""
+
+    voters: VoterSet | None = None
+    kraft_version: int | None = None
+
+
+def encode_snapshot(records: Sequence[Record], header: Header | None = None) -> bytes:
+    if header is None or header.voters is None:
+        return json.dumps(records).encode()
+    voters = [
+        [voter.key.id, voter.key.directory_id.hex(), [[each.name, each.host, each.port] for each in voter.endpoints]]
+        for voter in header.voters.voters
+    ]
+    return json.dumps({"voters": voters, "kraft_version": header.kraft_version, "records": records}).encode()
 
 
 def decode_snapshot(data: bytes) -> list[Record]:
-    return [(offset, epoch, text) for offset, epoch, text in json.loads(data)]
+    found = json.loads(data)
+    rows = found["records"] if isinstance(found, dict) else found
+    return [(offset, epoch, text) for offset, epoch, text in rows]
+
+
+def decode_header(data: bytes) -> Header:
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        return Header()
+    voters = VoterSet(
+        tuple(
+            Voter(key=ReplicaKey(id, Uuid(bytes.fromhex(disk))), endpoints=tuple(Endpoint(*each) for each in endpoints))
+            for id, disk, endpoints in found["voters"]
+        )
+    )
+    return Header(voters=voters, kraft_version=found["kraft_version"])
 
 
 @dataclass
@@ -53,12 +101,24 @@ class Disk:
     def leo(self) -> Offset:
         return self.batches[-1].end_offset if self.batches else self.floor.offset
 
-    def view(self, voters: VoterSet) -> LogView:
-        """The log as a driver would find it at start."""
+    def view(self, voters: VoterSet, kraft_version: int = 0) -> LogView:
+        """The log as a driver would find it at start; the arguments are what the node was formatted with."""
+        if self.floor.offset and (header := decode_header(self.snapshots[self.floor])).voters is not None:
+            voters, kraft_version = header.voters, header.kraft_version or 0
         history = VoterHistory(voters, ((b.base_offset, b.voters) for b in self.batches if b.voters is not None))
+        versions = History(
+            kraft_version, ((b.base_offset, b.kraft_version) for b in self.batches if b.kraft_version is not None)
+        )
         epochs = EpochCache(((batch.epoch, batch.base_offset) for batch in self.batches), floor=self.floor)
         sizes = {snapshot_id: len(data) for snapshot_id, data in self.snapshots.items()}
-        return LogView(voters=history, epochs=epochs, leo=self.leo, flushed=self.flushed, snapshots=sizes)
+        return LogView(
+            voters=history,
+            kraft_versions=versions,
+            epochs=epochs,
+            leo=self.leo,
+            flushed=self.flushed,
+            snapshots=sizes,
+        )
 
     def append(self, batch: Batch) -> None:
         assert batch.base_offset == self.leo, (batch, self.leo)
@@ -101,6 +161,8 @@ class Disk:
         for batch in self.batches:
             if batch.base_offset < read.offset:
                 continue
+            if read.below is not None and batch.end_offset > read.below:
+                break
             if found and batch.end_offset - read.offset > read.max_bytes:
                 break
             found.append(batch)
@@ -122,6 +184,11 @@ class Node:
     raft: Raft | None = None
     life: int = 0
     download: bytes = b""
+    kraft_version: int = 0
+    """With `voters`: what the node was formatted with."""
+    endpoints: tuple[Endpoint, ...] = ()
+    kraft_versions: VersionRange = SUPPORTED
+    bootstrap: frozenset[NodeId] = frozenset()
 
     @property
     def id(self) -> NodeId:
@@ -139,12 +206,21 @@ class Node:
         self.raft = Raft(
             node=self.key,
             cluster_id=CLUSTER_ID,
-            log=self.disk.view(self.voters),
+            log=self.disk.view(self.voters, self.kraft_version),
             election=self.disk.election,
             random=self.random,
             now_ms=now_ms,
             settings=self.settings,
+            bootstrap=self.bootstrap,
+            endpoints=self.endpoints,
+            kraft_versions=self.kraft_versions,
         )
+
+    def snapshot(self, end: Offset) -> bytes:
+        """What a snapshot that ends at `end` holds."""
+        log = self.core.log
+        voters = log.voters.before(end) if log.kraft_versions.before(end) else None
+        return encode_snapshot(self.disk.records(below=end), Header(voters, log.kraft_versions.before(end)))
 
     def crash(self) -> None:
         self.raft = None

@@ -17,21 +17,16 @@ from random import Random
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft import Batch, LeaderChange, Ready, Send, Settings, VoterSet
 from quorate.raft.invariants import check
-from quorate.raft.messages import (
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    Message,
-    Response,
-    VoteRequest,
-    VoteResponse,
-)
+from quorate.raft.messages import Message, Response
 from quorate.raft.roles import Leader
-from tests.raft.cluster import Node, encode_snapshot
+from tests.raft import leader_verbs
+from tests.raft.cluster import Node, as_batch, decode_header
+from tests.raft.telling import describe, ends, names, with_short_names
+from tests.raft.voter_verbs import ADMIN, VERBS
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 LINE = "----"
+ALL_VERBS = {**VERBS, **leader_verbs.VERBS}
 DELIVERIES_MAX = 2_000
 """More in one command would be two nodes that answer each other for ever."""
 
@@ -72,15 +67,24 @@ class Script:
     cut: set[NodeId] = field(default_factory=set)
     held: set[NodeId] = field(default_factory=set)
     doomed: str | None = None
+    latency_ms: int = 0
+    """How long a message takes; then it arrives only while time goes by."""
+    elapsed_ms: int = 0
+    air: list[tuple[int, NodeId, NodeId, Message]] = field(default_factory=list)
+    """Messages on their way, by when they arrive."""
+    killed: set[NodeId] = field(default_factory=set)
+    """Nodes that are down and say so: a connection to them is refused."""
     output: list[str] = field(default_factory=list)
     shows: bool = False
+    judge: Callable[[Node, Ready], None] | None = None
+    """Is shown what a node has just written, before anything is sent."""
 
     def has_run(self, commands: tuple[str, ...]) -> bool:
         return any(command and not command.startswith("#") for command in commands)
 
     def take_output(self) -> list[str]:
         lines, self.output = self.output, []
-        return lines or ["ok"]
+        return [with_short_names(line) for line in lines] or ["ok"]
 
     def run(self, command: str) -> None:
         if not command or command.startswith("#"):
@@ -106,17 +110,25 @@ class Script:
             "describe": self.describe,
             "show": self.show,
         }
-        verbs[verb](*words)
+        if verb in ALL_VERBS:
+            ALL_VERBS[verb](self, *words)
+        else:
+            verbs[verb](*words)
         self.settle()
 
     # Verbs.
 
     def start(self, *words: str) -> None:
-        """start voters=1,2,3 [observers=4] [chunk=30]: fresh nodes, all at time 0."""
+        """start voters=1,2,3 [observers=4] [chunk=30] [commit_wait=5] [observer_wait=20]: fresh nodes at time 0."""
         options = dict(word.split("=") for word in words)
         ids = [int(id) for id in options["voters"].split(",")]
         observers = [int(id) for id in options.get("observers", "").split(",") if id]
-        settings = Settings(snapshot_max_bytes=int(options.get("chunk", 1_000)), fetch_max_bytes=100)
+        settings = Settings(
+            snapshot_max_bytes=int(options.get("chunk", 1_000)),
+            fetch_max_bytes=100,
+            commit_wait_ms=int(options.get("commit_wait", 0)),
+            observer_wait_ms=int(options.get("observer_wait", 0)),
+        )
         for id in ids + observers:
             self.nodes[id] = Node(ReplicaKey(id), VoterSet.of(*ids), settings, Random(id))
             self.clocks[id] = 0
@@ -125,6 +137,7 @@ class Script:
 
     def restart(self, id: str) -> None:
         node = self.nodes[int(id)]
+        self.killed.discard(node.id)
         node.start(self.clocks[node.id])
         self.after(node)
 
@@ -147,18 +160,27 @@ class Script:
 
     def advance(self, ms: str) -> None:
         """All clocks run on, in step."""
-        ends = {id: clock + int(ms) for id, clock in self.clocks.items()}
+        left_ms = int(ms)
         while True:
             due = [
-                (deadline - ends[id], id)
+                (max(0, node.raft.deadline - self.clocks[id]), id)
                 for id, node in self.nodes.items()
-                if node.raft is not None and (deadline := node.raft.deadline) is not None and deadline <= ends[id]
+                if node.raft is not None and node.raft.deadline is not None
             ]
-            if not due:
+            due += [(arrives_ms - self.elapsed_ms, ADMIN) for arrives_ms, *_ in self.air]
+            step_ms, id = min(due, default=(left_ms + 1, ADMIN))
+            if step_ms > left_ms:
                 break
-            self.tick_to_deadline(self.nodes[min(due)[1]])
+            left_ms -= step_ms
+            self.pass_time(step_ms)
+            if id != ADMIN:
+                self.tick_to_deadline(self.nodes[id])
             self.settle()
-        self.clocks = ends
+        self.pass_time(left_ms)
+
+    def pass_time(self, ms: int) -> None:
+        self.elapsed_ms += ms
+        self.clocks = {id: clock + ms for id, clock in self.clocks.items()}
 
     def tick_to_deadline(self, node: Node) -> None:
         deadline = node.core.deadline
@@ -215,7 +237,7 @@ class Script:
         node = self.nodes[int(id)]
         end = int(offset)
         snapshot_id = OffsetAndEpoch(epoch=node.core.log.epochs.epoch_at(end - 1), offset=end)
-        node.disk.snapshots[snapshot_id] = encode_snapshot(node.disk.records(below=end))
+        node.disk.snapshots[snapshot_id] = node.snapshot(end)
         node.core.snapshot_taken(snapshot_id, len(node.disk.snapshots[snapshot_id]))
         node.disk.cut_prefix(snapshot_id)
         node.core.log_started(snapshot_id)
@@ -264,10 +286,16 @@ class Script:
             self.tell(node, ready)
             for _ in node.carry_out(ready):
                 pass
+            if self.judge is not None:
+                self.judge(node, ready)
             self.wire += [(node.id, *self.addressed(node, answer)) for answer in ready.answers]
             self.wire += [(node.id, sent.to, self.asked(node, sent)) for sent in ready.requests]
             if ready.chunk is not None and ready.chunk.is_last:
-                node.raft.snapshot_complete(ready.chunk.snapshot_id, None, self.clocks[node.id])
+                header = decode_header(node.disk.snapshots[ready.chunk.snapshot_id])
+                version = header.kraft_version
+                node.raft.snapshot_complete(
+                    ready.chunk.snapshot_id, header.voters, self.clocks[node.id], kraft_version=version
+                )
             if node.id not in self.held and node.disk.flushed < node.disk.leo:
                 node.disk.flushed = node.disk.leo
                 node.raft.flushed(node.disk.leo, self.clocks[node.id])
@@ -281,16 +309,22 @@ class Script:
         return answer.reply_to[0], node.fill(answer)
 
     def settle(self) -> None:
-        """Delivers what is on the wire until nothing is."""
+        """Delivers what is on the wire until nothing is, or everything is still on its way."""
         for _ in range(DELIVERIES_MAX):
-            if not self.wire:
+            self.air += [(self.elapsed_ms + self.latency_ms, *sent) for sent in self.wire]
+            self.wire.clear()
+            if not self.air or self.air[0][0] > self.elapsed_ms:
                 return
-            source, target, message = self.wire.pop(0)
+            _, source, target, message = self.air.pop(0)
+            if target == ADMIN:
+                self.output.append(f"{source} → admin {describe(message)}")
+                continue
             node = self.nodes[target]
             is_doomed = self.doomed is not None and self.doomed in describe(message)
             if source in self.cut or target in self.cut or node.raft is None or is_doomed:
                 if self.shows:
                     self.output.append(f"{source} → {target} {describe(message)}: lost")
+                leader_verbs.refuse_connection(self, source, target, message)
                 continue
             if isinstance(message, Response):
                 assert isinstance(message.reply_to, tuple)
@@ -302,7 +336,7 @@ class Script:
                 self.output.append(f"{source} → {target} {describe(message)}")
             node.core.step(message, self.clocks[target])
             self.after(node)
-        raise AssertionError(f"more than {DELIVERIES_MAX} messages: {self.wire[:5]}")
+        raise AssertionError(f"more than {DELIVERIES_MAX} messages: {self.air[:5]}")
 
     def tell(self, node: Node, ready: Ready) -> None:
         for transition in ready.transitions:
@@ -312,45 +346,15 @@ class Script:
             self.output.append(f"{node.id}: truncated {node.disk.leo} → {ready.truncate_to}")
         if ready.install is not None:
             self.output.append(f"{node.id}: installed snapshot {ends(ready.install)}")
+        for entry in map(as_batch, ready.append):
+            if entry.voters is not None:
+                self.output.append(f"{node.id}: voters {names(entry.voters)} from offset {entry.base_offset}")
         if self.shows and ready.append and not isinstance(node.core.role, Leader):
             first, last = ready.append[0], ready.append[-1]
             kind = " leader-change" if isinstance(first, LeaderChange) else ""
             self.output.append(f"{node.id}: appended {first.base_offset}..{last.end_offset}{kind}")
         if self.shows and ready.high_watermark is not None:
             self.output.append(f"{node.id}: high watermark {ready.high_watermark}")
-
-
-def ends(end: OffsetAndEpoch) -> str:
-    return f"({end.offset}, e{end.epoch})"
-
-
-def describe(message: Message) -> str:
-    """One line: the name, the epoch, and what matters beside."""
-    words = [type(message).__name__, f"epoch={message.epoch}"]
-    if isinstance(message, Response) and message.error:
-        words.append(message.error.name)
-    match message:
-        case VoteRequest():
-            words += ["pre-vote"] * message.pre_vote + [f"last={ends(message.last)}"]
-        case VoteResponse():
-            words.append("granted" if message.granted else "refused")
-        case FetchRequest():
-            words.append(f"from={message.fetch_offset} e{message.last_fetched_epoch} hw={message.high_watermark}")
-        case FetchResponse():
-            if message.diverging is not None:
-                words.append(f"diverging={ends(message.diverging)}")
-            if message.snapshot_id is not None:
-                words.append(f"snapshot={ends(message.snapshot_id)}")
-            if message.batches:
-                words.append(f"records={message.batches[0].base_offset}..{message.batches[-1].end_offset}")
-            words.append(f"hw={message.high_watermark}")
-        case FetchSnapshotRequest():
-            words.append(f"{ends(message.snapshot_id)} from={message.position}")
-        case FetchSnapshotResponse():
-            words.append(f"{len(message.data)} bytes from={message.position} of={message.size}")
-        case _:
-            words.append(f"leader={message.leader_id}")
-    return " ".join(words)
 
 
 def rewrite(paths: list[Path]) -> None:

@@ -84,6 +84,8 @@ class Simulation:
             fetch_max_bytes=self.random.choice([1, 5, 100]),
             snapshot_max_bytes=self.random.choice([50, 1_000]),
             fetch_max_wait_ms=self.random.choice([200, 500]),
+            commit_wait_ms=(0, 0, 0, 5)[self.seed % 4],
+            observer_wait_ms=(0, 0, 0, 20)[self.seed % 4],
         )
         self.nodes = {id: Node(ReplicaKey(id), voters, settings, Random(self.random.random())) for id in ids}
         self.checker = ClusterChecker(voters)

@@ -73,6 +73,7 @@ def leader() -> Node:
     made.core.tick(now_ms)
     for _ in range(2):  # pre-vote, then vote
         request = next(sent.request for sent in take(made).requests if sent.to == 2)
+        assert isinstance(request, VoteRequest), request
         made.core.step(VoteResponse(epoch=request.epoch, granted=True, reply_to=request.reply_to), now_ms)
     take(made)
     flush(made, now_ms)

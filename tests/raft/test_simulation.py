@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
-from quorate.raft import Ready, enter, fencing, following, matrix, progress, quorum, serving, voting
+from quorate.raft import Ready, enter, fencing, following, holding, matrix, progress, quorum, serving, voting
 from quorate.raft.log import LogView
 from quorate.raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from quorate.raft.roles import Candidate, ElectionState, Leader, Resigned, Role
@@ -127,7 +127,7 @@ PLANTED: dict[str, tuple[object, str, object]] = {
     "votes for a shorter log": (matrix, "ROWS", with_row(VoteRequest, voting.answer_vote, grant_any_log)),
     "votes twice": (voting, "_may_vote", lambda role, request: role.leader_id is None),
     "counts foreign logs": (matrix, "ROWS", with_row(FetchRequest, serving.serve_fetch, count_any_offset)),
-    "stale answer to a held fetch": (serving, "release_parked", answer_as_before),
+    "stale answer to a held fetch": (holding, "release_parked", answer_as_before),
     "pre-vote casts the vote": (matrix, "ROWS", with_row(VoteRequest, voting.answer_vote, pre_vote_raises_epoch)),
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from kraft import Uuid
 from quorate.nouns import ReplicaKey
-from quorate.raft import VoterHistory, VoterSet
+from quorate.raft import Batch, LogView, VoterHistory, VoterSet
 
 DISK_A, DISK_B = Uuid(bytes(15) + b"\xaa"), Uuid(bytes(15) + b"\xbb")
 ONE, TWO, THREE, FOUR = (VoterSet.of(*range(1, count + 1)) for count in (1, 2, 3, 4))
@@ -86,6 +86,9 @@ def test_neighbouring_sets_differ_by_one_voter_each_way(before: VoterSet, after:
 
 
 def test_a_set_that_no_majority_would_bridge_is_not_taken() -> None:
-    history = VoterHistory(ONE, [(5, TWO)])
+    log = LogView(voters=VoterHistory(ONE))
+    log.append(Batch(base_offset=0, last_offset=0, epoch=1, voters=TWO))
     with pytest.raises(AssertionError):
-        history.append(7, FOUR)
+        log.append(Batch(base_offset=1, last_offset=1, epoch=1, voters=FOUR))
+    with pytest.raises(AssertionError):
+        LogView(voters=VoterHistory(ONE, [(5, TWO), (7, FOUR)]), leo=8)

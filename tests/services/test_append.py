@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 import pytest
 
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse
 from quorate.errors import ErrorCode
-from quorate.nouns import ReplicaKey
-from quorate.raft.core import Raft
-from quorate.raft.voters import VoterSet
 from quorate.records import NoOpRecord, encode_record
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.wire.batch import batches as batches_of
+from services.quorum import driver
 from services.quorum.attendance import Attendance
-from services.quorum.disk import Disk
 from services.quorum.driver import Driver
 from services.quorum.servicer import ControllerServicer
-from services.quorum.tracing import Tracer
 
 RECORD = encode_record(NoOpRecord(), 0)
-
-
-class NoPeers:
-    """A single voter has nobody to talk to."""
-
-    def send(self, send: Any) -> None:
-        raise AssertionError(send)
-
-    def stop_fetching(self, *, unless_from: int | None) -> None:
-        """Nothing to stop."""
-
-
-@pytest.fixture
-async def leader(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A quorum node that is a quorum by itself, and leads epoch 1 with its LeaderChange at offset 0."""
-    clock = SystemClock()
-    disk = Disk(tmp_path, static=VoterSet.of(1), segment_bytes=1 << 30, segment_ms=1 << 40)
-    core = Raft(
-        node=ReplicaKey(1),
-        cluster_id="c",
-        log=disk.view(),
-        election=disk.election(),
-        random=random.Random(1),
-        now_ms=clock.monotonic_ms(),
-    )
-    driver = Driver(core, disk, clock, Tracer(OFF, node_id=1))
-    failures: list[BaseException] = []
-    driver.start(NoPeers(), failures.append)  # type: ignore[arg-type]
-    while core.log.high_watermark < 1:
-        await driver.changed.wait()
-    yield driver
-    driver.stop()
-    disk.close()
-    assert failures == []
 
 
 async def test_takes_what_follows_and_says_where_the_log_ends(leader: Driver) -> None:
@@ -92,6 +50,44 @@ async def test_refuses_nothing_and_too_much(leader: Driver) -> None:
     assert leader.core.log.leo == 1
 
 
+async def test_each_append_of_a_message_has_its_batch_or_shares_it_with_neighbours_that_may(leader: Driver) -> None:
+    kinds = [False, True, True, False, False, True]
+    batches = [AppendRequest.Batch(values=[RECORD] * 2, may_join=may_join) for may_join in kinds]
+
+    [answer] = await append(leader, [AppendRequest(epoch=1, base_offset=1, values=[RECORD], batches=batches)])
+
+    await committed(leader, 14)
+    assert (ErrorCode.NONE, 14) == (answer.error_code, answer.end_offset)
+    assert [1, 2, 4, 2, 2, 2] == [header.count for _, header in batches_of(leader.disk.read(1, 1 << 20))]
+
+
+async def test_a_message_is_taken_whole_or_not_at_all(leader: Driver) -> None:
+    batches = [AppendRequest.Batch(values=[RECORD]), AppendRequest.Batch()]
+
+    [answer] = await append(leader, [AppendRequest(epoch=1, base_offset=1, batches=batches)])
+
+    assert (ErrorCode.INVALID_REQUEST, 1) == (answer.error_code, answer.end_offset)
+    assert leader.core.log.leo == 1
+
+
+async def test_leaves_appends_unread_while_too_much_is_on_its_way(
+    leader: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "UNCOMMITTED_BYTES_MAX", 1_000)
+    uncommitted: list[int] = []
+
+    def many() -> Iterator[AppendRequest]:
+        for offset in range(1, 101):
+            uncommitted.append(leader.core.log.leo - leader.core.log.high_watermark)
+            yield request(offset, base=offset)
+
+    answers = await append(leader, many())
+
+    one = len(leader.disk.read(1, 1))
+    assert [ErrorCode.NONE] * 100 == [answer.error_code for answer in answers]
+    assert 1_000 // one + 1 == max(uncommitted)
+
+
 def request(correlation_id: int, *, base: int, count: int = 1, epoch: int = 1, attempt: int = 0) -> AppendRequest:
     return AppendRequest(
         correlation_id=correlation_id, epoch=epoch, base_offset=base, values=[RECORD] * count, attempt=attempt
@@ -106,3 +102,8 @@ async def append(leader: Driver, requests: Iterable[AppendRequest]) -> list[Appe
     servicer = ControllerServicer(leader, Attendance(leader, timeout_ms=0))
 
     return [answer async for answer in servicer.Append(stream(), None)]
+
+
+async def committed(leader: Driver, offset: int) -> None:
+    while leader.core.log.high_watermark < offset:
+        await leader.changed.wait()

@@ -30,15 +30,15 @@ elections = st.builds(
 @settings(deadline=None)
 @given(elections)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, election: StoredElection) -> None:
-    file = ElectionFile(tmp_path_factory.getbasetemp(), version=1)
+    file = ElectionFile(tmp_path_factory.getbasetemp())
 
-    file.write(election)
+    file.write(election, version=1)
 
     assert election == file.read()
 
 
 def test_the_first_line_is_kafkas(tmp_path: Path) -> None:
-    ElectionFile(tmp_path, version=1).write(VOTE)
+    ElectionFile(tmp_path).write(VOTE, version=1)
 
     line = (tmp_path / QUORUM_STATE).read_text().splitlines()[0]
 
@@ -52,9 +52,9 @@ def test_the_first_line_is_kafkas(tmp_path: Path) -> None:
 
 
 def test_version_0_names_the_voters_and_no_directory(tmp_path: Path) -> None:
-    file = ElectionFile(tmp_path, version=0, voters=(1, 2))
+    file = ElectionFile(tmp_path, voters=(1, 2))
 
-    file.write(VOTE)
+    file.write(VOTE, version=0)
 
     assert (
         '{"clusterId":"","leaderId":2,"leaderEpoch":7,"votedId":3,"appliedOffset":0,'
@@ -69,12 +69,12 @@ def test_what_kafka_writes_has_no_checksum_and_is_believed(tmp_path: Path, end: 
         '{"leaderId":1,"leaderEpoch":5,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}' + end
     )
 
-    assert StoredElection(epoch=5, leader_id=1) == ElectionFile(tmp_path, version=1).read()
+    assert StoredElection(epoch=5, leader_id=1) == ElectionFile(tmp_path).read()
 
 
 def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
-    file = ElectionFile(tmp_path, version=1)
-    file.write(VOTE)
+    file = ElectionFile(tmp_path)
+    file.write(VOTE, version=1)
     whole = file.path.read_bytes()
     for at in range(len(whole)):
         for bit in (1, 0x80):
@@ -87,8 +87,8 @@ def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 40, 100])
 def test_a_file_that_is_cut_is_refused(tmp_path: Path, size: int) -> None:
-    file = ElectionFile(tmp_path, version=1)
-    file.write(VOTE)
+    file = ElectionFile(tmp_path)
+    file.write(VOTE, version=1)
     file.path.write_bytes(file.path.read_bytes()[:size])
 
     with pytest.raises(Corrupt, match="not a quorum-state"):
@@ -117,7 +117,7 @@ def test_a_value_that_cannot_be_is_refused(tmp_path: Path, key: str, value: obje
     (tmp_path / QUORUM_STATE).write_text(json.dumps({**FULL, key: value}))
 
     with pytest.raises(Corrupt, match="not a quorum-state"):
-        ElectionFile(tmp_path, version=1).read()
+        ElectionFile(tmp_path).read()
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "7", "{}", "[" * 100_000, '{"data_version":1}'])
@@ -125,40 +125,40 @@ def test_json_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / QUORUM_STATE).write_text(text)
 
     with pytest.raises(Corrupt, match="not a quorum-state"):
-        ElectionFile(tmp_path, version=1).read()
+        ElectionFile(tmp_path).read()
 
 
 def test_what_cannot_be_read_at_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / QUORUM_STATE).mkdir()
 
     with pytest.raises(Corrupt, match="the disk does not give it back"):
-        ElectionFile(tmp_path, version=1).read()
+        ElectionFile(tmp_path).read()
 
 
 # Missing, or never written.
 
 
 def test_a_new_node_has_no_vote(tmp_path: Path) -> None:
-    assert ElectionFile(tmp_path, version=1).read() is None
+    assert ElectionFile(tmp_path).read() is None
 
 
 def test_a_file_that_was_written_and_is_gone_is_missed(tmp_path: Path) -> None:
-    ElectionFile(tmp_path, version=1).write(VOTE)
+    ElectionFile(tmp_path).write(VOTE, version=1)
     (tmp_path / QUORUM_STATE).unlink()
 
     with pytest.raises(Corrupt, match="it was written and is missing; the vote in it cannot be guessed") as refused:
-        ElectionFile(tmp_path, version=1).read()
+        ElectionFile(tmp_path).read()
 
     assert tmp_path / QUORUM_STATE == refused.value.path
 
 
 def test_the_mark_is_made_when_a_file_of_kafkas_is_written_over(tmp_path: Path) -> None:
     (tmp_path / QUORUM_STATE).write_text(json.dumps(FULL))
-    file = ElectionFile(tmp_path, version=1)
+    file = ElectionFile(tmp_path)
 
     assert file.read() is not None
     assert not (tmp_path / ELECTION_MARK).exists()
-    file.write(VOTE)
+    file.write(VOTE, version=1)
 
     assert (tmp_path / ELECTION_MARK).exists()
 
@@ -168,20 +168,20 @@ def test_the_mark_is_made_when_a_file_of_kafkas_is_written_over(tmp_path: Path) 
 
 @pytest.mark.parametrize("place", ["state.before_tmp_fsync", "state.before_rename", "state.after_rename"])
 def test_a_crash_leaves_the_old_vote_or_the_new_one(tmp_path: Path, place: str) -> None:
-    file = ElectionFile(tmp_path, version=1)
-    file.write(VOTE)
+    file = ElectionFile(tmp_path)
+    file.write(VOTE, version=1)
 
     with failpoint(place, crash), pytest.raises(Crash):
-        file.write(StoredElection(epoch=8))
+        file.write(StoredElection(epoch=8), version=1)
 
     assert (8 if place == "state.after_rename" else 7) == (file.read() or VOTE).epoch
 
 
 @pytest.mark.parametrize("place", ["state.before_tmp_fsync", "state.before_rename", "state.after_rename"])
 def test_a_crash_in_the_first_write_makes_no_node_refuse_to_start(tmp_path: Path, place: str) -> None:
-    file = ElectionFile(tmp_path, version=1)
+    file = ElectionFile(tmp_path)
 
     with failpoint(place, crash), pytest.raises(Crash):
-        file.write(VOTE)
+        file.write(VOTE, version=1)
 
     assert (VOTE if place == "state.after_rename" else None) == file.read()

@@ -75,7 +75,7 @@ def test_the_other_files_are_understood(directory: Path) -> None:
     assert all(sum(1 for _ in reader.control_records()) >= 2 for reader in sound.values())
     assert meta is None or meta.node_id >= 0
     if (partition / QUORUM_STATE).exists():
-        election = ElectionFile(partition, version=1).read()
+        election = ElectionFile(partition).read()
         assert election is not None
         assert election.epoch > 0
 

@@ -193,3 +193,60 @@ def test_a_snapshot_keeps_a_dropped_collection_until_it_is_forgotten(registry: S
     gc.collect()
 
     assert dropped() is None
+
+
+def test_a_held_snapshot_stays_readable_until_it_is_released(registry: SnapshotRegistry) -> None:
+    leaders: TimelineDict[str, int] = TimelineDict(registry)
+    leaders["orders-0"] = 1
+    registry.create(3)
+    registry.hold(3)
+    for offset, leader in ((9, 2), (12, 3)):
+        leaders["orders-0"] = leader
+        registry.create(offset)
+    leaders["orders-1"] = 4
+
+    registry.forget_before(13)
+
+    assert ((3,), 3) == (registry.offsets, registry.held)
+    assert {"orders-0": 1} == leaders.at(3)
+    assert {"orders-0": 3, "orders-1": 4} == leaders
+
+    registry.release(3)
+    registry.forget_before(13)
+
+    assert ((), None) == (registry.offsets, registry.held)
+
+
+def test_what_lies_before_a_held_snapshot_is_forgotten_and_what_comes_after_the_offset_is_not(
+    registry: SnapshotRegistry,
+) -> None:
+    for offset in (1, 3, 9, 12):
+        registry.create(offset)
+    registry.hold(3)
+
+    registry.forget_before(12)
+
+    assert (3, 12) == registry.offsets
+
+
+@pytest.mark.parametrize("loss", ["reset", "revert"])
+def test_a_held_snapshot_that_is_lost_is_held_no_more(registry: SnapshotRegistry, loss: str) -> None:
+    registry.create(1)
+    registry.create(3)
+    registry.hold(3)
+
+    registry.reset() if loss == "reset" else registry.revert_to(1)
+
+    assert registry.held is None
+    registry.release(3)
+
+
+def test_one_snapshot_is_held_at_a_time_and_it_is_not_deleted(registry: SnapshotRegistry) -> None:
+    registry.create(3)
+    registry.create(9)
+    registry.hold(3)
+
+    with pytest.raises(AssertionError, match="3"):
+        registry.hold(9)
+    with pytest.raises(AssertionError, match="held"):
+        registry.delete(3)

@@ -253,7 +253,7 @@ def _election(partition: Path, report: Report) -> StoredElection | None:
     if path.exists():
         report.checked.append(path)
     try:
-        return ElectionFile(partition, version=1).read()
+        return ElectionFile(partition).read()
     except (Corrupt, OSError) as problem:
         report.damage(path, problem)
         return None

@@ -265,7 +265,10 @@ def check_leader_epochs(path: Path, log: LogCheck) -> None:
     starts = dict(log.epochs)
     for epoch, start in entries:
         # An epoch without a batch yet begins at the end; one that began before the log's start is cut to it.
-        if start < log.end and max(start, log.start) != starts.get(epoch, max(start, log.start)):
+        # The log's start may lie within its first segment: what comes before it was removed, though it is still there.
+        from_start = max(log.start, log.floor.offset)
+        is_same = max(start, from_start) == max(starts.get(epoch, start), from_start)
+        if start < log.end and not is_same:
             raise Corrupt(f"epoch {epoch} begins at {start} here, and at {starts[epoch]} in the log", path=path)
         if log.start <= start < log.end and epoch not in starts:
             raise Corrupt(f"epoch {epoch} begins at offset {start} here; the log has no such epoch", path=path)

@@ -149,10 +149,12 @@ class Engine:
     def hold_stable(self) -> Offset | None:
         """Hold the state as of the last commit for a checkpoint: `state.at` the answer stays while writes go on.
 
-        None if an open transaction reaches over it. It is let go with `state.registry.release`; a state that goes
+        None if there is nothing yet, or an open transaction reaches over it. It is let go with `state.registry.release`; a state that goes
         back to nothing, or loads a snapshot, lets go of it too (`state.registry.held` is None then).
         """
         offset = self._first_uncommitted()
+        if not offset:
+            return None
         registry = self.state.registry
         if offset not in registry:
             registry.create(offset)
@@ -191,6 +193,21 @@ class Engine:
         self.next_offset = self.appended = offset
         for waiting in again:
             self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent)
+
+    def refuse(self, error: ApiError) -> bool:
+        """The quorum cannot keep more now: what it has not taken never was, and whoever waits for it gets `error`.
+
+        False if the state cannot go back so far: then this controller cannot stay active.
+        """
+        assert self.epoch is not None
+        void = [waiting for waiting in self._pending if waiting.end_offset > self.appended]
+        self._go_back_to(self.appended)
+        if self.next_offset != self.appended:
+            return False
+        self._pending = deque(waiting for waiting in self._pending if waiting.end_offset <= self.appended)
+        self._appends.clear()
+        self._answers += [self._answer(waiting, error=error) for waiting in void]
+        return True
 
     def _run(self, token: Any, command: Command[Any], now_ms: int, traceparent: bytes | None) -> None:
         base, response = self.next_offset, None

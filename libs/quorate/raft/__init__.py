@@ -24,16 +24,20 @@ ElectionState(epoch=1, leader_id=1, voted=ReplicaKey(id=1, directory_id=b'...'))
 """
 
 from quorate.raft.core import Raft
-from quorate.raft.log import Batch, LeaderChange, LogView
+from quorate.raft.history import History
+from quorate.raft.log import Batch, Entry, LeaderChange, LogView, VotersChange
 from quorate.raft.progress import Quorum, ReplicaState
-from quorate.raft.ready import Leadership, Ready, Refusal, Send, SnapshotChunk, Transition
+from quorate.raft.ready import Leadership, Ready, Refusal, Send, SnapshotChunk, Transition, Upgrade
 from quorate.raft.roles import ElectionState
 from quorate.raft.settings import Settings
-from quorate.raft.voters import Voter, VoterHistory, VoterSet
+from quorate.raft.voters import Endpoint, VersionRange, Voter, VoterHistory, VoterSet
 
 __all__ = [
     "Batch",
     "ElectionState",
+    "Endpoint",
+    "Entry",
+    "History",
     "LeaderChange",
     "Leadership",
     "LogView",
@@ -46,7 +50,10 @@ __all__ = [
     "Settings",
     "SnapshotChunk",
     "Transition",
+    "Upgrade",
+    "VersionRange",
     "Voter",
     "VoterHistory",
     "VoterSet",
+    "VotersChange",
 ]

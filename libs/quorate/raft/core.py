@@ -7,16 +7,16 @@ from itertools import pairwise
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft import enter, fencing, following, matrix, progress, serving
+from quorate.raft import enter, fencing, following, holding, matrix, membership, progress
 from quorate.raft.log import Batch, LogView
-from quorate.raft.messages import Message, NewsOfLeader, Request, Response
+from quorate.raft.messages import EpochlessRequest, Message, NewsOfLeader, Request, Response
 from quorate.raft.progress import Quorum
-from quorate.raft.ready import Effects, Leadership, Ready, Refusal, Transition
-from quorate.raft.requests import Requests
-from quorate.raft.roles import ElectionState, Follower, Leader, Role, election_state, known_leader
+from quorate.raft.ready import Effects, Leadership, Ready, Refusal, Transition, Upgrade
+from quorate.raft.requests import Flight, Lane, Requests
+from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, election_state, known_leader
 from quorate.raft.settings import Chance, Settings
-from quorate.raft.turn import Turn
-from quorate.raft.voters import VoterSet
+from quorate.raft.turn import Handover, Turn
+from quorate.raft.voters import SUPPORTED, Endpoint, VersionRange, Voter, VoterSet
 
 ROLES_A_STEP_MAX = 8
 """More changes of role in one step would be a circle; the longest way is Follower to Leader, alone: four."""
@@ -26,7 +26,8 @@ class Raft:
     """The protocol of one node, without I/O. Each call may leave something to do in `ready`.
 
     `log` and `election` are what the disk holds at start; None if nothing was ever written. The calls' `now_ms`
-    is of a clock that never goes back. A false call by the driver is an assertion.
+    is of a clock that never goes back. A false call by the driver is an assertion. `endpoints` are this node's own
+    listeners, the one for peers first: it sees to it that the voter set has them. Without any it leaves that alone.
     """
 
     __slots__ = (
@@ -34,12 +35,16 @@ class Raft:
         "_cluster_id",
         "_deadline",
         "_effects",
+        "_handover",
         "_leadership",
         "_log",
+        "_me",
         "_node",
         "_now_ms",
         "_persisted",
         "_random",
+        "_recover_to",
+        "_relays",
         "_requests",
         "_role",
         "_settings",
@@ -56,14 +61,22 @@ class Raft:
         now_ms: int,
         settings: Settings | None = None,
         bootstrap: Iterable[NodeId] = (),
+        relays: Iterable[NodeId] = (),
+        endpoints: Iterable[Endpoint] = (),
+        kraft_versions: VersionRange = SUPPORTED,
+        recover_to: OffsetAndEpoch | None = None,
     ) -> None:
         self._node = node
+        self._me = Voter(key=node, endpoints=tuple(endpoints), kraft_versions=kraft_versions)
         self._cluster_id = cluster_id
         self._settings = settings or Settings()
         self._bootstrap = frozenset(bootstrap)
+        self._relays = tuple(relays)
+        self._recover_to = recover_to
         self._random = random
         self._log = log
         self._requests = Requests()
+        self._handover = Handover()
         self._effects = Effects()
         self._deadline: int | None = None
         self._now_ms = now_ms
@@ -156,11 +169,12 @@ class Raft:
     def peer_lost(self, node_id: NodeId, now_ms: int) -> None:
         """The stream to `node_id` was reset, or refused: nothing asked before will be answered."""
         turn = self._turn(now_ms)
-        turn.pause(node_id)
+        for lane in Lane:
+            turn.pause(node_id, lane)
         role = self._role
-        if isinstance(role, Leader):
-            serving.drop_parked(role, node_id)
-        elif isinstance(role, Follower) and role.leader_id == node_id:
+        if isinstance(role, Leader | Follower):
+            holding.drop_parked(role, node_id)
+        if isinstance(role, Follower) and role.leader_id == node_id:
             following.lose_leader(turn, role)
         self._pursue(turn)
 
@@ -169,8 +183,26 @@ class Raft:
         turn = self._turn(now_ms)
         flight = self._requests.take(token)
         if flight is not None:
-            turn.pause(flight.to)
+            turn.pause_flight(flight)
         self._pursue(turn)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Is the log still short of what it was before the disk lost a part? Until then `recover_to` must be kept."""
+        # Once our log is as long in the same epoch it has all that we had acknowledged there. One that has come to a
+        # later epoch has what was committed before: no leader is elected without that.
+        return self._recover_to is not None and self._log.last_flushed < self._recover_to
+
+    @property
+    def is_released(self) -> bool:
+        """After `resign`: does every voter know that we have left, or is there a later epoch? Then we may go.
+
+        It may never come true, say if a voter is down and the others elect nobody: the patience is the driver's.
+        """
+        role, voters = self._role, self._log.voters.latest
+        if isinstance(role, Resigned):
+            return role.acknowledged >= voters.ids - {self._node.id}
+        return not isinstance(role, Leader) or voters.is_sole(self._node)
 
     def resign(self, now_ms: int) -> bool:
         """Gives up leadership and names successors. False if we do not lead."""
@@ -182,14 +214,38 @@ class Raft:
         self._pursue(turn)
         return True
 
-    def snapshot_complete(self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, now_ms: int) -> bool:
-        """The download of `snapshot_id` is on disk, whole and durable; `voters` is the set in its header.
+    def upgrade_kraft_version(self, version: int, now_ms: int, *, epoch: Epoch, validate_only: bool = False) -> Upgrade:
+        """Raises kraft.version to `version`, if we lead `epoch` and every voter can work with it. KIP-853.
 
-        True if the log now gives way to it (`Ready.install`); False if it is no longer wanted.
+        Equal is no news. INVALID_UPDATE_VERSION: lower, not supported, or a voter has not told all of itself yet.
         """
         turn = self._turn(now_ms)
         role = self._role
-        is_wanted = isinstance(role, Follower) and following.install(turn, role, snapshot_id, voters)
+        if not isinstance(role, Leader) or role.epoch != epoch:
+            message = f"this node is {type(role).__name__} of epoch {role.epoch}; epoch {epoch} was meant"
+            return Upgrade(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, message=message, end_offset=self._log.leo)
+        upgrade = membership.upgrade(turn, role, version, validate_only=validate_only)
+        self._pursue(turn)
+        return upgrade
+
+    def snapshot_complete(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        voters: VoterSet | None,
+        now_ms: int,
+        *,
+        kraft_version: int | None = None,
+    ) -> bool:
+        """The download of `snapshot_id` is on disk, whole and durable; its header has `voters` and `kraft_version`.
+
+        None for what the header has not. True if the log now gives way to it (`Ready.install`); False if it is no
+        longer wanted.
+        """
+        turn = self._turn(now_ms)
+        role = self._role
+        is_wanted = isinstance(role, Follower) and following.install(
+            turn, role, snapshot_id, voters=voters, kraft_version=kraft_version
+        )
         self._pursue(turn)
         return is_wanted
 
@@ -219,19 +275,23 @@ class Raft:
         self._now_ms = now_ms
         return Turn(
             node=self._node,
+            me=self._me,
             cluster_id=self._cluster_id,
             settings=self._settings,
             random=self._random,
             bootstrap=self._bootstrap,
+            relays=self._relays,
             log=self._log,
             requests=self._requests,
+            handover=self._handover,
+            is_recovering=self.is_recovering,
             effects=self._effects,
             now_ms=now_ms,
         )
 
     def _take_request(self, turn: Turn, request: Request) -> None:
         error = fencing.refusal(turn, self._role, request)
-        if error is ErrorCode.NONE:
+        if error is ErrorCode.NONE and not isinstance(request, EpochlessRequest):
             leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
             self._hear(turn, request.epoch, leader_id, type(request).__name__)
             if fencing.is_misaddressed(turn, request):
@@ -248,16 +308,24 @@ class Raft:
         turn.flight = self._requests.take(response.reply_to)
         if turn.flight is None:  # asked by an earlier role, or answered before
             return
-        if not fencing.is_believable(turn, self._role, response):
-            turn.pause(turn.peer)
-            return
-        before = self._role
-        self._hear(turn, response.epoch, response.leader_id, f"{type(response).__name__} of {turn.peer}")
+        peer, lane = turn.flight.to, turn.flight.lane
+        failures = self._requests.failures(peer, lane)
+        self._take_answer(turn, turn.flight, response)
+        if self._requests.failures(peer, lane) == failures:
+            self._requests.succeed(peer, lane)
+
+    def _take_answer(self, turn: Turn, flight: Flight, response: Response) -> None:
+        if fencing.has_epoch(response):
+            if not fencing.is_believable(turn, self._role, response):
+                turn.pause_flight(flight)
+                return
+            before = self._role
+            self._hear(turn, response.epoch, response.leader_id, f"{type(response).__name__} of {turn.peer}")
+            if self._role is not before:
+                return
         handler = matrix.handler(self._role, response)
-        if self._role is not before:
-            return
         if handler is None:
-            turn.pause(turn.peer)
+            turn.pause_flight(flight)
         else:
             self._become(turn, handler(turn, self._role, response))
 
@@ -286,8 +354,10 @@ class Raft:
         assert role.epoch >= before.epoch, (before, role)
         self._role = role
         self._requests.clear()
+        if isinstance(before, Leader | Follower):
+            holding.release_parked(turn, before, role)
         if isinstance(before, Leader):
-            serving.release_parked(turn, before, role)
+            membership.release_change(turn, before, role)
         self._note_transition(type(before).__name__, turn.reason)
         return True
 
@@ -308,4 +378,6 @@ class Raft:
             return ErrorCode.FENCED_LEADER_EPOCH
         if first.epoch > role.epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if self._handover.transfer is not None:  # nothing is wrong, and it ends: to be tried again
+            return ErrorCode.REQUEST_TIMED_OUT
         return ErrorCode.NONE if first.base_offset == self._log.leo else ErrorCode.OFFSET_OUT_OF_RANGE

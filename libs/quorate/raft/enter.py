@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from quorate.nouns import Epoch, NodeId, ReplicaKey
-from quorate.raft.log import LeaderChange
+from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
+from quorate.raft.log import LeaderChange, VotersChange
 from quorate.raft.roles import (
     Candidate,
     ElectionState,
@@ -31,7 +31,7 @@ def first_role(turn: Turn, state: ElectionState) -> Role:
     if state.leader_id is not None:
         leader_id = state.leader_id
         return follower(turn, epoch=state.epoch, leader_id=leader_id, voted=state.voted, reason="knew the leader")
-    if state.voted == turn.node and turn.is_voter:
+    if state.voted == turn.node and turn.may_stand:
         return candidate(turn, epoch=state.epoch, retries=1, reason="had voted for itself")
     return unattached(turn, epoch=state.epoch, voted=state.voted, reason="knew no leader")
 
@@ -64,7 +64,7 @@ def prospective(turn: Turn, role: Role, *, retries: int = 1, reason: str) -> Pro
         leader_id=role.leader_id,
         voted=role.voted,
         election_ms=turn.election_deadline_ms(),
-        granted={turn.node.id},
+        granted=turn.own_vote,
         retries=retries,
     )
 
@@ -76,7 +76,7 @@ def candidate(turn: Turn, *, epoch: Epoch, retries: int, reason: str) -> Candida
         epoch=epoch,
         voted=turn.node,
         election_ms=turn.election_deadline_ms(),
-        granted={turn.node.id},
+        granted=turn.own_vote,
         retries=retries,
     )
 
@@ -84,16 +84,18 @@ def candidate(turn: Turn, *, epoch: Epoch, retries: int, reason: str) -> Candida
 def leader(turn: Turn, role: Candidate, *, reason: str) -> Leader:
     """Leads the epoch in which it was a candidate, and writes the LeaderChange record that begins it."""
     epoch_start_offset = turn.log.leo
-    change = LeaderChange(
+    first = LeaderChange(
         base_offset=epoch_start_offset,
         epoch=role.epoch,
         leader_id=turn.node.id,
         voters=turn.voters.keys,
         granting=tuple(key for key in turn.voters.keys if key.id in role.granted),
+        change=_first_voters(turn, role.epoch, base_offset=epoch_start_offset + 1),
     )
     # The epoch is in the cache before anybody can ask where the last one ends.
-    turn.append(change)
+    turn.append(first)
     turn.reason = reason
+    is_told = turn.log.kraft_version == 0 and turn.me.endpoints and turn.is_voter
     return Leader(
         epoch=role.epoch,
         leader_id=turn.node.id,
@@ -101,7 +103,22 @@ def leader(turn: Turn, role: Candidate, *, reason: str) -> Leader:
         epoch_start_offset=epoch_start_offset,
         replicas={key: Progress() for key in turn.other_voters},
         check_quorum_ms=turn.now_ms + turn.settings.check_quorum_ms,
+        told_voters=turn.voters.updated(turn.me) if is_told else None,
     )
+
+
+def _first_voters(turn: Turn, epoch: Epoch, *, base_offset: Offset) -> VotersChange | None:
+    """What a leader first of all writes of the voters: they are not in the log yet, or it has moved. KIP-853."""
+    log, voters = turn.log, turn.voters
+    if log.kraft_version == 0:
+        return None
+    if turn.me.endpoints and turn.is_voter:
+        voters = voters.updated(turn.me)
+    # The checkpoint (0, 0) is each node's own, so nobody learns the voters from it; any other is replicated.
+    is_in_log = log.start > 0 or log.voters.latest_offset is not None
+    if is_in_log and voters == turn.voters:
+        return None
+    return VotersChange(base_offset=base_offset, epoch=epoch, voters=voters, kraft_version=log.kraft_version)
 
 
 def resigned(turn: Turn, role: Leader, *, reason: str) -> Resigned:

@@ -6,10 +6,12 @@ from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId
 from quorate.raft import enter
 from quorate.raft.messages import (
+    EPOCH_UNKNOWN,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    FetchRequest,
-    FetchSnapshotRequest,
+    EpochlessRequest,
+    EpochlessResponse,
+    LeaderRequest,
     Request,
     Response,
     VoteRequest,
@@ -26,9 +28,11 @@ def refusal(turn: Turn, role: Role, request: Request) -> ErrorCode:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if is_malformed(request):
         return ErrorCode.INVALID_REQUEST
+    if isinstance(request, EpochlessRequest):
+        return ErrorCode.NONE
     if request.epoch < role.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if isinstance(request, FetchRequest | FetchSnapshotRequest) and request.epoch > role.epoch:
+    if isinstance(request, LeaderRequest) and request.epoch > role.epoch:
         # A fetch tells only what a follower believes; the epoch is learned from its leader.
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
@@ -42,8 +46,15 @@ def _claim(turn: Turn, role: Role, *, epoch: Epoch, leader_id: NodeId) -> ErrorC
     return ErrorCode.INVALID_REQUEST if is_other or leader_id == turn.node.id else ErrorCode.NONE
 
 
+def has_epoch(response: Response) -> bool:
+    """Does `response` speak of an epoch? An error of the request as a whole does not, say UNSUPPORTED_VERSION."""
+    is_whole_error = response.epoch == EPOCH_UNKNOWN and response.error is not ErrorCode.NONE
+    return not isinstance(response, EpochlessResponse) and not is_whole_error
+
+
 def is_believable(turn: Turn, role: Role, response: Response) -> bool:
     """Is `response` of our epoch or a later one, and in accord with the leader that we know?"""
+    assert not isinstance(response, EpochlessResponse), response
     if response.epoch < role.epoch:
         return False
     if response.leader_id is None or (response.epoch == role.epoch and response.leader_id == role.leader_id):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from quorate.errors import ErrorCode
-from quorate.nouns import OffsetAndEpoch
+from quorate.nouns import NodeId, OffsetAndEpoch
 from quorate.raft.log import Batch, LogView
 from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.raft.ready import SnapshotChunk
@@ -13,25 +14,53 @@ from quorate.raft.roles import Download, Follower, Unattached
 from quorate.raft.turn import Turn
 from quorate.raft.voters import VoterSet
 
+FAILOVER_DOUBLINGS_MAX = 10
+"""The fetch timeout is shorter than what comes of more."""
+
 
 def fetch(turn: Turn, role: Follower) -> None:
-    """Asks the leader for what comes next; one request at a time, and never for what follows unflushed records."""
+    """Asks for what comes next; one request at a time, and never for what follows unflushed records."""
     # The fetch offset is our word that everything below is on disk, so the next fetch waits for the flush.
-    if turn.log.flushed < turn.log.leo or not turn.may_ask(role.leader_id):
+    if turn.log.flushed < turn.log.leo:
         return
+    source = _source(turn, role)
+    if source is None:
+        return
+    from_any = source != role.leader_id
+    if role.download is not None and role.download.source != source:
+        role.download = None
     if role.download is None:
         # A leader not yet heard is to answer at once, so that we know soon whether there is one.
         max_wait_ms = turn.settings.fetch_max_wait_ms if role.has_fetched else 0
-        turn.ask(role.leader_id, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms))
+        request = _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms)
+        turn.ask(source, replace(request, from_any=from_any))
     elif not role.download.is_whole:
-        request = FetchSnapshotRequest(
+        piece = FetchSnapshotRequest(
             epoch=role.epoch,
             replica=turn.node,
             snapshot_id=role.download.snapshot_id,
             position=role.download.position,
             max_bytes=turn.settings.snapshot_max_bytes,
+            from_any=from_any,
         )
-        turn.ask(role.leader_id, request)
+        turn.ask(source, piece)
+
+
+def _source(turn: Turn, role: Follower) -> NodeId | None:
+    """Whom to ask now: the leader, or for an observer the first relay that is in no trouble; None if nobody yet."""
+    # The leader must hear a voter, and whoever wants to be one.
+    must_be_heard = turn.is_voter or turn.settings.auto_join_enable
+    relays = (
+        () if must_be_heard else tuple(relay for relay in turn.relays if relay not in (turn.node.id, role.leader_id))
+    )
+    sources = (*relays, role.leader_id)
+    if role.download is not None and turn.may_ask(role.download.source):
+        return role.download.source
+    if any(turn.requests.is_asked(source) for source in sources):
+        for source in sources:
+            turn.may_ask(source)
+        return None
+    return next((source for source in sources if turn.may_ask(source)), None)
 
 
 def _next_fetch(turn: Turn, *, epoch: int, max_wait_ms: int) -> FetchRequest:
@@ -49,9 +78,10 @@ def _next_fetch(turn: Turn, *, epoch: int, max_wait_ms: int) -> FetchRequest:
 
 def seek_leader(turn: Turn, role: Unattached) -> None:
     """An observer that knows no leader fetches from anybody: the answer tells who leads. Voters are told."""
-    if turn.is_voter or turn.log.flushed < turn.log.leo:
+    # A voter that cannot stand waits for nobody's timeout, so it asks too.
+    if (turn.is_voter and not turn.is_recovering) or turn.log.flushed < turn.log.leo:
         return
-    peers = sorted((turn.voters.ids | turn.bootstrap) - {turn.node.id})
+    peers = sorted((turn.voters.ids | turn.bootstrap | set(turn.relays)) - {turn.node.id})
     free = [peer for peer in peers if turn.may_ask(peer)]
     if free and not len(turn.requests):
         turn.ask(free[turn.random.randrange(len(free))], _next_fetch(turn, epoch=role.epoch, max_wait_ms=0))
@@ -62,20 +92,23 @@ def take_fetch(turn: Turn, role: Follower, response: FetchResponse) -> None:
     if response.error is not ErrorCode.NONE or not _is_sound(turn.log, role, response):
         turn.pause(turn.peer)
         return
-    _hear_leader(turn, role)
+    _hear_leader(turn, role, silent_ms=response.silent_ms)
     if response.diverging is not None:
         turn.truncate(to=fork(turn.log, response.diverging))
     elif response.snapshot_id is not None:
-        role.download = Download(snapshot_id=response.snapshot_id)
+        role.download = Download(snapshot_id=response.snapshot_id, source=turn.peer)
     else:
         for batch in response.batches:
             turn.append(batch)
         turn.commit(min(turn.log.leo, response.high_watermark))
+        role.is_caught_up = 0 <= response.high_watermark <= turn.log.leo
 
 
-def _hear_leader(turn: Turn, role: Follower) -> None:
-    """The leader has answered well: only that keeps it our leader."""
-    role.fetch_ms = turn.now_ms + turn.settings.fetch_timeout_ms
+def _hear_leader(turn: Turn, role: Follower, *, silent_ms: int) -> None:
+    """A good answer: only that keeps the leader ours. It is `silent_ms` older than it looks if it was relayed."""
+    heard_ms = turn.now_ms - max(0, silent_ms)
+    role.heard_ms = heard_ms if role.heard_ms is None else max(role.heard_ms, heard_ms)
+    role.fetch_ms = role.heard_ms + turn.settings.fetch_timeout_ms
     role.has_fetched = True
     role.is_lost = False
 
@@ -126,7 +159,7 @@ def take_chunk(turn: Turn, role: Follower, response: FetchSnapshotResponse) -> N
         role.download = None
         turn.pause(turn.peer)
         return
-    _hear_leader(turn, role)
+    _hear_leader(turn, role, silent_ms=response.silent_ms)
     download.size = response.size
     download.position += len(response.data)
     chunk = SnapshotChunk(
@@ -135,7 +168,14 @@ def take_chunk(turn: Turn, role: Follower, response: FetchSnapshotResponse) -> N
     turn.write_chunk(chunk)
 
 
-def install(turn: Turn, role: Follower, snapshot_id: OffsetAndEpoch, voters: VoterSet | None) -> bool:
+def install(
+    turn: Turn,
+    role: Follower,
+    snapshot_id: OffsetAndEpoch,
+    *,
+    voters: VoterSet | None,
+    kraft_version: int | None,
+) -> bool:
     """The whole snapshot is on disk: the log gives way to it. False if nobody waits for it any more."""
     download = role.download
     if download is None or not download.is_whole or download.snapshot_id != snapshot_id:
@@ -143,15 +183,15 @@ def install(turn: Turn, role: Follower, snapshot_id: OffsetAndEpoch, voters: Vot
     assert download.size is not None
     assert may_install(turn.log, snapshot_id), (snapshot_id, turn.log.last, turn.log.high_watermark)
     role.download = None
-    turn.install(snapshot_id, size=download.size, voters=voters)
+    turn.install(snapshot_id, size=download.size, voters=voters, kraft_version=kraft_version)
     return True
 
 
 def drop_download(turn: Turn, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
     """What came is of no use: after a pause, a fetch will tell again what to download."""
     if role.download is not None and role.download.snapshot_id == snapshot_id:
+        turn.pause(role.download.source)
         role.download = None
-        turn.pause(role.leader_id)
 
 
 def lose_leader(turn: Turn, role: Follower) -> None:
@@ -161,9 +201,15 @@ def lose_leader(turn: Turn, role: Follower) -> None:
     """
     if role.is_lost:
         return
+    give_up_soon(turn, role, lost_rounds=0)
+
+
+def give_up_soon(turn: Turn, role: Follower, *, lost_rounds: int) -> None:
+    """Waits a moment for the lost leader; after each round of pre-votes that was lost, twice as long."""
     role.is_lost = True
     role.has_fetched = False
+    role.lost_rounds = lost_rounds
     # The shorter half is left to one fetch more, in case only the stream has died.
-    half_ms = turn.settings.failover_wait_max_ms // 2
+    half_ms = turn.settings.failover_wait_max_ms // 2 << min(lost_rounds, FAILOVER_DOUBLINGS_MAX)
     wait_ms = half_ms + 1 + turn.random.randrange(half_ms)
     role.fetch_ms = min(role.fetch_ms, turn.now_ms + wait_ms)

@@ -27,6 +27,7 @@ def _check_log(log: LogView) -> None:
     assert log.start == 0 or log.epochs.floor in log.snapshots, (log.epochs.floor, log.snapshots)
     last_voters = log.voters.latest_offset
     assert last_voters is None or log.start <= last_voters < log.leo, (last_voters, log.leo)  # I-32
+    assert last_voters is None or log.voters.latest.voters, last_voters  # I-36
 
 
 def _check_role(raft: Raft) -> None:
@@ -37,8 +38,10 @@ def _check_role(raft: Raft) -> None:
         case Unattached():
             pass
         case Prospective() | Candidate():
-            assert raft.log.voters.latest.has(node), (role, node)  # only voters ask for votes
-            assert node.id in role.granted, role.granted
+            is_voter = raft.log.voters.latest.has(node)
+            # Only voters ask for votes, and those whose removal is not committed yet.
+            assert is_voter or not raft.log.is_voter_change_committed, (role, node)
+            assert not is_voter or node.id in role.granted, role.granted
             assert not role.granted & role.rejected, (role.granted, role.rejected)
             assert not isinstance(role, Candidate) or role.voted == node, (role.voted, node)
         case Follower():
@@ -62,8 +65,28 @@ def _check_leader(raft: Raft, role: Leader) -> None:
         assert progress.leo is None or progress.leo <= log.leo, (key, progress, log.leo)
     for key, parked in role.parked.items():
         assert key in role.replicas, key
-        assert parked.request.fetch_offset == log.leo, (parked.request, log.leo)  # it would have been answered
+        offset = parked.request.fetch_offset
+        assert offset <= log.leo, (parked.request, log.leo)
+        assert offset == log.leo or not log.voters.latest.has(key), (parked.request, log.leo)  # a voter never waits
+    _check_membership(raft, role)
     voters = log.voters.latest.ids
     if len(voters) > 1:
         heard = {voter.id for voter in role.fetched} | {raft.node.id}
         assert not quorum.is_won(granted=heard & voters, voters=voters), heard  # the clock would have been set back
+
+
+def _check_membership(raft: Raft, role: Leader) -> None:
+    log, pending = raft.log, role.pending
+    if not log.voters.latest.has(raft.node):
+        committed = role.high_watermark is not None and log.is_voter_change_committed
+        assert not committed, (raft.node, log.voters.latest.keys, log.high_watermark)  # I-33
+    if pending is None:
+        return
+    assert log.kraft_version >= 1, (log.kraft_version, pending)
+    assert role.high_watermark is not None, pending  # I-31
+    end, voters_offset = pending.end_offset, log.voters.latest_offset
+    if end is None:
+        assert log.is_voter_change_committed, (voters_offset, log.high_watermark, pending)  # I-31
+    else:
+        assert voters_offset is not None, pending
+        assert log.high_watermark <= voters_offset < end <= log.leo, (log.high_watermark, voters_offset, end, log.leo)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
 
 from quorate.epochs import EpochCache
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorate.raft.history import History
 from quorate.raft.voters import VoterHistory, VoterSet
 
 
@@ -21,6 +24,8 @@ class Batch:
     """The driver's: bytes, usually. Never read here."""
     voters: VoterSet | None = None
     """The voter set, if this is a control batch with a KRaftVoters record. KIP-853."""
+    kraft_version: int | None = None
+    """The level, if this is a control batch with a KRaftVersion record. KIP-853."""
 
     @property
     def end_offset(self) -> Offset:
@@ -29,19 +34,41 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VotersChange:
+    """A control batch for the driver to encode: KRaftVersion if `kraft_version` is set, then KRaftVoters. KIP-853."""
+
+    base_offset: Offset
+    epoch: Epoch
+    voters: VoterSet
+    kraft_version: int | None = None
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after the last record."""
+        return self.base_offset + (1 if self.kraft_version is None else 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChange:
-    """The first batch of an epoch, to be encoded by the driver: one LeaderChange control record. KIP-595."""
+    """The first batch of an epoch, for the driver to encode: LeaderChange, and perhaps the voters. KIP-595, KIP-853."""
 
     base_offset: Offset
     epoch: Epoch
     leader_id: NodeId
     voters: tuple[ReplicaKey, ...]
     granting: tuple[ReplicaKey, ...]
+    change: VotersChange | None = None
+    """Further records of the same batch, right after the first: the voters that were known from before the log, or
+    what has changed of the leader itself."""
 
     @property
     def end_offset(self) -> Offset:
-        """The offset after the record."""
-        return self.base_offset + 1
+        """The offset after the last record."""
+        return self.base_offset + 1 if self.change is None else self.change.end_offset
+
+
+Entry: TypeAlias = Batch | LeaderChange | VotersChange
+"""What can be appended: bytes from elsewhere, or a control batch of the leader's own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +79,8 @@ class LogView:
     """
 
     voters: VoterHistory
+    kraft_versions: History[int] = field(default_factory=lambda: History(0))
+    """0: the voters are configured; 1: they are in the log. KIP-853."""
     epochs: EpochCache = field(default_factory=EpochCache)
     leo: Offset = 0
     flushed: Offset = 0
@@ -65,6 +94,8 @@ class LogView:
         self.high_watermark = max(self.high_watermark, self.start)
         assert self.start <= self.flushed <= self.leo, (self.start, self.flushed, self.leo)
         assert self.start == 0 or self.epochs.floor in self.snapshots, (self.epochs.floor, self.snapshots)
+        for (_, before), (offset, after) in pairwise(self.voters.changes):
+            assert before.overlaps(after), (offset, before, after)
 
     @property
     def start(self) -> Offset:
@@ -82,6 +113,17 @@ class LogView:
         return OffsetAndEpoch(epoch=self.epochs.epoch_at(self.flushed - 1), offset=self.flushed)
 
     @property
+    def kraft_version(self) -> int:
+        """The level in force, committed or not."""
+        return self.kraft_versions.latest
+
+    @property
+    def is_voter_change_committed(self) -> bool:
+        """Is the voter set in force known to be committed?"""
+        offset = self.voters.latest_offset
+        return offset is None or offset < self.high_watermark
+
+    @property
     def earliest_snapshot(self) -> OffsetAndEpoch | None:
         """The oldest snapshot there is."""
         return min(self.snapshots, key=lambda snapshot: snapshot.offset, default=None)
@@ -95,14 +137,25 @@ class LogView:
         """The largest epoch here that is not above `epoch`, and where it ends."""
         return self.epochs.end_offset_for(epoch, leo=self.leo)
 
-    def append(self, batch: Batch | LeaderChange) -> None:
-        """`batch` was added at the end."""
-        assert batch.base_offset == self.leo, (batch.base_offset, self.leo)
-        assert batch.end_offset > batch.base_offset, batch
-        self.epochs.assign(epoch=batch.epoch, start_offset=batch.base_offset)
-        if isinstance(batch, Batch) and batch.voters is not None:
-            self.voters.append(batch.base_offset, batch.voters)
-        self.leo = batch.end_offset
+    def append(self, entry: Entry) -> None:
+        """`entry` was added at the end."""
+        assert entry.base_offset == self.leo, (entry.base_offset, self.leo)
+        assert entry.end_offset > entry.base_offset, entry
+        self.epochs.assign(epoch=entry.epoch, start_offset=entry.base_offset)
+        change = entry.change if isinstance(entry, LeaderChange) else entry
+        if change is not None and change.kraft_version is not None:
+            self.kraft_versions.append(entry.base_offset, change.kraft_version)
+        if change is not None and change.voters is not None:
+            self._change_voters(entry.base_offset, change.voters)
+        self.leo = entry.end_offset
+
+    def _change_voters(self, offset: Offset, voters: VoterSet) -> None:
+        """The set is in force from here on, committed or not. KIP-853."""
+        assert voters.voters, offset  # the set is never empty
+        # A set known from before the log may be anything: a newcomer knows no voters, or those of its configuration.
+        is_known = self.voters.latest_offset is not None
+        assert not is_known or self.voters.latest.overlaps(voters), (self.voters.latest, voters)
+        self.voters.append(offset, voters)
 
     def flush(self, to: Offset) -> None:
         """Everything below `to` has reached stable storage."""
@@ -123,14 +176,18 @@ class LogView:
         assert self.flushed == self.leo, (self.flushed, self.leo)
         self.epochs.truncate(to=to)
         self.voters.truncate(to=to)
+        self.kraft_versions.truncate(to=to)
         self.leo = self.flushed = to
 
-    def install(self, snapshot: OffsetAndEpoch, *, size: int, voters: VoterSet | None) -> None:
-        """The whole log was replaced by `snapshot`. KIP-630."""
+    def install(
+        self, snapshot: OffsetAndEpoch, *, size: int, voters: VoterSet | None, kraft_version: int | None
+    ) -> None:
+        """The whole log was replaced by `snapshot`, whose header has these; None for what it has not. KIP-630."""
         assert snapshot.offset >= self.high_watermark, (snapshot, self.high_watermark)
         assert self.flushed == self.leo, (self.flushed, self.leo)
         self.epochs.restart_at(snapshot)
         self.voters.restart_with(voters)
+        self.kraft_versions.restart_with(kraft_version)
         self.snapshots = {snapshot: size}
         self.leo = self.flushed = self.high_watermark = snapshot.offset
 
@@ -140,4 +197,5 @@ class LogView:
         assert self.start <= snapshot.offset <= self.high_watermark, (self.start, snapshot, self.high_watermark)
         self.epochs.start_at(snapshot)
         self.voters.start_at(snapshot.offset)
+        self.kraft_versions.start_at(snapshot.offset)
         self.snapshots = {kept: size for kept, size in self.snapshots.items() if kept.offset >= snapshot.offset}

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from quorate.raft import following, leading, progress, serving, voting
+from quorate.raft import following, joining, leading, membership, progress, relaying, serving, transferring, voting
 from quorate.raft.messages import (
+    AddRaftVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -16,6 +19,11 @@ from quorate.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Message,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    TransferLeadershipRequest,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -62,16 +70,47 @@ row(Leader, BeginQuorumEpochResponse, leading.take_begin_acknowledged)
 row(Follower, EndQuorumEpochRequest, leading.acknowledge_end)
 row(Resigned, EndQuorumEpochResponse, leading.take_end_acknowledged)
 row(Leader, FetchRequest, serving.serve_fetch)
+row(Follower, FetchRequest, relaying.relay_fetch)
 row(Follower, FetchResponse, following.take_fetch)
 row(Leader, FetchSnapshotRequest, serving.serve_snapshot)
+row(Follower, FetchSnapshotRequest, relaying.relay_snapshot)
 row(Follower, FetchSnapshotResponse, following.take_chunk)
+row(Leader, AddRaftVoterRequest, membership.add_voter)
+row(Leader, ApiVersionsResponse, membership.take_kraft_versions)
+row(Leader, RemoveRaftVoterRequest, membership.remove_voter)
+row(Leader, UpdateRaftVoterRequest, membership.update_voter)
+row(Leader, TransferLeadershipRequest, transferring.begin)
+row(Follower, UpdateRaftVoterResponse, joining.take_updated)
+row(Follower, RemoveRaftVoterResponse, joining.take_removed)
+row(Unattached, ApiVersionsRequest, joining.answer_api_versions)
+row(Prospective, ApiVersionsRequest, joining.answer_api_versions)
+row(Candidate, ApiVersionsRequest, joining.answer_api_versions)
+row(Leader, ApiVersionsRequest, joining.answer_api_versions)
+row(Follower, ApiVersionsRequest, joining.answer_api_versions)
+row(Resigned, ApiVersionsRequest, joining.answer_api_versions)
 
-pursue(Unattached, voting.await_election, following.seek_leader)
-pursue(Prospective, voting.seek_pre_votes)
-pursue(Candidate, voting.seek_votes)
-pursue(Leader, leading.check_quorum, leading.tell_voters, progress.advance, serving.answer_parked)
-pursue(Follower, voting.watch_leader, following.fetch)
-pursue(Resigned, leading.tell_end)
+pursue(Unattached, transferring.await_successor, voting.await_election, following.seek_leader)
+pursue(Prospective, transferring.await_successor, voting.seek_pre_votes)
+pursue(Candidate, transferring.await_successor, voting.seek_votes)
+pursue(
+    Leader,
+    leading.check_quorum,
+    leading.tell_voters,
+    progress.advance,
+    membership.finish_change,
+    serving.answer_parked,
+    transferring.hand_over,
+    membership.leave_office,
+)
+pursue(
+    Follower,
+    transferring.await_successor,
+    voting.watch_leader,
+    joining.tell_leader,
+    following.fetch,
+    relaying.answer_parked,
+)
+pursue(Resigned, transferring.await_successor, leading.tell_end)
 
 
 def handler(role: Role, message: Message) -> Handler | None:

@@ -12,7 +12,10 @@ from typing import TypeAlias
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft.log import Batch
+from quorate.raft.voters import SUPPORTED, VersionRange, Voter
 
+EPOCH_UNKNOWN = -1
+"""The epoch of an answer that has none on the wire."""
 HIGH_WATERMARK_UNKNOWN = -1
 HIGH_WATERMARK_UNSUPPORTED = (1 << 63) - 1
 """What a fetch older than v18 says of its high watermark: it is not to be woken by ours. KIP-1166."""
@@ -100,6 +103,8 @@ class FetchRequest:
     max_wait_ms: int
     high_watermark: Offset = HIGH_WATERMARK_UNSUPPORTED
     """The high watermark that the asker knows: a higher one is news. KIP-1166."""
+    from_any: bool = False
+    """May a node that does not lead answer, with what it knows to be committed? Not in Kafka."""
     cluster_id: str | None = None
     reply_to: object = None
 
@@ -110,6 +115,8 @@ class Read:
 
     offset: Offset
     max_bytes: int
+    below: Offset | None = None
+    """Nothing from here on, where a batch begins; None: to the end of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +134,8 @@ class FetchResponse:
     diverging: OffsetAndEpoch | None = None
     """The largest epoch of the leader not above the asker's, and where it ends there."""
     snapshot_id: OffsetAndEpoch | None = None
+    silent_ms: int = 0
+    """For how long whoever answers has not heard the leader; 0 from the leader. Not in Kafka."""
     read: Read | None = None
     batches: tuple[Batch, ...] = ()
     reply_to: object = None
@@ -141,6 +150,8 @@ class FetchSnapshotRequest:
     snapshot_id: OffsetAndEpoch
     position: int
     max_bytes: int
+    from_any: bool = False
+    """May a node that does not lead answer? Not in Kafka."""
     cluster_id: str | None = None
     reply_to: object = None
 
@@ -164,21 +175,146 @@ class FetchSnapshotResponse:
     snapshot_id: OffsetAndEpoch | None = None
     size: int = 0
     position: int = 0
+    silent_ms: int = 0
+    """As in the FetchResponse."""
     read: SnapshotRead | None = None
     data: bytes = b""
     reply_to: object = None
 
 
-LeaderRequest: TypeAlias = FetchRequest | FetchSnapshotRequest
-"""Requests that only a leader serves."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsRequest:
+    """Asks a node that is to vote with which levels of kraft.version it can work. KIP-853."""
+
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsResponse:
+    """With which levels of kraft.version the node can work."""
+
+    kraft_versions: VersionRange = SUPPORTED
+    epoch: Epoch = EPOCH_UNKNOWN
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRaftVoterRequest:
+    """Asks that a replica which follows the log already be given a vote. KIP-853."""
+
+    voter: Voter
+    """`kraft_versions` is not read: the leader asks the node itself."""
+    timeout_ms: int
+    ack_when_committed: bool = True
+    """False: the answer comes as soon as the leader has the new voter set in its log."""
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRaftVoterResponse:
+    """Whether the voter was added; `message` says why not. Kafka's has no epoch and no leader."""
+
+    epoch: Epoch = EPOCH_UNKNOWN
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRaftVoterRequest:
+    """Asks that the voter with exactly this key lose its vote. KIP-853."""
+
+    voter: ReplicaKey
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRaftVoterResponse:
+    """Whether the voter set without it is committed; `message` says why not. Kafka's has no epoch and no leader."""
+
+    epoch: Epoch = EPOCH_UNKNOWN
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRaftVoterRequest:
+    """Tells the leader of `epoch` what the voter set should say of the sender. KIP-853."""
+
+    epoch: Epoch
+    voter: Voter
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRaftVoterResponse:
+    """Whether the leader took it; it does not wait for the commit. Kafka's has no message."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferLeadershipRequest:
+    """Asks the leader to hand over to the voter `to`; None for the one that has come furthest. Not in Kafka."""
+
+    to: NodeId | None = None
+    epoch: Epoch = EPOCH_UNKNOWN
+    """The epoch that is to end; EPOCH_UNKNOWN for whichever it is."""
+    timeout_ms: int
+    """How long the voter may take to catch up, and then how long to take over. No writes are taken meanwhile."""
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferLeadershipResponse:
+    """NONE once the voter leads; else `message` says why it does not, and who leads as far as it is known."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    reply_to: object = None
+
+
+LeaderRequest: TypeAlias = FetchRequest | FetchSnapshotRequest | UpdateRaftVoterRequest
+"""Requests that only a leader serves, in the epoch that the asker names."""
 
 NewsOfLeader: TypeAlias = BeginQuorumEpochRequest | EndQuorumEpochRequest
 """Requests by which a leader speaks of itself."""
 
-Request: TypeAlias = VoteRequest | NewsOfLeader | LeaderRequest
+VoterChange: TypeAlias = AddRaftVoterRequest | RemoveRaftVoterRequest
+"""Requests by which an administrator, or a node for itself, changes who votes."""
+
+EpochlessRequest: TypeAlias = VoterChange | ApiVersionsRequest | TransferLeadershipRequest
+EpochlessResponse: TypeAlias = (
+    AddRaftVoterResponse | RemoveRaftVoterResponse | ApiVersionsResponse | TransferLeadershipResponse
+)
+"""Messages that speak of no epoch, so that nothing follows from them about ours."""
+
+Request: TypeAlias = VoteRequest | NewsOfLeader | LeaderRequest | EpochlessRequest
 
 Response: TypeAlias = (
-    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | UpdateRaftVoterResponse
+    | EpochlessResponse
 )
 
 Message: TypeAlias = Request | Response
@@ -189,6 +325,11 @@ RESPONSES: dict[type[Request], type[Response]] = {
     EndQuorumEpochRequest: EndQuorumEpochResponse,
     FetchRequest: FetchResponse,
     FetchSnapshotRequest: FetchSnapshotResponse,
+    UpdateRaftVoterRequest: UpdateRaftVoterResponse,
+    AddRaftVoterRequest: AddRaftVoterResponse,
+    RemoveRaftVoterRequest: RemoveRaftVoterResponse,
+    ApiVersionsRequest: ApiVersionsResponse,
+    TransferLeadershipRequest: TransferLeadershipResponse,
 }
 """What each request is answered with."""
 
@@ -207,3 +348,11 @@ def is_malformed(request: Request) -> bool:
             return request.max_wait_ms < 0 or request.fetch_offset < 0 or request.max_bytes < 0 or not is_epoch
         case FetchSnapshotRequest(snapshot_id=snapshot_id):
             return request.max_bytes < 0 or snapshot_id.offset < 0 or snapshot_id.epoch < 0
+        case UpdateRaftVoterRequest(voter=Voter(key=key)) | AddRaftVoterRequest(voter=Voter(key=key)):
+            return key.id < 0
+        case RemoveRaftVoterRequest(voter=key):
+            return key.id < 0
+        case TransferLeadershipRequest():
+            return request.timeout_ms < 1
+        case ApiVersionsRequest():
+            return False

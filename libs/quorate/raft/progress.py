@@ -9,6 +9,7 @@ from quorate.raft import quorum
 from quorate.raft.log import LogView
 from quorate.raft.roles import Leader, Progress
 from quorate.raft.turn import Turn
+from quorate.raft.voters import is_same
 
 
 def tracked_key(turn: Turn, replica: ReplicaKey) -> ReplicaKey:
@@ -26,7 +27,7 @@ def hear(turn: Turn, role: Leader, key: ReplicaKey) -> None:
     if not turn.voters.has(key):  # observers keep nobody in office
         return
     role.fetched.add(key)
-    present = {voter.id for voter in role.fetched if turn.voters.has(voter)} | {turn.node.id}
+    present = {voter.id for voter in role.fetched if turn.voters.has(voter)} | turn.own_vote
     if quorum.is_won(granted=present, voters=turn.voters.ids):
         role.fetched.clear()
         role.check_quorum_ms = turn.now_ms + turn.settings.check_quorum_ms
@@ -71,7 +72,8 @@ def may_commit(role: Leader, end: Offset) -> bool:
 
 def voter_end(turn: Turn, role: Leader, voter: ReplicaKey) -> Offset | None:
     """How far `voter` is known to have flushed."""
-    if voter.id == turn.node.id:
+    # By its key: a leader that removes itself counts no more, nor for one that has its id on another disk (KIP-853).
+    if is_same(voter, turn.node):
         return own_end(turn.log)
     progress = role.replicas.get(voter)
     return None if progress is None else progress.leo
@@ -115,7 +117,7 @@ def describe(turn: Turn, role: Leader) -> Quorum:
     """The quorum as its leader sees it. KIP-595, KIP-836."""
 
     def state(key: ReplicaKey) -> ReplicaState:
-        if key.id == turn.node.id:
+        if is_same(key, turn.node):
             return ReplicaState(key=key, leo=turn.log.leo, last_fetch_ms=turn.now_ms, last_caught_up_ms=turn.now_ms)
         progress = role.replicas.get(key, Progress())
         return ReplicaState(

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
-from quorate.raft.log import Batch, LeaderChange
+from quorate.raft.log import Entry
 from quorate.raft.messages import Request, Response
 from quorate.raft.roles import ElectionState
+from quorate.raft.voters import Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class Send:
 
     to: NodeId
     request: Request
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where the peer listens, if the voter set does not say it: a node that is about to vote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,18 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """What came of an upgrade of kraft.version: `end_offset` is the log's end after its records, if any were needed.
+
+    It is done once that is committed.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """Everything that is to be done, in the order of the fields. Later calls add to the next one.
 
@@ -74,7 +89,7 @@ class Ready:
     truncate_to: Offset | None = None
     install: OffsetAndEpoch | None = None
     """The log is replaced by this snapshot, which is on disk."""
-    append: tuple[Batch | LeaderChange, ...] = ()
+    append: tuple[Entry, ...] = ()
     chunk: SnapshotChunk | None = None
     answers: tuple[Response, ...] = ()
     requests: tuple[Send, ...] = ()
@@ -97,7 +112,7 @@ class Effects:
 
     truncate_to: Offset | None = None
     install: OffsetAndEpoch | None = None
-    append: list[Batch | LeaderChange] = field(default_factory=list)
+    append: list[Entry] = field(default_factory=list)
     chunk: SnapshotChunk | None = None
     answers: list[Response] = field(default_factory=list)
     requests: list[Send] = field(default_factory=list)

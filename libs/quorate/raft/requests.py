@@ -1,11 +1,24 @@
-"""Which questions are under way: at most one a peer, asked again after a pause."""
+"""Which questions are under way: at most one a peer and lane, asked again after a pause that grows by failures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from quorate.nouns import NodeId
-from quorate.raft.messages import Request
+from quorate.raft.messages import EpochlessRequest, Request, UpdateRaftVoterRequest
+
+
+class Lane(IntEnum):
+    """What does not wait for each other: a fetch may be held, and a voter change takes as long as its commit."""
+
+    LOG = 0
+    VOTERS = 1
+
+
+def lane_of(request: Request) -> Lane:
+    """The lane of `request`."""
+    return Lane.VOTERS if isinstance(request, EpochlessRequest | UpdateRaftVoterRequest) else Lane.LOG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,17 +29,23 @@ class Flight:
     request: Request
     expires_ms: int
 
+    @property
+    def lane(self) -> Lane:
+        """Where it is the only one to its peer."""
+        return lane_of(self.request)
+
 
 class Requests:
     """The requests of the present role. A new role asks its own, so the old ones' answers are no longer waited for."""
 
-    __slots__ = ("_flights", "_retry_ms", "_token", "_tokens")
+    __slots__ = ("_failures", "_flights", "_retry_ms", "_token", "_tokens")
 
     def __init__(self) -> None:
         self._token = 0
+        self._failures: dict[tuple[NodeId, Lane], int] = {}
         self._flights: dict[int, Flight] = {}
-        self._tokens: dict[NodeId, int] = {}
-        self._retry_ms: dict[NodeId, int] = {}
+        self._tokens: dict[tuple[NodeId, Lane], int] = {}
+        self._retry_ms: dict[tuple[NodeId, Lane], int] = {}
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -38,34 +57,47 @@ class Requests:
 
     def add(self, token: int, flight: Flight) -> None:
         """`flight` leaves."""
-        assert flight.to not in self._tokens, flight  # one request in flight to each peer
+        assert (flight.to, flight.lane) not in self._tokens, flight  # one request in flight to each peer and lane
         self._flights[token] = flight
-        self._tokens[flight.to] = token
+        self._tokens[flight.to, flight.lane] = token
 
     def take(self, token: object) -> Flight | None:
         """The request that `token` answers, which is then done; None if nobody waits for it any more."""
         flight = self._flights.pop(token, None) if isinstance(token, int) else None
         if flight is not None:
-            del self._tokens[flight.to]
+            del self._tokens[flight.to, flight.lane]
         return flight
 
-    def fail(self, peer: NodeId, *, retry_ms: int) -> None:
+    def fail(self, peer: NodeId, lane: Lane = Lane.LOG, *, retry_ms: int) -> None:
         """What was asked of `peer` will not be answered; not before `retry_ms` is it asked again."""
-        token = self._tokens.pop(peer, None)
+        token = self._tokens.pop((peer, lane), None)
         if token is not None:
             del self._flights[token]
-        self._retry_ms[peer] = retry_ms
+        self._failures[peer, lane] = self.failures(peer, lane) + 1
+        self._retry_ms[peer, lane] = retry_ms
 
-    def is_asked(self, peer: NodeId) -> bool:
+    def succeed(self, peer: NodeId, lane: Lane) -> None:
+        """`peer` has answered well: its next failure is the first again."""
+        self._failures.pop((peer, lane), None)
+
+    def failures(self, peer: NodeId, lane: Lane = Lane.LOG) -> int:
+        """How often in a row `peer` gave no good answer, in whatever role we asked."""
+        return self._failures.get((peer, lane), 0)
+
+    def is_failing(self, peer: NodeId, lane: Lane = Lane.LOG) -> bool:
+        """Did the last request to `peer` fail, and is none under way?"""
+        return self.failures(peer, lane) > 0 and not self.is_asked(peer, lane)
+
+    def is_asked(self, peer: NodeId, lane: Lane = Lane.LOG) -> bool:
         """Is a request to `peer` under way?"""
-        return peer in self._tokens
+        return (peer, lane) in self._tokens
 
-    def free_ms(self, peer: NodeId, now_ms: int) -> int:
+    def free_ms(self, peer: NodeId, lane: Lane = Lane.LOG, *, now_ms: int) -> int:
         """The first moment at which `peer` may be asked; `now_ms` if it may be at once."""
-        token = self._tokens.get(peer)
+        token = self._tokens.get((peer, lane))
         if token is not None:
             return self._flights[token].expires_ms
-        return max(now_ms, self._retry_ms.get(peer, now_ms))
+        return max(now_ms, self._retry_ms.get((peer, lane), now_ms))
 
     def expire(self, now_ms: int) -> None:
         """Gives up what should have been answered by now."""
@@ -74,7 +106,7 @@ class Requests:
             self.take(token)
 
     def clear(self) -> None:
-        """Forgets all: the role has changed."""
+        """Forgets what was asked, and who is not to be asked yet: the role has changed."""
         self._flights.clear()
         self._tokens.clear()
         self._retry_ms.clear()

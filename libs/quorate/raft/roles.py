@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft.messages import FetchRequest
+from quorate.raft.messages import AddRaftVoterRequest, FetchRequest, RemoveRaftVoterRequest
+from quorate.raft.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class Prospective:
     granted: set[NodeId]
     rejected: set[NodeId] = field(default_factory=set)
     retries: int = 1
+    lost_rounds: int | None = None
+    """How many rounds of pre-votes were lost since the leader was; None if it may be alive."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +101,18 @@ class Parked:
 
 
 @dataclass(slots=True, kw_only=True)
+class PendingChange:
+    """A voter that is being added or removed: one at a time. KIP-853."""
+
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest
+    expires_ms: int
+    """When the asker is told that it took too long; a record that is in the log by then stays."""
+    end_offset: Offset | None = None
+    """End of the batch with the new voter set; None while the new voter's kraft.version range is not known."""
+    is_answered: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class Leader:
     """Leads its epoch."""
 
@@ -121,6 +136,10 @@ class Leader:
     """Voters heard since the quorum was last checked."""
     check_quorum_ms: int
     """When it resigns unless a majority is heard."""
+    pending: PendingChange | None = None
+    told_voters: VoterSet | None = None
+    """At kraft.version 0: the voters with what they have told of themselves in this epoch. Nothing of it is in the
+    log until the upgrade."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,6 +147,8 @@ class Download:
     """A snapshot that comes in pieces. KIP-630."""
 
     snapshot_id: OffsetAndEpoch
+    source: NodeId
+    """Who has it: another replica's snapshot of the same end may have other bytes."""
     position: int = 0
     """Bytes received."""
     size: int | None = None
@@ -147,11 +168,27 @@ class Follower:
     voted: ReplicaKey | None
     fetch_ms: int
     """When it gives the leader up."""
+    heard_ms: int | None = None
+    """When the leader last gave a sign of life, to us or to whoever relays it to us."""
     has_fetched: bool = False
     """Has the leader been heard? Then nobody else needs a pre-vote. KIP-996."""
     is_lost: bool = False
     """Was the stream to the leader reset, or did the leader say that it leaves?"""
+    lost_rounds: int = 0
+    """How many rounds of pre-votes were lost since then."""
     download: Download | None = None
+    parked: dict[ReplicaKey, Parked] = field(default_factory=dict)
+    """Observers' fetches that we relay."""
+    parked_ms: int | None = None
+    """As the leader's."""
+    told: tuple[Offset, Offset | None] = (-1, None)
+    """The high watermark, twice, of which all parked fetches know."""
+    is_caught_up: bool = False
+    """Did the last fetch answer leave nothing that is committed?"""
+    voters_ms: int = 0
+    """When it may next tell the leader of itself, or ask it for a vote."""
+    has_told: bool = False
+    """Does the leader know our directory, listeners and kraft.version range? At kraft.version 0 each must be told."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from quorate.nouns import ZERO_UUID, NodeId, Offset, ReplicaKey
+from quorate.nouns import ZERO_UUID, NodeId, ReplicaKey
+from quorate.raft.history import History
 
 
 def is_same(known: ReplicaKey, claimed: ReplicaKey) -> bool:
@@ -14,12 +14,53 @@ def is_same(known: ReplicaKey, claimed: ReplicaKey) -> bool:
     return known.id == claimed.id and known.directory_id in (ZERO_UUID, claimed.directory_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one listener of a node is reached."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The levels of kraft.version with which a node can work, both ends included.
+
+    >>> 1 in VersionRange(0, 1), 2 in VersionRange(0, 1)
+    (True, False)
+    """
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.lowest <= version <= self.highest
+
+    def __str__(self) -> str:
+        return f"{self.lowest}-{self.highest}"
+
+
+SUPPORTED = VersionRange(0, 1)
+"""What this code can work with: static voters, and voters in the log."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
-    """One voter. `endpoints` is carried for the driver and never read here."""
+    """One voter, as its KRaftVoters record tells: the first of `endpoints` is the one by which peers reach it."""
 
     key: ReplicaKey
-    endpoints: Hashable = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    kraft_versions: VersionRange = SUPPORTED
+
+    @property
+    def listener_name(self) -> str | None:
+        """The listener by which peers reach it; None if it has told of none."""
+        return self.endpoints[0].name if self.endpoints else None
+
+    def listens_on(self, name: str | None) -> bool:
+        """Has it a listener of this name, or any if there is no name?"""
+        return any(name in (None, endpoint.name) for endpoint in self.endpoints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +85,42 @@ class VoterSet:
         replicas = (key if isinstance(key, ReplicaKey) else ReplicaKey(key) for key in keys)
         return cls(tuple(Voter(key=key) for key in replicas))
 
+    def by_id(self, node_id: NodeId) -> Voter | None:
+        """The voter with this id, whatever its disk."""
+        return next((voter for voter in self.voters if voter.key.id == node_id), None)
+
+    def voter_of(self, replica: ReplicaKey) -> Voter | None:
+        """What is known of `replica` as a voter; None if it does not vote: another disk is another replica."""
+        voter = self.by_id(replica.id)
+        return voter if voter is not None and is_same(voter.key, replica) else None
+
     def key_of(self, replica: ReplicaKey) -> ReplicaKey | None:
-        """The key under which `replica` votes; None if it does not: another disk is another replica."""
-        for voter in self.voters:
-            if is_same(voter.key, replica):
-                return voter.key
-        return None
+        """The key under which `replica` votes; None if it does not."""
+        voter = self.voter_of(replica)
+        return None if voter is None else voter.key
 
     def has(self, replica: ReplicaKey) -> bool:
         """Does `replica` vote?"""
-        return replica.id in self.ids and self.key_of(replica) is not None
+        return replica.id in self.ids and self.voter_of(replica) is not None
 
     def is_sole(self, replica: ReplicaKey) -> bool:
         """Is `replica` the only voter?"""
         return len(self.voters) == 1 and self.has(replica)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """This set and one voter more."""
+        assert voter.key.id not in self.ids, (voter, self.ids)
+        return VoterSet((*self.voters, voter))
+
+    def without(self, key: ReplicaKey) -> VoterSet:
+        """This set but for the voter with exactly this key."""
+        assert key in self.keys, (key, self.keys)
+        return VoterSet(tuple(voter for voter in self.voters if voter.key != key))
+
+    def updated(self, voter: Voter) -> VoterSet:
+        """This set with `voter` in the place of the one with its id."""
+        assert voter.key.id in self.ids, (voter, self.keys)
+        return VoterSet(tuple(voter if known.key.id == voter.key.id else known for known in self.voters))
 
     def overlaps(self, other: VoterSet) -> bool:
         """Do any two majorities of the two sets meet? Then at most one voter came and one went. KIP-853."""
@@ -66,58 +129,8 @@ class VoterSet:
         return len(added) <= 1 and len(removed) <= 1
 
 
-class VoterHistory:
-    """Voter sets by the offset of the KRaftVoters record that brought them, over those known before the log.
+VoterHistory: TypeAlias = History[VoterSet]
+"""Voter sets by the offset of the KRaftVoters record that brought them, over those known before the log.
 
-    A set is in force as soon as its record is in the log, committed or not, and no longer once it is truncated.
-    """
-
-    __slots__ = ("_base", "_offsets", "_sets")
-
-    def __init__(self, base: VoterSet, changes: Iterable[tuple[Offset, VoterSet]] = ()) -> None:
-        self._base = base
-        self._offsets: list[Offset] = []
-        self._sets: list[VoterSet] = []
-        for offset, voters in changes:
-            self.append(offset, voters)
-
-    @property
-    def latest(self) -> VoterSet:
-        """The set in force."""
-        return self._sets[-1] if self._sets else self._base
-
-    @property
-    def latest_offset(self) -> Offset | None:
-        """Offset of the record that brought the set in force; None if it comes from before the log."""
-        return self._offsets[-1] if self._offsets else None
-
-    def before(self, offset: Offset) -> VoterSet:
-        """The set in force for a log that ends at `offset`."""
-        at = bisect_left(self._offsets, offset)
-        return self._sets[at - 1] if at else self._base
-
-    def append(self, offset: Offset, voters: VoterSet) -> None:
-        """A KRaftVoters record at `offset` was written."""
-        assert voters.voters, offset  # the set is never empty
-        assert not self._offsets or offset > self._offsets[-1], (offset, self._offsets[-1])
-        assert not self._offsets or self.latest.overlaps(voters), (self.latest, voters)
-        self._offsets.append(offset)
-        self._sets.append(voters)
-
-    def truncate(self, *, to: Offset) -> None:
-        """Records at `to` and after are gone, and their sets with them."""
-        at = bisect_left(self._offsets, to)
-        del self._offsets[at:], self._sets[at:]
-
-    def start_at(self, offset: Offset) -> None:
-        """Records below `offset` were removed; the set they left in force stays."""
-        self._base = self.before(offset)
-        at = bisect_left(self._offsets, offset)
-        del self._offsets[:at], self._sets[:at]
-
-    def restart_with(self, voters: VoterSet | None) -> None:
-        """The log was replaced by a snapshot whose header names `voters`; None if it names none (kraft.version 0)."""
-        # Without a KRaftVoters record anywhere the configured set stands.
-        self._base = self._base if voters is None else voters
-        self._offsets.clear()
-        self._sets.clear()
+A set is in force as soon as its record is in the log, committed or not, and no longer once it is truncated.
+"""

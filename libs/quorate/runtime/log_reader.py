@@ -10,11 +10,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
 from kraft.api import fetch_pb2, fetch_snapshot_pb2
+from kraft.service.quorum_pb2 import RelayFetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, NodeId, Offset, uuid_text
@@ -30,6 +31,8 @@ RETRY_S: Final = 0.1
 HINTED_RETRY_S: Final = 0.01
 """Pause before the node is asked that was named as the leader: two that name each other are not asked in a rush."""
 DEADLINE_S: Final = 5.0
+SILENT_MS_MAX: Final = 5_000
+"""A relay that has not heard the leader for longer is left for another: it may be cut off from the others."""
 
 _TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
 
@@ -58,7 +61,8 @@ Event = CommittedBatch | LoadedSnapshot
 class LogReader:
     """Reads committed batches from offset 0 or a snapshot, over leader changes, for as long as it is asked.
 
-    `replica_id` is the reader's node id for the leader's list of observers, -1 to stay out of it.
+    `replica_id` is the reader's node id for the leader's list of observers, -1 to stay out of it. With `from_any`
+    the `servers` are read from whether they lead or not: then the leader has nothing to do with this reader.
     """
 
     def __init__(
@@ -68,8 +72,10 @@ class LogReader:
         *,
         cluster_id: str | None = None,
         replica_id: NodeId = -1,
+        from_any: bool = False,
     ) -> None:
         assert servers
+        self._from_any = from_any
         self._servers = deque(servers)
         self._connect = connect
         self._cluster_id = cluster_id
@@ -108,16 +114,16 @@ class LogReader:
 
     async def _stream(self) -> AsyncIterator[Event]:
         stub = QuorumStub(self._channel(self._at))
-        call = stub.FetchStream()
+        call: Any = stub.RelayFetchStream() if self._from_any else stub.FetchStream()
         try:
             while True:
                 await call.write(self._request())
                 # Not `wait_for`: before Python 3.12 it may lose a cancellation, and then nobody could end this.
                 async with asyncio.timeout(FETCH_WAIT_MS / 1000 + DEADLINE_S):
-                    response = await call.read()
-                if response is grpc.aio.EOF:
+                    answer = await call.read()
+                if answer is grpc.aio.EOF:
                     return
-                assert isinstance(response, fetch_pb2.FetchResponse)
+                response = self._heard(answer)
                 partition = response.responses[0].partitions[0]
                 if partition.error_code:
                     self._follow(response, partition)
@@ -131,6 +137,14 @@ class LogReader:
                         yield event
         finally:
             call.cancel()
+
+    def _heard(self, answer: fetch_pb2.FetchResponse | RelayFetchResponse) -> fetch_pb2.FetchResponse:
+        """The answer itself. Raises TimeoutError when a relay has heard of nothing new for too long."""
+        if isinstance(answer, fetch_pb2.FetchResponse):
+            return answer
+        if answer.silent_ms > SILENT_MS_MAX:
+            raise TimeoutError(f"{self._at} has not heard the leader for {answer.silent_ms} ms")
+        return answer.response
 
     def _request(self) -> fetch_pb2.FetchRequest:
         return fetch_pb2.FetchRequest(
@@ -187,7 +201,11 @@ class LogReader:
     ) -> LoadedSnapshot:
         parts = bytearray()
         while True:
-            answer = await stub.FetchSnapshot(self._snapshot_request(wanted, len(parts)), timeout=DEADLINE_S)
+            request = self._snapshot_request(wanted, len(parts))
+            if self._from_any:
+                answer = (await stub.RelayFetchSnapshot(request, timeout=DEADLINE_S)).response
+            else:
+                answer = await stub.FetchSnapshot(request, timeout=DEADLINE_S)
             piece = answer.topics[0].partitions[0]
             if piece.error_code:
                 raise TimeoutError(f"snapshot {wanted.end_offset}: {ErrorCode(piece.error_code).name}")
@@ -229,7 +247,7 @@ class LogReader:
         if leader.leader_epoch > self._epoch or (leader.leader_epoch == self._epoch and leader.leader_id >= 0):
             self._epoch = leader.leader_epoch
         for endpoint in response.node_endpoints:
-            if endpoint.node_id == leader.leader_id:
+            if endpoint.node_id == leader.leader_id and not self._from_any:
                 self._hint = f"{endpoint.host}:{endpoint.port}"
         log.debug("redirected", error=ErrorCode(partition.error_code).name, leader=leader.leader_id, epoch=self._epoch)
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from quorate.epochs import EpochCache
 from quorate.errors import Corrupt
-from quorate.nouns import METADATA_TOPIC_ID, Offset, OffsetAndEpoch, uuid_text
+from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.epochs_file import EpochsFile
-from quorate.storage.files import make_directory, replace_whole, sync_directory
+from quorate.storage.failpoints import reach
+from quorate.storage.files import NO_SPACE, NoSpace, make_directory, sync_directory
 from quorate.storage.names import (
     PARTITION_DIRECTORY,
-    PARTITION_METADATA,
     checkpoint_ids,
     segment_bases,
     segment_file,
 )
-from quorate.storage.recovery import Course, Note, TornTail, scan
+from quorate.storage.recovery import Course, Note, TornTail, check_topic, scan, where_it_starts
 from quorate.storage.segment import Segment
 from quorate.wire.batch import BatchHeader, check_batch
 
@@ -31,10 +34,26 @@ SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 SEGMENT_MS: Final = 7 * 24 * 3600 * 1000
 MARK_INTERVAL_BYTES: Final = 64 * 1024
 """The durable mark is rewritten after so many flushed bytes, and at every clean end."""
+SPARE_BYTES: Final = 1 << 20
+"""Room that `reserve` leaves: for control batches, quorum-state and the like, which nobody asks for beforehand."""
+TRUSTED_BYTES: Final = 1 << 20
+"""The file system is asked again for its room after so many bytes."""
 
 EMPTY: Final = OffsetAndEpoch(epoch=0, offset=0)
 
 Seen = Note
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A flush that is under way: what lies below `end` will be on the disk."""
+
+    end: Offset
+    segment: Segment
+
+    def wait(self) -> None:
+        """Until it is. Raises OSError, as `DiskLog.flush`. May be called in another thread than everything else."""
+        self.segment.flush()
 
 
 class DiskLog:
@@ -64,10 +83,12 @@ class DiskLog:
         self._segment_bytes = segment_bytes
         self._segment_ms = segment_ms
         self._failed: OSError | None = None
+        self._room = 0
+        self._is_epochs_file_stale = False
         self._mark = DurableMark(self.directory)
         self._marked_bytes = 0
         self._epochs_file = EpochsFile(self.directory)
-        _check_topic(self.directory / PARTITION_METADATA)
+        check_topic(self.directory)
         self._segments: list[Segment] = []
         self.leo: Offset = 0
         self.flushed: Offset = 0
@@ -90,19 +111,46 @@ class DiskLog:
     def append(self, data: bytes) -> None:
         """One whole batch that begins at `leo`; it is not durable before `flush`.
 
-        Raises OSError; then nothing is added, and unless it came from a sync another try may go better.
+        Raises OSError; then nothing is added. If it is NoSpace, another try may go better.
         """
         self._require_whole()
+        with self._saying_no_space():
+            self._append(data)
+
+    def reserve(self, size: int) -> None:
+        """See to it that there is room for `size` bytes of batches. Raises NoSpace.
+
+        A file system that others fill at the same time may still have none; then `append` says so.
+        """
+        with self._saying_no_space():
+            reach("log.reserve")
+            if size > self._room:
+                self._room = max(size, min(self._room_on_disk(size), TRUSTED_BYTES))
+        self._room -= size
+
+    def _room_on_disk(self, size: int) -> int:
+        disk = os.statvfs(self.directory)
+        room = disk.f_bavail * disk.f_frsize - SPARE_BYTES
+        if size > room:
+            why = f"{os.strerror(errno.ENOSPC)}: {size} bytes are to be written, {max(0, room)} can be used"
+            raise NoSpace(errno.ENOSPC, why, str(self.directory))
+        return room
+
+    def _append(self, data: bytes) -> None:
         header = check_batch(data)
         assert header.base_offset == self.leo, (header.base_offset, self.leo)
         assert header.size == len(data), (header.size, len(data))
         assert header.epoch >= self.epochs.last_epoch, (header.epoch, self.epochs.last_epoch)
         if self._is_full(header):
             self._roll()
-        if header.epoch != self.epochs.last_epoch:
-            entries = (*self.epochs.entries, (header.epoch, self.leo))
+        if header.epoch != self.epochs.last_epoch or self._is_epochs_file_stale:
+            entries = self.epochs.entries
+            if header.epoch != self.epochs.last_epoch:
+                entries = (*entries, (header.epoch, self.leo))
             self._epochs_file.write(entries, leo=header.next_offset)
+            self._is_epochs_file_stale = True
         self._segments[-1].append(data, header)
+        self._is_epochs_file_stale = False
         self.epochs.assign(epoch=header.epoch, start_offset=self.leo)
         self._marked_bytes += header.size
         self.leo = header.next_offset
@@ -113,15 +161,33 @@ class DiskLog:
         An OSError must end the process: after a failed fsync nobody knows what is on the disk. The log refuses
         every further append and flush with the same error.
         """
-        self._require_whole()
-        if self.flushed < self.leo:
+        flush = self.begin_flush()
+        if flush is not None:
             with self._durably():
-                self._segments[-1].flush()
-            self.flushed = self.leo
-            if self._marked_bytes >= MARK_INTERVAL_BYTES:
-                self._mark.write(self.flushed)
-                self._marked_bytes = 0
+                flush.wait()
+            self.end_flush(flush)
         return self.flushed
+
+    def begin_flush(self) -> Flush | None:
+        """A flush of all that was written, for the caller to wait for and to end; None if nothing is unflushed.
+
+        Appends and reads may go on meanwhile. If the wait fails, `fail_flush` is to be called, and the process must end.
+        """
+        self._require_whole()
+        return Flush(self.leo, self._segments[-1]) if self.flushed < self.leo else None
+
+    def end_flush(self, flush: Flush) -> Offset:
+        """The wait is over, and everything below the answer is on the disk."""
+        assert flush.end <= self.leo, (flush.end, self.leo)  # nothing is truncated that is not flushed
+        self.flushed = max(self.flushed, flush.end)
+        if self._marked_bytes >= MARK_INTERVAL_BYTES:
+            self._mark.write(self.flushed)
+            self._marked_bytes = 0
+        return self.flushed
+
+    def fail_flush(self, error: OSError) -> None:
+        """The wait has failed: nothing more is believed of this disk."""
+        self._failed = error
 
     def read(self, offset: Offset, max_bytes: int) -> bytes:
         """Whole batches from the one with `offset` on: as many as `max_bytes` hold, at least one; empty at the end.
@@ -166,19 +232,46 @@ class DiskLog:
             self._mark.write(snapshot.offset)
         self.leo = self.flushed = snapshot.offset
 
-    def start_at(self, snapshot: OffsetAndEpoch) -> None:
-        """Forget what lies below the end of a snapshot, which is on disk; whole segments below it are removed.
+    def start_at(self, snapshot: OffsetAndEpoch) -> list[Segment]:
+        """Forget what lies below the end of a snapshot, which is on disk; whole segments below it are put aside.
 
-        What is left of it in the first segment may come back when the log is opened again: if that segment begins at 0.
+        The answer is those, still open, for the caller to `remove`. What is left in the first segment may come back
+        when the log is opened again: if that segment begins at 0.
         """
         self._require_whole()
         assert self.start <= snapshot.offset <= self.leo, (self.start, snapshot, self.leo)
         self._require_boundary(snapshot.offset)
+        retired: list[Segment] = []
         with self._durably():
             while len(self._segments) > 1 and self._segments[1].base_offset <= snapshot.offset:
-                self._remove(0)
-            self.epochs.start_at(snapshot)
+                reach("log.before_retire")
+                self._segments[0].retire()
+                retired.append(self._segments.pop(0))
+                sync_directory(self.directory)  # durably before the next: what is left never has a gap
+            reach("log.after_retire")
+        self.epochs.start_at(snapshot)
+        self._is_epochs_file_stale = True
+        with suppress(NoSpace), self._saying_no_space():  # a full disk can be cleaned too: the next append writes it
             self._epochs_file.write(self.epochs.entries, leo=self.leo)
+            self._is_epochs_file_stale = False
+        return retired
+
+    def batch_before(self, offset: Offset) -> BatchHeader:
+        """The header of the batch with the record just before `offset`. Raises Corrupt."""
+        assert self.start < offset <= self.leo, (self.start, offset, self.leo)
+        segment = self._segment_of(offset - 1)
+        return segment.header_at(segment.position_of(offset - 1))
+
+    @property
+    def first_base(self) -> Offset:
+        """Where the first segment begins: what lies between there and `start` cannot be removed."""
+        return self._segments[0].base_offset
+
+    def end_segment(self) -> None:
+        """Go on in another segment if there is one only, and it begins below `start`: a later `start_at` removes it."""
+        self._require_whole()
+        if len(self._segments) == 1 and self.first_base < self.start:
+            self._roll()
 
     def close(self) -> None:
         """Flush, and leave a durable mark at the end. Raises OSError, but closes every file."""
@@ -199,7 +292,7 @@ class DiskLog:
     def _recover(self, seen: Seen | None) -> None:
         checkpoints = checkpoint_ids(self.directory)
         bases = segment_bases(self.directory) or [0]
-        floor = _floor(self.directory, bases[0], checkpoints)
+        floor = where_it_starts(self.directory, bases[0], checkpoints)
         self.epochs = EpochCache(floor=floor)
         course = Course(bases[0], floor=floor, listed=self._epochs_file.read(), durable=self._mark.read())
         for base in bases:
@@ -218,7 +311,7 @@ class DiskLog:
             self.restart_at(latest)
         elif course.offset < floor.offset:
             why = f"the log ends at offset {course.offset}, before offset {floor.offset} where its checkpoint ends"
-            raise Corrupt(why, path=last.path, position=last.size)
+            raise Corrupt(why, path=self._segments[0].path, position=0)
         self._epochs_file.write(self.epochs.entries, leo=self.leo)
         self._mark.write(self.leo)
 
@@ -238,7 +331,14 @@ class DiskLog:
                 if seen is not None:
                     seen(header, data)
 
-        torn = scan(segment.read_all(), path, course, is_last=is_last, note=note)
+        data, unread = segment.read_all()
+        try:
+            torn = scan(data, path, course, is_last=is_last, note=note)
+        except Corrupt:
+            if unread is None:
+                raise
+        if unread is not None:
+            raise Corrupt(f"offset {course.offset}: {unread.reason}", path=path, position=segment.size)
         if torn is not None:
             self.torn = torn
             segment.truncate(torn.position)
@@ -282,6 +382,16 @@ class DiskLog:
             assert header.base_offset == offset, (header.base_offset, offset)
 
     @contextmanager
+    def _saying_no_space(self) -> Iterator[None]:
+        """A full disk is told from one that fails; but no more is said of one that has failed to keep something."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, NoSpace) or self._failed is not None or error.errno not in NO_SPACE:
+                raise
+            raise NoSpace(error.errno, os.strerror(error.errno), str(self._segments[-1].path)) from error
+
+    @contextmanager
     def _durably(self) -> Iterator[None]:
         """What is done here counts on the disk; once that has failed, nothing more is believed of it."""
         try:
@@ -294,26 +404,3 @@ class DiskLog:
         if self._failed is not None:
             why = f"{self._failed.strerror}: the disk failed to keep an earlier write, and is not asked again"
             raise OSError(self._failed.errno, why, str(self.directory)) from self._failed
-
-
-def _floor(directory: Path, first_base: Offset, checkpoints: list[OffsetAndEpoch]) -> OffsetAndEpoch:
-    """Where the log starts: at 0, or at the end of the earliest checkpoint that its first segment reaches."""
-    if first_base == 0:
-        return EMPTY
-    for snapshot in checkpoints:
-        if snapshot.offset >= first_base:
-            return snapshot
-    why = f"the log begins at offset {first_base}, and there is no checkpoint of what lies before"
-    raise Corrupt(why, path=segment_file(directory, first_base, ".log"), position=0)
-
-
-def _check_topic(path: Path) -> None:
-    """`partition.metadata` names the metadata topic; it is made if it is missing. Raises Corrupt."""
-    expected = f"version: 0\ntopic_id: {uuid_text(METADATA_TOPIC_ID)}"
-    try:
-        found = path.read_bytes()
-    except FileNotFoundError:
-        replace_whole(path, expected.encode("ascii"))
-        return
-    if found.split() != expected.encode("ascii").split():
-        raise Corrupt(f"{found!r} is not the metadata topic's, {expected!r}", path=path)

@@ -37,13 +37,11 @@ class StoredElection:
 
 
 class ElectionFile:
-    """The file of one node. `version` 0 names the static voters, version 1 the directory voted for."""
+    """The file of one node. Version 0 names the static `voters`, version 1 the directory voted for (KIP-853)."""
 
-    def __init__(self, directory: Path, *, version: int, voters: tuple[NodeId, ...] = ()) -> None:
-        assert version in (0, 1), version
+    def __init__(self, directory: Path, *, voters: tuple[NodeId, ...] = ()) -> None:
         self.path = directory / QUORUM_STATE
         self._mark = directory / ELECTION_MARK
-        self._version = version
         self._voters = voters
 
     def read(self) -> StoredElection | None:
@@ -65,13 +63,14 @@ class ElectionFile:
             why = f"not a quorum-state ({type(problem).__name__}: {problem}); {_AGAIN}"
             raise Corrupt(why, path=self.path) from None
 
-    def write(self, election: StoredElection) -> None:
+    def write(self, election: StoredElection, *, version: int) -> None:
         """Make it durable before anybody may learn of it. An OSError must end the process."""
+        assert version in (0, 1), version
         assert 0 <= election.epoch <= EPOCH_MAX, election.epoch
         leader_id = NOBODY if election.leader_id is None else election.leader_id
         voted = election.voted or ReplicaKey(NOBODY)
         state: dict[str, Any]
-        if self._version == 0:
+        if version == 0:
             state = {
                 "clusterId": "",
                 "leaderId": leader_id,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Final
 
+from quorate.errors import Corrupt
 from quorate.storage.failpoints import reach
 from quorate.storage.names import TEMPORARY
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 """The log holds password hashes and ACLs: it is its owner's alone. A JVM of the same user is not hindered."""
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk, the owner's share of it, or the size that a file may have, is used up."""
+
+
+class NoSpace(OSError):
+    """There is no room for what was to be written; nothing of it is left behind, and it may go better later."""
 
 
 def replace_whole(path: Path, data: bytes, *, mode: int = FILE_MODE, failpoints: str = "file") -> None:
@@ -49,6 +58,17 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
         written = os.pwrite(descriptor, view, position)
         position += written
         view = view[written:]
+
+
+def read_at(descriptor: int, size: int, position: int, *, path: Path) -> bytes:
+    """What the file has there, `size` bytes at most. Raises Corrupt where the disk does not give it back."""
+    try:
+        reach("file.before_read")
+        return os.pread(descriptor, size, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise Corrupt(f"the disk does not give it back: {error}", path=path, position=position) from error
 
 
 def make_directory(path: Path) -> None:

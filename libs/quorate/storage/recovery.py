@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Final
 
 from quorate.errors import Corrupt
-from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.storage.names import LEADER_EPOCHS
-from quorate.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, check_batch, read_header
+from quorate.nouns import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch, uuid_text
+from quorate.storage.files import replace_whole
+from quorate.storage.names import LEADER_EPOCHS, LOG, PARTITION_METADATA, segment_file
+from quorate.wire.batch import BatchHeader, check_batch, read_header
 
-MAGIC_POSITION: Final = 16
+NO_PRODUCER: Final = b"\xff" * 14 + b"\0"
+"""What every batch of a metadata log has in its header and little else has: producer id, epoch and sequence are -1,
+and a record count below 2^24 follows. Bytes without it are passed over as fast as they can be read."""
+NO_PRODUCER_POSITION: Final = 43
 
 Note = Callable[[BatchHeader, bytes], None]
 
@@ -54,20 +58,20 @@ class Course:
 
     def take(self, header: BatchHeader, position: int) -> None:
         """The next batch: it follows without a gap, in an epoch that has been. Raises Corrupt."""
-        base, epoch = header.base_offset, header.epoch
+        base, epoch, end = header.base_offset, header.epoch, header.next_offset
         if base != self.offset:
             raise Corrupt(f"batch at offset {base}, where offset {self.offset} follows", position=position)
-        if header.count != header.last_offset_delta + 1:
+        if header.count != end - base:
             why = f"batch at offset {base} has {header.count} records up to offset {header.last_offset}"
             raise Corrupt(why, position=position)
-        lowest = max(self.epoch, self._floor.epoch) if header.next_offset > self._floor.offset else self.epoch
+        lowest = max(self.epoch, self._floor.epoch) if end > self._floor.offset else self.epoch
         if epoch < lowest:
             raise Corrupt(f"batch at offset {base} of epoch {epoch}, after epoch {lowest}", position=position)
         listed = self._listed_epoch(base)
         if listed is not None and epoch != listed:
             why = f"batch at offset {base} of epoch {epoch}, where {LEADER_EPOCHS} lists epoch {listed}"
             raise Corrupt(why, position=position)
-        self.offset, self.epoch = header.next_offset, epoch
+        self.offset, self.epoch = end, epoch
 
     def _listed_epoch(self, offset: Offset) -> Epoch | None:
         at = bisect_right(self._listed, offset, key=lambda entry: entry[1]) - 1
@@ -103,23 +107,44 @@ def _why_not_torn(data: bytes | mmap, position: int, course: Course, *, is_last:
         return f"the log was known to be on disk below offset {course.durable}"
     if not is_last:
         return "another segment follows"
-    later = _sound_batch_after(data, position, course.offset)
-    return None if later is None else f"a sound batch at offset {later.base_offset} follows"
+    later = sound_batch_after(data, position, course.offset)
+    return None if later is None else f"a sound batch at offset {later[1].base_offset} follows"
 
 
-def _sound_batch_after(data: bytes | mmap, position: int, offset: Offset) -> BatchHeader | None:
-    """The first batch after `position` that checks and lies at `offset` or beyond."""
+def sound_batch_after(data: bytes | mmap, position: int, offset: Offset) -> tuple[int, BatchHeader] | None:
+    """The first batch after `position` that checks and lies at `offset` or beyond, and where it begins."""
     furthest = offset + len(data)  # a record takes more than a byte; this spares most checksums of mere noise
-    at = data.find(MAGIC_BYTE, position + 1 + MAGIC_POSITION)
-    while at != -1 and len(data) - (at - MAGIC_POSITION) >= HEADER_BYTES:
+    at = data.find(NO_PRODUCER, position + 1 + NO_PRODUCER_POSITION)
+    while at != -1:
         try:
-            header = read_header(data, at - MAGIC_POSITION)
+            header = read_header(data, at - NO_PRODUCER_POSITION)
             if offset <= header.base_offset <= furthest:
-                return check_batch(data, at - MAGIC_POSITION)
+                return at - NO_PRODUCER_POSITION, check_batch(data, at - NO_PRODUCER_POSITION)
         except Corrupt:
             pass
-        at = data.find(MAGIC_BYTE, at + 1)
+        at = data.find(NO_PRODUCER, at + 1)
     return None
 
 
-MAGIC_BYTE: Final = bytes((MAGIC,))
+def where_it_starts(directory: Path, first_base: Offset, checkpoints: list[OffsetAndEpoch]) -> OffsetAndEpoch:
+    """Where the log starts: at 0, or at the end of the earliest checkpoint that its first segment reaches."""
+    if first_base == 0:
+        return OffsetAndEpoch(epoch=0, offset=0)
+    for snapshot in checkpoints:
+        if snapshot.offset >= first_base:
+            return snapshot
+    why = f"the log begins at offset {first_base}, and there is no checkpoint of what lies before"
+    raise Corrupt(why, path=segment_file(directory, first_base, LOG), position=0)
+
+
+def check_topic(directory: Path) -> None:
+    """`partition.metadata` names the metadata topic; it is made if it is missing. Raises Corrupt."""
+    path = directory / PARTITION_METADATA
+    expected = f"version: 0\ntopic_id: {uuid_text(METADATA_TOPIC_ID)}"
+    try:
+        found = path.read_bytes()
+    except FileNotFoundError:
+        replace_whole(path, expected.encode("ascii"))
+        return
+    if found.split() != expected.encode("ascii").split():
+        raise Corrupt(f"{found!r} is not the metadata topic's, {expected!r}", path=path)

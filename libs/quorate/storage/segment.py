@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -11,13 +10,16 @@ from typing import Final
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
 from quorate.storage.failpoints import reach
-from quorate.storage.files import FILE_MODE, write_all
-from quorate.storage.names import INDEX, LOG, TIME_INDEX, segment_file
+from quorate.storage.files import FILE_MODE, read_at, write_all
+from quorate.storage.names import DELETED, INDEX, LOG, TIME_INDEX, segment_file
 from quorate.storage.sparse_index import INDEX_INTERVAL_BYTES, SparseIndex
 from quorate.wire.batch import HEADER_BYTES, BatchHeader, batches, peek_header
 
 WINDOW_BYTES: Final = INDEX_INTERVAL_BYTES + HEADER_BYTES
 """Read at once when a batch is looked for; an index entry is rarely further away."""
+
+READ_AHEAD_BYTES: Final = 1 << 20
+"""Read at once when a segment is opened: so fine it is told how far the disk gives it back."""
 
 
 class Segment:
@@ -96,10 +98,22 @@ class Segment:
             end += size
         return data[:end]
 
-    def read_all(self) -> bytes | mmap:
-        """Every byte of the file as it lies on the disk, mapped and not copied."""
+    def read_all(self) -> tuple[bytes | mmap, Corrupt | None]:
+        """The file as it lies on the disk, mapped and not copied, up to what the disk does not give back.
+
+        It is read before it is mapped: an error under a mapping would end the process without a word.
+        """
         size = os.fstat(self._log).st_size
-        return mmap(self._log, size, access=ACCESS_READ) if size else b""
+        position = 0
+        unread: Corrupt | None = None
+        while position < size and unread is None:
+            try:
+                read_at(self._log, READ_AHEAD_BYTES, position, path=self.path)
+                position += READ_AHEAD_BYTES
+            except Corrupt as damage:
+                unread = damage
+        end = min(position, size)
+        return (mmap(self._log, end, access=ACCESS_READ) if end else b""), unread
 
     def truncate(self, position: int) -> None:
         """Remove everything from `position` on, durably."""
@@ -129,10 +143,21 @@ class Segment:
         """Close the file."""
         os.close(self._log)
 
+    def retire(self) -> None:
+        """Rename the file out of the log's way, as Kafka does; who reads it may go on, and `remove` ends it later.
+
+        The caller syncs the directory.
+        """
+        self._remove_indexes()
+        aside = self.path.with_name(self.path.name + DELETED)
+        os.replace(self.path, aside)
+        self.path = aside
+
     def remove(self) -> None:
         """Delete the files. The caller syncs the directory."""
         os.close(self._log)
-        self._remove_indexes()
+        if self.path.suffix == LOG:
+            self._remove_indexes()
         self.path.unlink(missing_ok=True)
 
     def _remove_indexes(self) -> None:
@@ -142,12 +167,7 @@ class Segment:
 
     def _bytes(self, position: int, size: int, *, until: int | None = None) -> bytes:
         end = self.size if until is None else until
-        try:
-            return os.pread(self._log, min(size, end - position), position)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            raise Corrupt(f"the disk does not give it back: {error}", path=self.path, position=position) from error
+        return read_at(self._log, min(size, end - position), position, path=self.path)
 
     def _peek(self, window: bytes, at: int, begin: int) -> BatchHeader:
         try:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Final
 
 from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
 from quorate.storage.failpoints import reach
-from quorate.storage.files import FILE_MODE, sync_directory, write_all
+from quorate.storage.files import FILE_MODE, read_at, sync_directory, write_all
 from quorate.storage.names import (
     CHECKPOINT,
     DAMAGED,
@@ -35,13 +34,13 @@ from quorate.wire.batch import (
     HEADER_BYTES,
     RECORD_OVERHEAD_BYTES_MAX,
     BatchHeader,
-    Buffer,
     ControlType,
-    batches,
     check_batch,
     control_batch,
     data_batch,
     data_values,
+    peek_header,
+    read_header,
     records,
 )
 
@@ -128,75 +127,101 @@ class SnapshotReader:
         """
         self.path = path
         snapshot = snapshot or checkpoint_id(path)
-        with path.open("rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
+        self._descriptor: int | None = os.open(path, os.O_RDONLY)
+        self.size = os.fstat(self._descriptor).st_size
+        try:
             if self.size == 0:
                 raise Corrupt("a checkpoint of no bytes", path=path, position=0)
-            self._data = mmap(file.fileno(), 0, access=ACCESS_READ)
-        try:
             self._check(None if snapshot is None else snapshot.epoch)
-        except Corrupt as damage:
-            raise damage.at(path) from None
+        except BaseException:
+            self.close()
+            raise
 
     def control_records(self) -> Iterator[tuple[ControlType, bytes]]:
-        """Every control record: the header's first, the footer's last."""
-        for position, header in batches(self._data):
-            if header.is_control:
-                yield from control_records(self._data, position, header)
+        """Every control record: the header's first, the footer's last. Raises Corrupt, naming the file."""
+        for position, header, data in self._batches():
+            yield from self._controls(position, header, data)
 
     def values(self) -> Iterator[bytes]:
         """The state's records, as values, in order. Raises Corrupt, naming the file."""
-        for position, header in batches(self._data):
+        for position, header, data in self._batches():
             if not header.is_control:
                 try:
-                    yield from data_values(self._data, position, header)
+                    yield from data_values(data, 0, header)
                 except Corrupt as damage:
-                    raise damage.at(self.path) from None
+                    raise damage.at(self.path, position) from None
 
     def read(self, position: int, max_bytes: int) -> bytes:
-        """Bytes as they lie in the file, for FetchSnapshot."""
-        return self._data[position : position + max_bytes]
+        """Bytes as they lie in the file, for FetchSnapshot. Raises Corrupt, naming the file.
+
+        The file is read and not mapped: what the disk does not give back would end the process without a word. It
+        may have been renamed or removed in the meantime; what is open stays.
+        """
+        assert self._descriptor is not None, self.path
+        return read_at(self._descriptor, max_bytes, position, path=self.path)
 
     def close(self) -> None:
         """Let go of the file."""
-        self._data.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _batches(self) -> Iterator[tuple[int, BatchHeader, bytes]]:
+        """Each batch with its position in the file; the checksums are not looked at again."""
+        position = 0
+        while position < self.size:
+            try:
+                size = peek_header(self.read(position, HEADER_BYTES)).size
+                data = self.read(position, size)
+                header = read_header(data)
+            except Corrupt as damage:
+                raise damage if damage.path else damage.at(self.path, position) from None
+            yield position, header, data
+            position += size
 
     def _check(self, epoch: int | None) -> None:
         """Base offsets and epochs are not in the checksums, but there is one way only in which they can be."""
         first: ControlType | None = None
         last: ControlType | None = None
         offset = 0
-        for position, _ in batches(self._data):
-            header = check_batch(self._data, position)
+        for position, header, data in self._batches():
+            try:
+                check_batch(data)
+            except Corrupt as damage:
+                raise damage.at(self.path, position) from None
             epoch = header.epoch if epoch is None else epoch
             if header.base_offset != offset or header.epoch != epoch:
                 why = f"batch at offset {header.base_offset} of epoch {header.epoch}, where {offset} of {epoch} follows"
-                raise Corrupt(why, position=position)
-            kinds = [kind for kind, _ in self._controls(position, header)]
+                raise Corrupt(why, path=self.path, position=position)
+            kinds = [kind for kind, _ in self._controls(position, header, data)]
             if offset == 0:
                 first = kinds[0] if kinds else None
             last = kinds[-1] if kinds else None
             offset = header.next_offset
             if ControlType.SNAPSHOT_FOOTER in kinds and position + header.size != self.size:
-                raise Corrupt("a SnapshotFooter that is not at the end", position=position)
+                raise Corrupt("a SnapshotFooter that is not at the end", path=self.path, position=position)
         if first is not ControlType.SNAPSHOT_HEADER:
-            raise Corrupt("a checkpoint begins with a SnapshotHeader, this one does not", position=0)
+            raise Corrupt("a checkpoint begins with a SnapshotHeader, this one does not", path=self.path, position=0)
         if last is not ControlType.SNAPSHOT_FOOTER:
-            raise Corrupt("no SnapshotFooter: the checkpoint was not written to its end", position=self.size)
+            why = "no SnapshotFooter: the checkpoint was not written to its end"
+            raise Corrupt(why, path=self.path, position=self.size)
 
-    def _controls(self, position: int, header: BatchHeader) -> Iterator[tuple[ControlType, bytes]]:
-        return control_records(self._data, position, header) if header.is_control else iter(())
+    def _controls(self, position: int, header: BatchHeader, data: bytes) -> Iterator[tuple[ControlType, bytes]]:
+        try:
+            yield from control_records(data, header) if header.is_control else ()
+        except Corrupt as damage:
+            raise damage.at(self.path, position) from None
 
 
-def control_records(data: Buffer, position: int, header: BatchHeader) -> Iterator[tuple[ControlType, bytes]]:
+def control_records(data: bytes, header: BatchHeader) -> Iterator[tuple[ControlType, bytes]]:
     """(type, value) of each record of a control batch. Raises Corrupt."""
-    for record in records(data, position, header):
+    for record in records(data, 0, header):
         kind = _CONTROL_KEY.get(record.key or b"")
         if kind is None:
             why = f"control record {record.offset} has the key {record.key!r}, which is none that is known"
-            raise Corrupt(why, position=position)
+            raise Corrupt(why, position=0)
         if not record.value:
-            raise Corrupt(f"control record {record.offset} has no value", position=position)
+            raise Corrupt(f"control record {record.offset} has no value", position=0)
         yield kind, record.value
 
 

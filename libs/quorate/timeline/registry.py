@@ -13,6 +13,9 @@ snapshot. So three things are simple:
 * Revert: put back what the snapshots kept, newest first.
 * Forget the oldest: drop what it kept. Nobody else needs it.
 
+* Hold one: it is not forgotten before it is released, and takes over what the forgotten ones after it kept.
+  So a checkpoint is written while the present moves on.
+
 There are one or two snapshots at a time (the last committed offset, the batches in flight), so a plain
 list in ascending order is enough.
 """
@@ -99,10 +102,11 @@ class SnapshotRegistry:
     Misuse is ours, so it is an assertion: offsets must rise, and an offset that is named must be live.
     """
 
-    __slots__ = ("_collections", "_snapshots", "newest")
+    __slots__ = ("_collections", "_held", "_snapshots", "newest")
 
     def __init__(self) -> None:
         self.newest: Snapshot | None = None
+        self._held: Offset | None = None
         self._snapshots: list[Snapshot] = []
         # Weak: a registry does not keep alive a collection that the state has dropped. By id() as in Snapshot.
         self._collections: WeakValueDictionary[int, Reversible] = WeakValueDictionary()
@@ -126,6 +130,22 @@ class SnapshotRegistry:
         place = self._place(offset)
         return place < len(self._snapshots) and self._snapshots[place].offset == offset
 
+    @property
+    def held(self) -> Offset | None:
+        """The snapshot that is held; None if there is none, or it was lost in a reset or a revert."""
+        return self._held
+
+    def hold(self, offset: Offset) -> None:
+        """Keep one snapshot, whatever is forgotten, until it is released. One is held at a time."""
+        assert self._held is None, (self._held, offset)
+        assert offset in self, f"no snapshot at offset {offset}; there are {list(self.offsets)}"
+        self._held = offset
+
+    def release(self, offset: Offset) -> None:
+        """The snapshot at `offset` may be forgotten again like any other; nothing happens if it is not held any more."""
+        if self._held == offset:
+            self._held = None
+
     def create(self, offset: Offset) -> None:
         """Make the present something to come back to: the state with all records below `offset` applied."""
         assert offset >= 0, offset
@@ -144,16 +164,26 @@ class SnapshotRegistry:
         place = self._find(offset)
         while len(self._snapshots) > place + 1:
             self._snapshots.pop().revert()
+        if self._held is not None and self._held > offset:
+            self._held = None
         self._snapshots[place].revert()
         self.newest = self._snapshots[place]
 
     def forget_before(self, offset: Offset) -> None:
-        """Forget the snapshots below `offset`, which itself need not be one. The present does not change."""
-        del self._snapshots[: self._place(offset)]
+        """Forget the snapshots below `offset`, but for a held one. `offset` need not be one. The present stays."""
+        end = self._place(offset)
+        if self._held is not None and self._held < offset:
+            held = self._find(self._held)
+            for later in self._snapshots[held + 1 : end]:
+                self._snapshots[held].absorb(later)
+            self._snapshots[:end] = [self._snapshots[held]]
+        else:
+            del self._snapshots[:end]
         self.newest = self._snapshots[-1] if self._snapshots else None
 
     def delete(self, offset: Offset) -> None:
         """Forget one snapshot. What it kept goes to the one before it, if there is one."""
+        assert offset != self._held, f"the snapshot at offset {offset} is held"
         place = self._find(offset)
         if place > 0:
             self._snapshots[place - 1].absorb(self._snapshots[place])
@@ -163,7 +193,7 @@ class SnapshotRegistry:
     def reset(self) -> None:
         """Forget all snapshots and empty every collection, as before a checkpoint is loaded."""
         self._snapshots.clear()
-        self.newest = None
+        self.newest = self._held = None
         for collection in list(self._collections.values()):
             collection.empty()
 

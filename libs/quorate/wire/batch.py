@@ -110,17 +110,17 @@ def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     left = len(buffer) - position
     if left < HEADER_BYTES:
         raise Corrupt(f"a batch header takes {HEADER_BYTES} bytes, {left} are left", position=position)
-    base, length, epoch, magic, crc, *rest = _HEADER.unpack_from(buffer, position)
+    base, length, epoch, magic, crc, attributes, delta, *rest = _HEADER.unpack_from(buffer, position)
     size = length + LENGTH_PREFIX_BYTES
     if size < HEADER_BYTES:
         raise Corrupt(f"batch length {length} is less than a header takes", position=position)
     if magic != MAGIC:
         raise Corrupt(f"batch magic {magic}; only {MAGIC} is spoken", position=position)
-    header = BatchHeader(base, size, epoch, crc, *rest)
-    if base < 0 or header.count < 1 or header.last_offset_delta < 0:
-        why = f"batch at offset {base} with {header.count} records and last offset delta {header.last_offset_delta}"
+    count = rest[-1]
+    if base < 0 or count < 1 or delta < 0:
+        why = f"batch at offset {base} with {count} records and last offset delta {delta}"
         raise Corrupt(why, position=position)
-    return header
+    return BatchHeader._make((base, size, epoch, crc, attributes, delta, *rest))
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:

@@ -1,0 +1,180 @@
+"""What a node does about damage when others have what it has lost: the sound prefix stays, the rest is put aside.
+
+A node that goes on with less than it has promised must neither vote nor count before it has it back, also after a
+restart. So what was promised is written down first; then the files change, in an order in which a crash between any two
+steps leaves damage to be found again, or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from mmap import mmap
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from crc32c import crc32c
+
+from quorate.errors import Corrupt
+from quorate.nouns import Offset, OffsetAndEpoch
+from quorate.storage.durable_mark import DurableMark
+from quorate.storage.epochs_file import EpochsFile
+from quorate.storage.failpoints import reach
+from quorate.storage.files import FILE_MODE, replace_whole, sync_directory
+from quorate.storage.names import DAMAGED, INDEX, LOG, PROMISE, TEMPORARY, TIME_INDEX, segment_bases, segment_file
+from quorate.storage.recovery import sound_batch_after
+from quorate.storage.segment import Segment
+from quorate.wire.batch import check_batch
+
+__all__ = ["Promise", "Salvage", "salvage"]
+
+COPY_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Salvage:
+    """What was damaged, where the bytes from there on are kept, and how far the log had promised to go."""
+
+    damage: Corrupt
+    aside: tuple[Path, ...]
+    promised: OffsetAndEpoch
+
+
+class Promise:
+    """The file that says how far the log has to go before its node may vote again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / PROMISE
+
+    def read(self) -> OffsetAndEpoch | None:
+        """None if nothing is missed. Raises Corrupt: a promise that cannot be read must not be forgotten."""
+        try:
+            words = self._path.read_text("ascii").split()
+            offset, epoch, crc = int(words[0]), int(words[1]), int(words[2], 16)
+        except FileNotFoundError:
+            return None
+        except (ValueError, IndexError) as problem:
+            raise Corrupt(f"this does not say what was promised: {problem}", path=self._path) from None
+        if len(words) != 3 or crc != _crc(offset, epoch):
+            raise Corrupt("the checksum of what was promised does not fit", path=self._path)
+        return OffsetAndEpoch(offset=offset, epoch=epoch)
+
+    def write(self, promised: OffsetAndEpoch) -> None:
+        """Durably."""
+        crc = _crc(promised.offset, promised.epoch)
+        replace_whole(self._path, f"{promised.offset} {promised.epoch} {crc:08x}\n".encode("ascii"))
+
+    def clear(self) -> None:
+        """The log has it back. Durably: what is kept again is not asked for again."""
+        self._path.unlink(missing_ok=True)
+        sync_directory(self._path.parent)
+
+
+def salvage(directory: Path, damage: Corrupt) -> Salvage:
+    """Put aside what lies from `damage` on in a partition's directory, so that the log opens again.
+
+    Raises `damage` itself if it is not of a segment: then nobody else can help.
+    """
+    path = damage.path
+    if path is None or path.suffix != LOG or path.parent != directory or damage.position is None:
+        raise damage
+    bases = segment_bases(directory)
+    at = bases.index(int(path.stem)) if path.exists() else len(bases)
+    promised = _promised(directory, bases[at:], damage.position)
+    Promise(directory).write(promised)
+    reach("salvage.after_promise")
+    aside = [_put_aside(segment_file(directory, base, LOG)) for base in reversed(bases[at + 1 :])]
+    if at < len(bases) and damage.position < path.stat().st_size:
+        reach("salvage.before_cut")
+        aside.append(_cut(path, damage.position))
+        reach("salvage.after_cut")
+    mark = DurableMark(directory)
+    mark.lower(0)  # what it vouched for is in the promise now
+    mark.close()
+    sync_directory(directory)
+    return Salvage(damage=damage, aside=tuple(aside), promised=promised)
+
+
+def _promised(directory: Path, damaged: list[Offset], position: int) -> OffsetAndEpoch:
+    """How far the log is known to have gone: by the mark, an earlier promise, or a batch that is still sound.
+
+    A batch's checksum does not cover its epoch, so that is taken from leader-epoch-checkpoint, which lists it before.
+    """
+    earlier = Promise(directory).read() or OffsetAndEpoch(epoch=0, offset=0)
+    ends = [_last_sound(directory, base, position if base == damaged[0] else -1) for base in damaged]
+    offset = max([DurableMark(directory).read(), *ends])
+    epoch = max((epoch for epoch, start in EpochsFile(directory).read() if start < offset), default=0)
+    return OffsetAndEpoch(offset=max(offset, earlier.offset), epoch=max(epoch, earlier.epoch))
+
+
+def _last_sound(directory: Path, base: Offset, position: int) -> Offset:
+    """Where the last batch of a segment ends that lies after `position` and checks; 0 if there is none."""
+    segment = Segment(directory, base)
+    data: bytes | mmap = b""
+    try:
+        data, _ = segment.read_all()
+        end, later = 0, sound_batch_after(data, position, base)
+        while later is not None:
+            at, header = later
+            end, at = header.next_offset, at + header.size
+            try:
+                later = at, check_batch(data, at)
+            except Corrupt:
+                later = sound_batch_after(data, at, end)
+        return end
+    finally:
+        segment.close()
+        if isinstance(data, mmap):
+            data.close()
+
+
+def _cut(path: Path, position: int) -> Path:
+    """Put a whole segment aside, and leave what lies before `position` under its name."""
+    if position == 0:
+        return _put_aside(path)
+    aside = _free_name(path)
+    os.link(path, aside)
+    shorter = path.with_name(path.name + TEMPORARY)
+    with path.open("rb") as whole, shorter.open("wb") as sound:
+        os.fchmod(sound.fileno(), FILE_MODE)
+        _copy(whole, sound, position)
+        sound.flush()
+        os.fsync(sound.fileno())
+    os.replace(shorter, path)
+    _remove_indexes(path)
+    return aside
+
+
+def _copy(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    """Copy so many bytes, no more than a few at a time."""
+    while size:
+        data = source.read(min(size, COPY_BYTES))
+        assert data, (source.name, size)
+        target.write(data)
+        size -= len(data)
+
+
+def _put_aside(path: Path) -> Path:
+    aside = _free_name(path)
+    os.replace(path, aside)
+    _remove_indexes(path)
+    sync_directory(path.parent)
+    return aside
+
+
+def _remove_indexes(path: Path) -> None:
+    for suffix in (INDEX, TIME_INDEX):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _free_name(path: Path) -> Path:
+    """A name for what is put aside; it may not be the first time."""
+    name, count = path.with_name(path.name + DAMAGED), 1
+    while name.exists():
+        count += 1
+        name = path.with_name(f"{path.name}{DAMAGED}-{count}")
+    return name
+
+
+def _crc(offset: Offset, epoch: int) -> int:
+    return crc32c(f"{offset} {epoch}".encode("ascii"))

@@ -1,0 +1,75 @@
+"""A quorum node that is a quorum by itself, in this process: its disk, its core and its driver are the real ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from quorate.nouns import ReplicaKey
+from quorate.raft.core import Raft
+from quorate.raft.voters import VoterSet
+from quorate.records import NoOpRecord, encode_record
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.telemetry import OFF
+from services.quorum.disk import Disk
+from services.quorum.driver import Driver
+from services.quorum.tracing import Tracer
+
+RECORD = encode_record(NoOpRecord(), 0)
+
+
+class NoPeers:
+    """A single voter has nobody to talk to."""
+
+    def send(self, send: Any) -> None:
+        raise AssertionError(send)
+
+    def stop_fetching(self, *, unless_from: int | None) -> None:
+        """Nothing to stop."""
+
+
+def open_disk(directory: Path, *, voters: int = 1, recovers: bool = False) -> Disk:
+    return Disk(
+        directory,
+        static=VoterSet.of(*range(1, voters + 1)),
+        segment_bytes=1 << 30,
+        segment_ms=1 << 40,
+        recovers=recovers,
+    )
+
+
+@asynccontextmanager
+async def sole_leader(directory: Path) -> AsyncIterator[Driver]:
+    """It leads, and its LeaderChange is committed. At the end nothing has failed."""
+    clock = SystemClock()
+    disk = open_disk(directory)
+    core = Raft(
+        node=ReplicaKey(1),
+        cluster_id="c",
+        log=disk.view(),
+        election=disk.election(),
+        random=random.Random(1),
+        now_ms=clock.monotonic_ms(),
+    )
+    driver = Driver(core, disk, clock, Tracer(OFF, node_id=1))
+    failures: list[BaseException] = []
+    driver.start(NoPeers(), failures.append)  # type: ignore[arg-type]
+    while core.log.high_watermark < core.log.leo or not core.log.leo:
+        await driver.changed.wait()
+    yield driver
+    driver.stop()
+    disk.close()
+    assert failures == []
+
+
+async def write(driver: Driver, *, count: int = 1, size: int | None = None) -> int:
+    """One batch of records, committed; the answer is the end of the log."""
+    values = [RECORD if size is None else bytes(size)] * count
+    result = driver.append(driver.core.role.epoch, driver.core.log.leo, [values])
+    assert result.error == 0, result
+    while driver.core.log.high_watermark < result.end_offset:
+        await driver.changed.wait()
+    return result.end_offset

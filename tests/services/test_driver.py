@@ -1,0 +1,126 @@
+"""The driver's turns: the loop beside the disk, what one turn may read, and a disk that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from quorate.nouns import ReplicaKey
+from quorate.raft import messages as raft
+from quorate.storage.failpoints import set_failpoint
+from services.quorum import driver
+from services.quorum.driver import Driver
+
+OBSERVER = 100
+EVERYTHING = (1 << 31) - 1
+
+
+class HeldDisk:
+    """Each flush waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.flush_count = 0
+        self.under_way = threading.Event()
+        self._go = threading.Event()
+        self.error: OSError | None = None
+
+    def __call__(self) -> None:
+        self.flush_count += 1
+        self.under_way.set()
+        assert self._go.wait(30)
+        if self.error is not None:
+            raise self.error
+
+    def let_go(self) -> None:
+        self._go.set()
+
+
+@pytest.fixture
+def held(leader: Driver) -> Iterator[HeldDisk]:
+    disk = HeldDisk()
+    set_failpoint("log.before_fsync", disk)
+    yield disk
+    set_failpoint("log.before_fsync", None)
+    disk.let_go()
+
+
+async def test_what_is_appended_during_a_flush_is_in_the_next_one(leader: Driver, held: HeldDisk) -> None:
+    leader.append(1, 1, [[b"a"]])
+    await asyncio.to_thread(held.under_way.wait)
+    for offset in range(2, 12):
+        leader.append(1, offset, [[b"b"]])
+        await asyncio.sleep(0)
+
+    assert (12, 1) == (leader.core.log.leo, leader.core.log.flushed)
+    held.let_go()
+    await committed(leader, 12)
+    assert 2 == held.flush_count
+
+
+async def test_answers_while_the_disk_is_waited_for(leader: Driver, held: HeldDisk) -> None:
+    leader.append(1, 1, [[b"a"]])
+    await asyncio.to_thread(held.under_way.wait)
+
+    answer, data = await leader.ask(lambda reply: fetch(OBSERVER, reply))
+
+    assert (1, b"a" in data) == (answer.high_watermark, True)
+
+
+async def test_a_failed_flush_ends_the_node_and_nothing_of_it_counts(
+    leader: Driver, held: HeldDisk, failures: list[BaseException]
+) -> None:
+    held.error = OSError(errno.EIO, "I/O error")
+    leader.append(1, 1, [[b"a"]])
+    held.let_go()
+    while not failures:
+        await asyncio.to_thread(held.under_way.wait)
+        await asyncio.sleep(0)
+
+    assert [held.error] == failures
+    failures.clear()
+    assert (1, 1) == (leader.core.log.flushed, leader.core.log.high_watermark)
+    with pytest.raises(OSError, match="is not asked again"):
+        leader.disk.begin_flush()
+    leader.disk.log.abandon()
+
+
+async def test_one_turn_reads_no_more_than_it_may_hold(leader: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever gets nothing asks again, and then has its turn."""
+    monkeypatch.setattr(driver, "READ_BYTES_MAX", 10_000)
+    monkeypatch.setattr(driver, "READS_BYTES_MAX", 25_000)
+    leader.append(1, 1, [[b"x" * 900]] * 100)
+    await committed(leader, 101)
+    behind = set(range(OBSERVER, OBSERVER + 5))
+
+    sizes = []
+    while behind:
+        asked = [leader.ask(lambda reply, id=id: fetch(id, reply)) for id in sorted(behind)]  # type: ignore[misc]
+        answers = dict(zip(sorted(behind), await asyncio.gather(*asked), strict=True))
+        sizes.append([len(data) for _, data in answers.values()])
+        behind -= {id for id, (_, data) in answers.items() if data}
+
+    one = sizes[0][0]
+    assert 9_000 < one <= 10_000
+    assert [[one, one, one, 0, 0], [one, one]] == sizes
+
+
+def fetch(replica_id: int, reply: object) -> raft.FetchRequest:
+    """Everything from the LeaderChange on, without patience."""
+    return raft.FetchRequest(
+        epoch=1,
+        replica=ReplicaKey(replica_id),
+        fetch_offset=1,
+        last_fetched_epoch=1,
+        max_bytes=EVERYTHING,
+        max_wait_ms=0,
+        reply_to=reply,
+    )
+
+
+async def committed(leader: Driver, offset: int) -> None:
+    while leader.core.log.high_watermark < offset:
+        await leader.changed.wait()

@@ -1,0 +1,151 @@
+"""Messages about who votes, on the wire and back (KIP-853)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
+from kraft.api.api_versions_pb2 import ApiVersionsResponse
+from kraft.service.quorum_pb2 import TransferLeadershipRequest
+from quorate.errors import ApiError, ErrorCode
+from quorate.raft import messages as raft
+from quorate.raft.messages import RESPONSES
+from quorate.raft.voters import Endpoint, VersionRange, Voter
+from services.quorum import translate
+from tests.services import test_translate as others
+from tests.services.test_translate import (
+    ENDPOINTS,
+    REPLY_TO,
+    clusters,
+    epochs,
+    errors,
+    keys,
+    leaders,
+    named,
+    replies,
+    sent,
+)
+
+names = st.text(min_size=1, max_size=12)
+endpoints = st.lists(
+    st.builds(Endpoint, names, names, st.integers(1, 65535)), max_size=3, unique_by=lambda each: each.name
+).map(tuple)
+levels = st.integers(0, (1 << 15) - 1)
+newcomers = st.builds(Voter, key=keys, endpoints=endpoints)
+voters = st.builds(Voter, key=keys, endpoints=endpoints, kraft_versions=st.builds(VersionRange, levels, levels))
+
+REQUESTS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any], Callable[..., Any]]]] = {
+    raft.ApiVersionsRequest: (
+        st.builds(raft.ApiVersionsRequest, cluster_id=clusters, reply_to=replies),
+        translate.to_api_versions,
+        translate.api_versions_request,
+    ),
+    raft.AddRaftVoterRequest: (
+        st.builds(
+            raft.AddRaftVoterRequest,
+            voter=newcomers,
+            timeout_ms=others.sizes,
+            ack_when_committed=st.booleans(),
+            cluster_id=clusters,
+            reply_to=replies,
+        ),
+        translate.to_add,
+        translate.add_request,
+    ),
+    raft.RemoveRaftVoterRequest: (
+        st.builds(raft.RemoveRaftVoterRequest, voter=keys, cluster_id=clusters, reply_to=replies),
+        translate.to_remove,
+        translate.remove_request,
+    ),
+    raft.UpdateRaftVoterRequest: (
+        st.builds(raft.UpdateRaftVoterRequest, epoch=epochs, voter=voters, cluster_id=clusters, reply_to=replies),
+        translate.to_update,
+        translate.update_request,
+    ),
+}
+"""By class: any such request, the way out, the way in."""
+
+ANSWERS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any], Callable[..., Any]]]] = {
+    raft.ApiVersionsResponse: (
+        st.builds(
+            raft.ApiVersionsResponse,
+            kraft_versions=st.builds(VersionRange, levels, levels),
+            error=errors,
+            reply_to=replies,
+        ),
+        translate.api_versions_answer,
+        translate.from_api_versions,
+    ),
+    raft.AddRaftVoterResponse: (
+        st.builds(raft.AddRaftVoterResponse, error=errors, message=st.text(max_size=20), reply_to=replies),
+        translate.add_answer,
+        translate.from_add,
+    ),
+    raft.RemoveRaftVoterResponse: (
+        st.builds(raft.RemoveRaftVoterResponse, error=errors, message=st.text(max_size=20), reply_to=replies),
+        translate.remove_answer,
+        translate.from_remove,
+    ),
+    raft.UpdateRaftVoterResponse: (
+        st.builds(raft.UpdateRaftVoterResponse, epoch=epochs, leader_id=leaders, error=errors, reply_to=replies),
+        lambda answer: translate.update_answer(answer, ENDPOINTS),
+        translate.from_update,
+    ),
+}
+
+
+def test_every_message_of_the_core_is_translated() -> None:
+    """Nodes do not ask each other for a transfer: people do."""
+    assert set(RESPONSES) - {raft.TransferLeadershipRequest} == set(others.REQUESTS) | set(REQUESTS)
+    assert set(RESPONSES.values()) - {raft.TransferLeadershipResponse} == set(others.ANSWERS) | set(ANSWERS)
+
+
+@pytest.mark.parametrize(("voter_id", "to"), [(-1, None), (2, 2)])
+def test_a_transfer_may_leave_the_choice_to_the_leader(voter_id: int, to: int | None) -> None:
+    request = translate.transfer_request(TransferLeadershipRequest(voter_id=voter_id, epoch=3, timeout_ms=7), REPLY_TO)
+
+    assert raft.TransferLeadershipRequest(to=to, epoch=3, timeout_ms=7, reply_to=REPLY_TO) == request
+
+
+@pytest.mark.parametrize("message", REQUESTS, ids=named)
+@given(data=st.data())
+def test_a_request_arrives_as_it_was(message: type[Any], data: st.DataObject) -> None:
+    any_request, out, back = REQUESTS[message]
+    request = data.draw(any_request)
+
+    assert request == back(sent(out(request)), REPLY_TO)
+
+
+@pytest.mark.parametrize("message", ANSWERS, ids=named)
+@given(data=st.data())
+def test_an_answer_arrives_as_it_was(message: type[Any], data: st.DataObject) -> None:
+    any_answer, out, back = ANSWERS[message]
+    answer = data.draw(any_answer)
+
+    assert answer == back(sent(out(answer)), REPLY_TO)
+
+
+def test_a_listener_has_one_address() -> None:
+    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host="a", port=1)
+    request = AddRaftVoterRequest(voter_id=1, voter_directory_id="A" * 22, listeners=[listener, listener])
+
+    with pytest.raises(ApiError, match=r"CONTROLLER.*once") as refusal:
+        translate.add_request(request, REPLY_TO)
+    assert ErrorCode.INVALID_REQUEST is refusal.value.code
+
+
+def test_a_node_that_does_not_speak_of_kraft_version_works_with_level_0_only() -> None:
+    assert VersionRange(0, 0) == translate.from_api_versions(ApiVersionsResponse(), REPLY_TO).kraft_versions
+
+
+def test_a_node_says_which_apis_it_serves_and_in_which_versions() -> None:
+    answer = translate.api_versions_answer(raft.ApiVersionsResponse())
+    served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    assert [1, 18, 52, 53, 54, 55, 59, 80, 81, 82] == list(served)
+    assert ((0, 2), (0, 1)) == (served[52], served[80])
