@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from deploy.local.__main__ import stand_in
 from deploy.local.broker import BrokerStandIn
 from deploy.local.client import Admin
-from deploy.local.plan import Plan, Process, make_plan
+from deploy.local.plan import HERE, Plan, Process, make_plan
 from deploy.local.processes import Running
 from kraft import Message
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
@@ -33,10 +34,12 @@ from quorate.errors import ApiError
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId
 from quorate.records import LeaderChangeMessage, NoOpRecord, TopicRecord, decode_record
 from quorate.runtime.client import open_channel
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.statuses import error_from_call, is_retriable
+from quorate.storage.failpoints import ENVIRONMENT as FAILPOINTS
 from quorate.storage.names import PARTITION_DIRECTORY
 from quorate.wire.batch import ControlType, batches, check_batch, data_values, records
 from quorate.wire.codec import decode
+from tests.e2e.network import Network
 
 T = TypeVar("T")
 
@@ -122,25 +125,44 @@ class Cluster:
     async def kill(self, process: Process, number: signal.Signals = signal.SIGKILL) -> int:
         return await self.running.kill(process, number)
 
-    async def restart(self, process: Process) -> None:
-        await self._spawn(process)
+    async def ended(self, process: Process) -> int:
+        """Wait until it has ended by itself; the answer is its exit code."""
+        return await self.running.ended(process)
+
+    async def restart(self, process: Process, *, failpoints: str = "") -> None:
+        """Anew, once it has ended; `failpoints` is what QUORATE_FAILPOINTS says to it."""
+        await self._spawn(process, failpoints=failpoints)
         await self.running.ready([process])
 
-    async def _spawn(self, process: Process) -> None:
-        """Anew, and with a new channel: an old one would wait a while before it connects again."""
-        await self.running.spawn(process)
+    async def format_anew(self, process: Process, *, joins: bool = False) -> None:
+        """A node that has ended loses its disk, and gets an empty one with another directory id."""
+        shutil.rmtree(process.settings["metadata.log.dir"])
+        await self.running.format(process, joins=joins)
+
+    async def end_voters(self) -> None:
+        """Every controller and every quorum node is asked to end, in this order, and does so in good order."""
+        codes = {each.name: await self.kill(each, signal.SIGTERM) for each in self.plan.controllers}
+        codes |= {each.name: await self.kill(each, signal.SIGTERM) for each in self.plan.quorum}
+
+        assert dict.fromkeys(codes, 0) == codes
+
+    async def _spawn(self, process: Process, *, failpoints: str = "") -> None:
+        """With a new channel: an old one would wait a while before it connects again."""
+        await self.running.spawn(process, environ={FAILPOINTS: failpoints})
         if process.address in self._channels:
             await self._channels.pop(process.address).close()
 
     @asynccontextmanager
-    async def stopped(self, process: Process) -> AsyncIterator[None]:
-        """SIGSTOP, and SIGCONT at the end."""
-        pid = self.running.pid(process)
-        os.kill(pid, signal.SIGSTOP)
+    async def stopped(self, *processes: Process) -> AsyncIterator[None]:
+        """SIGSTOP to each, and SIGCONT at the end."""
+        pids = [self.running.pid(process) for process in processes]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(pid, signal.SIGCONT)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     # What it says.
 
@@ -150,12 +172,15 @@ class Cluster:
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=3) for name in names
         ]
         request = CreateTopicsRequest(topics=topics, timeout_ms=deadline_ms)
-        return (await spoken(self.controller_stub(at).CreateTopics, request, deadline_ms=deadline_ms)).response
+        answer = await spoken(self.controller_stub(at).CreateTopics, request, deadline_ms=deadline_ms)
+        response: CreateTopicsResponse = answer.response
+        return response
 
     async def find(self, node_id: NodeId) -> FindQuorumResponse:
         """The quorum as one node sees it."""
         stub = QuorumStub(self.channel(self.quorum(node_id)))
-        return (await spoken(stub.FindQuorum, FindQuorumRequest(), deadline_ms=1_000)).response
+        view: FindQuorumResponse = (await spoken(stub.FindQuorum, FindQuorumRequest(), deadline_ms=1_000)).response
+        return view
 
     async def leader(self) -> NodeId:
         """The leader, once a majority of the nodes names the same one and it says so itself."""
@@ -176,7 +201,7 @@ class Cluster:
 
         async def leads() -> NodeId | None:
             leader_id = await self.leader()
-            described = await attempt(self.describe_quorum(leader_id))
+            described = await attempt(self.describe_quorum(leader_id, within_s=1))
             return leader_id if described is not None and described.leader_id == leader_id else None
 
         leader_id = await eventually(leads)
@@ -197,22 +222,43 @@ class Cluster:
         await eventually(passed)
         return await self.active()
 
-    async def describe_quorum(self, at: NodeId) -> DescribeQuorumResponse.TopicData.PartitionData:
+    async def describe_quorum(
+        self, at: NodeId, *, within_s: float = WITHIN_S
+    ) -> DescribeQuorumResponse.TopicData.PartitionData:
+        """The quorum as its leader tells it through one controller. Raises ApiError if nobody does in time."""
         partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=METADATA_PARTITION)
         request = DescribeQuorumRequest(
             topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
         )
-        answer = await spoken(self.controller_stub(at).DescribeQuorum, request)
-        return answer.response.topics[0].partitions[0]
+        answer = await told(self.controller_stub(at).DescribeQuorum, request, within_s=within_s)
+        described: DescribeQuorumResponse.TopicData.PartitionData = answer.response.topics[0].partitions[0]
+        return described
 
     async def topics(self, at: NodeId | None = None) -> dict[str, Any]:
-        """All topics by name, as one controller tells them; as the observer tells them without one."""
+        """All topics by name, as one controller tells them, page by page; as the observer tells them without one."""
         stub = self.observer_stub if at is None else self.controller_stub(at)
-        answer = await spoken(stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest())
-        response: DescribeTopicPartitionsResponse = answer.response
-        names = [topic.name for topic in response.topics]
+        found: list[Any] = []
+        request = DescribeTopicPartitionsRequest()
+        while True:
+            page: DescribeTopicPartitionsResponse = (await told(stub.DescribeTopicPartitions, request)).response
+            found += page.topics
+            if not page.HasField("next_cursor"):
+                break
+            cursor = DescribeTopicPartitionsRequest.Cursor(
+                topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index
+            )
+            request = DescribeTopicPartitionsRequest(cursor=cursor)
+        names = [topic.name for topic in found]
         assert sorted(set(names)) == names
-        return {topic.name: topic for topic in response.topics}
+        return {topic.name: topic for topic in found}
+
+    async def known(self, names: Sequence[str], *, at: NodeId, deadline_ms: int) -> set[str]:
+        """Which of these topics one controller knows; asked once."""
+        wanted = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
+        stub = self.controller_stub(at)
+        request = DescribeTopicPartitionsRequest(topics=wanted)
+        answer = await spoken(stub.DescribeTopicPartitions, request, deadline_ms=deadline_ms)
+        return {topic.name for topic in answer.response.topics if not topic.error_code}
 
     async def health(self, process: Process, service: str = "") -> bool:
         answer = await HealthStub(self.channel(process)).Check(HealthCheckRequest(service=service), timeout=5)
@@ -221,17 +267,34 @@ class Cluster:
 
 @asynccontextmanager
 async def control_plane(
-    directory: Path, *, session_timeout_ms: int, quorum_settings: Mapping[NodeId, Mapping[str, str]]
+    directory: Path,
+    *,
+    session_timeout_ms: int = 9_000,
+    quorum_settings: Mapping[NodeId, Mapping[str, str]] | None = None,
+    controller_settings: Mapping[str, str] | None = None,
+    network: Network | None = None,
+    dynamic: bool = False,
 ) -> AsyncIterator[Cluster]:
-    """A control plane, started; everything is ended at the end."""
-    cluster = Cluster(make_plan(directory, session_timeout_ms=session_timeout_ms))
-    for node_id, settings in quorum_settings.items():
+    """A control plane on loopback, or in a network; started, and everything is ended at the end."""
+    home = HERE if network is None else network.home
+    nodes_at = {} if network is None else {node_id: network.place(node_id) for node_id in VOTERS}
+    cluster = Cluster(
+        make_plan(directory, session_timeout_ms=session_timeout_ms, home=home, nodes_at=nodes_at, dynamic=dynamic)
+    )
+    for node_id, settings in (quorum_settings or {}).items():
         cluster.quorum(node_id).settings.update(settings)
+    for controller in cluster.plan.controllers:
+        controller.settings.update(controller_settings or {})
     try:
         await cluster.start()
         yield cluster
     finally:
         await cluster.stop()
+
+
+def others(*those: NodeId) -> list[NodeId]:
+    """The voters but for these."""
+    return [node_id for node_id in VOTERS if node_id not in those]
 
 
 async def spoken(method: Callable[..., Any], request: Any, *, deadline_ms: int = DEADLINE_MS) -> Spoken:
@@ -243,6 +306,20 @@ async def spoken(method: Callable[..., Any], request: Any, *, deadline_ms: int =
         raise error_from_call(error) from None
     trailing = await call.trailing_metadata() or ()
     return Spoken(response=response, trailing={key: value for key, value in trailing if isinstance(value, str)})
+
+
+async def told(method: Callable[..., Any], request: Any, *, within_s: float = WITHIN_S) -> Spoken:
+    """A read, asked again after a retriable error as a client would. Raises ApiError: the last one, or a final one."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while True:
+        left_ms = int((deadline - loop.time()) * 1000)
+        try:
+            return await spoken(method, request, deadline_ms=max(1, min(DEADLINE_MS, left_ms)))
+        except ApiError as error:
+            if not is_retriable(error) or loop.time() >= deadline:
+                raise
+        await asyncio.sleep(0.05)
 
 
 async def attempt(work: Awaitable[T]) -> T | None:

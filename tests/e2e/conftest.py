@@ -1,21 +1,50 @@
-"""One cluster of real processes for each module of stories; never two at once."""
+"""One cluster of real processes for each module of stories, never two at once; and what was measured, at the end."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
 
-from tests.e2e.cluster import Cluster, control_plane
+pytest.register_assert_rewrite("tests.e2e.cluster", "tests.e2e.offline", "tests.e2e.writer")
+
+from tests.e2e.cluster import Cluster, control_plane  # noqa: E402  # their assertions tell values from here on
+
+MEASURED = pytest.StashKey[list[str]]()
+Measure = Callable[[str, float], None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "netns: builds a network of its own (needs root); also marked e2e")
+    config.stash[MEASURED] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[MEASURED]:
+        terminalreporter.section("measured, not asserted")
+        for line in config.stash[MEASURED]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Measure:
+    """Keeps a figure of this story: what it is with its unit, and how much."""
+
+    def measure(what: str, figure: float) -> None:
+        record_property(what, figure)
+        request.config.stash[MEASURED].append(f"{figure:8.2f} {what}: {request.node.name}")
+
+    return measure
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """A control plane with three brokers, by the module's SESSION_TIMEOUT_MS and QUORUM_SETTINGS where it has them."""
+    """A control plane with three brokers, by the module's SESSION_TIMEOUT_MS and …_SETTINGS where it has them."""
     async with control_plane(
         tmp_path_factory.mktemp("cluster"),
         session_timeout_ms=getattr(request.module, "SESSION_TIMEOUT_MS", 9_000),
         quorum_settings=getattr(request.module, "QUORUM_SETTINGS", {}),
+        controller_settings=getattr(request.module, "CONTROLLER_SETTINGS", {}),
     ) as running:
         yield running

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from itertools import cycle
 
 import pytest
 import pytest_asyncio
 
 from kraft.service.quorum_pb2 import ListenRequest, ListenResponse, ResignRequest
 from kraft.service.quorum_pb2_grpc import RaftClientStub
-from quorate.errors import ApiError, ErrorCode
-from quorate.raft.roles import Leader
-from tests.e2e.cluster import VOTERS, Cluster, attempt, eventually, stored_batches, stored_leaders, stored_topics
+from tests.e2e.cluster import DEADLINE_MS, VOTERS, Cluster, attempt, others, stored_leaders, stored_topics
+from tests.e2e.conftest import Measure
+from tests.e2e.writer import MORE, NEXT_COMMIT, Writer, caught_up, check, check_disks, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -25,44 +22,7 @@ QUORUM_SETTINGS = {
     **{node_id: {"controller.absence.timeout.ms": "0"} for node_id in OTHERS},
 }
 """One node is the hero of the story of absence; on the others nothing may hang on that timeout."""
-MORE = 5
-"""So many writes show that writes go on."""
 PAUSE_S = 5.0
-
-
-class Writer:
-    """Creates topics one after the other, at one controller after the other, and notes which are acknowledged.
-
-    What failed is not tried again under the same name, so a topic that is there twice was written twice.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.tried: list[str] = []
-        self.acknowledged: list[str] = []
-        self.refused: list[str] = []
-        self._cluster = cluster
-
-    async def run(self, prefix: str) -> None:
-        doors = cycle(VOTERS)
-        door = next(doors)
-        while True:
-            name = f"{prefix}-{len(self.tried)}"
-            self.tried.append(name)
-            try:
-                answer = await self._cluster.create(name, at=door, deadline_ms=3_000)
-                code = ErrorCode(answer.topics[0].error_code)
-                (self.refused if code else self.acknowledged).append(f"{name}: {code.name}" if code else name)
-            except ApiError:
-                door = next(doors)
-                await asyncio.sleep(0.05)
-
-    async def goes_on(self) -> None:
-        """Until some more are acknowledged."""
-        count = len(self.acknowledged) + MORE
-        await eventually(self._count, lambda acknowledged: acknowledged >= count)
-
-    async def _count(self) -> int:
-        return len(self.acknowledged)
 
 
 @pytest.fixture(scope="module")
@@ -76,56 +36,13 @@ async def healed(cluster: Cluster) -> None:
     await cluster.heal()
 
 
-@asynccontextmanager
-async def writing(writer: Writer, prefix: str) -> AsyncIterator[None]:
-    """Writes go on for the length of the block, and do so at its end."""
-    work = asyncio.ensure_future(writer.run(prefix))
-    try:
-        await writer.goes_on()
-        yield
-        await writer.goes_on()
-    finally:
-        work.cancel()
-        await asyncio.wait([work])
-
-
-async def caught_up(cluster: Cluster) -> None:
-    """Every voter has all that the leader knows to be committed, and all name the same leader."""
-    door = await cluster.active()
-
-    async def behind() -> list[int]:
-        quorum = await cluster.describe_quorum(door)
-        return [each.replica_id for each in quorum.current_voters if each.log_end_offset < quorum.high_watermark]
-
-    async def leaders() -> set[tuple[int, int]]:
-        views = [await cluster.find(node_id) for node_id in VOTERS]
-        return {(view.leader_id, view.leader_epoch) for view in views}
-
-    await eventually(behind, lambda those: not those)
-    await eventually(leaders, lambda named: len(named) == 1 and named.pop()[0] in VOTERS)
-    leading = [node_id for node_id in VOTERS if (await cluster.find(node_id)).role == Leader.__name__]
-
-    assert 1 == len(leading)
-
-
-async def check(cluster: Cluster, writer: Writer) -> None:
-    """Everybody tells of each acknowledged topic, and of none that nobody asked for."""
-    for door in VOTERS:
-        told = await cluster.topics(at=door)
-
-        assert set() == set(writer.acknowledged) - told.keys()
-        assert set() == told.keys() - set(writer.tried)
-    await eventually(cluster.topics, lambda told: set(writer.acknowledged) <= told.keys())
-
-    assert [] == writer.refused
-
-
 @pytest.mark.parametrize("who", ["leader", "follower"])
-async def test_writes_survive_kill_9_of_a_voter(cluster: Cluster, writer: Writer, who: str) -> None:
+async def test_writes_survive_kill_9_of_a_voter(cluster: Cluster, writer: Writer, measured: Measure, who: str) -> None:
     leader = await cluster.active()
     victim = cluster.quorum(leader if who == "leader" else next(each for each in VOTERS if each != leader))
     async with writing(writer, f"kill-{who}"):
         await cluster.kill(victim)
+        measured(NEXT_COMMIT, await writer.next_commit_s(writer.now_s))
         await writer.goes_on()
         await cluster.restart(victim)
     await caught_up(cluster)
@@ -202,16 +119,43 @@ async def test_an_active_controller_that_comes_back_at_once_knows_all_that_was_w
 
 
 async def test_a_leader_that_was_stopped_for_a_while_has_acknowledged_nothing_wrong(
-    cluster: Cluster, writer: Writer
+    cluster: Cluster, writer: Writer, measured: Measure
 ) -> None:
+    """Its controller was not, and goes on to be asked meanwhile."""
     leader = await cluster.active()
     async with writing(writer, "stopped"):
+        stopped_s = writer.now_s
         async with cluster.stopped(cluster.quorum(leader)):
             await asyncio.sleep(PAUSE_S)
-            await writer.goes_on()
+            measured(NEXT_COMMIT, await writer.next_commit_s(stopped_s))
         await caught_up(cluster)
+
+    assert leader != await cluster.active()
+    await check(cluster, writer)
+
+
+async def test_a_leader_that_wakes_up_promises_nothing_and_tells_nothing_old(cluster: Cluster, writer: Writer) -> None:
+    """It was stopped with its controller, and finds what it was asked meanwhile, when others lead already."""
+    leader = await cluster.active()
+    async with writing(writer, "asleep"):
+        async with cluster.stopped(cluster.quorum(leader), cluster.controller(leader)):
+            await asyncio.sleep(PAUSE_S)
+            await writer.goes_on()
+            names = writer.acknowledged[-MORE:]
+            held = [f"held-{number}" for number in range(MORE)]
+            reads = [
+                asyncio.ensure_future(attempt(cluster.known(names, at=leader, deadline_ms=DEADLINE_MS))) for _ in names
+            ]
+            writes = [asyncio.ensure_future(attempt(cluster.create(name, at=leader))) for name in held]
+            await writer.goes_on()  # the calls have reached the sleeper's socket
+        told = [answer for answer in await asyncio.gather(*reads) if answer is not None]
+        created = [answer for answer in await asyncio.gather(*writes) if answer is not None]
+    writer.tried += held
+    writer.acknowledged += [topic.name for answer in created for topic in answer.topics if not topic.error_code]
     await caught_up(cluster)
 
+    assert [set(names)] * len(told) == told
+    assert leader != await cluster.active()
     await check(cluster, writer)
 
 
@@ -229,11 +173,16 @@ async def test_all_voters_killed_at_once_come_back_with_all_that_was_acknowledge
     await check(cluster, writer)
 
 
-async def test_a_leader_that_is_asked_to_stop_hands_over_first(cluster: Cluster, writer: Writer) -> None:
+async def test_a_leader_that_is_asked_to_stop_hands_over_first(
+    cluster: Cluster, writer: Writer, measured: Measure
+) -> None:
     leader = await cluster.active()
     epoch = (await cluster.find(leader)).leader_epoch
     async with writing(writer, "sigterm"):
+        asked_s = writer.now_s
         code = await cluster.kill(cluster.quorum(leader), signal.SIGTERM)
+        measured("s to its end", writer.now_s - asked_s)
+        measured(NEXT_COMMIT, await writer.next_commit_s(asked_s))
         successor = await cluster.leader()
 
         assert 0 == code
@@ -245,18 +194,25 @@ async def test_a_leader_that_is_asked_to_stop_hands_over_first(cluster: Cluster,
     await check(cluster, writer)
 
 
-async def test_in_the_end_every_disk_has_the_same_log_with_each_topic_once(cluster: Cluster, writer: Writer) -> None:
-    """The last story: what the logs themselves say, with nobody to tell it."""
-    await caught_up(cluster)
-    for voter in cluster.plan.quorum:
-        await cluster.kill(voter)
-    log_dirs = [cluster.plan.log_dir(node_id) for node_id in VOTERS]
-    logs = [stored_batches(log_dir) for log_dir in log_dirs]
-    common = min(map(len, logs))
+async def test_all_nodes_are_restarted_one_after_the_other(cluster: Cluster, writer: Writer) -> None:
+    """A node is a quorum node and its controller; the leader's comes last."""
+    leader = await cluster.active()
+    async with writing(writer, "rolling"):
+        for node_id in (*others(leader), leader):
+            node = (cluster.controller(node_id), cluster.quorum(node_id))
 
-    assert all(log[:common] == logs[0][:common] for log in logs)
-    for log_dir in log_dirs:
-        stored = stored_topics(log_dir)
+            assert [0, 0] == [await cluster.kill(process, signal.SIGTERM) for process in node]
+
+            for process in reversed(node):
+                await cluster.restart(process)
+            await caught_up(cluster)
+
+    await check(cluster, writer)
+
+
+async def test_in_the_end_every_disk_tells_the_same_story(cluster: Cluster, writer: Writer) -> None:
+    await check_disks(cluster, writer)
+    for node_id in VOTERS:
+        stored = stored_topics(cluster.plan.log_dir(node_id))
 
         assert sorted(set(stored)) == sorted(stored)
-        assert set() == set(writer.acknowledged) - set(stored)

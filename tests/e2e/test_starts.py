@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import socket
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,53 +12,16 @@ from pathlib import Path
 import pytest
 
 from deploy.local.plan import HOST, Process, free_ports
-from deploy.local.processes import ROOT
 from quorate.runtime.loop import ExitCode
 from quorate.storage.lock import DirectoryLock
-from quorate.storage.names import META_PROPERTIES, PARTITION_DIRECTORY
-from tests.e2e.cluster import VOTERS, WITHIN_S, Cluster, eventually, stored_batches
+from quorate.storage.names import META_PROPERTIES
+from tests.e2e.cluster import VOTERS, Cluster, stored_batches
+from tests.e2e.starting import content, start
+from tests.e2e.writer import caught_up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-LOG_FILE = f"{PARTITION_DIRECTORY}/00000000000000000000.log"
-IGNORED = {".lock"}
-"""Made to be locked; it says nothing."""
-
 Settings = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a process ended that did not come up."""
-
-    code: ExitCode
-    fatal: list[str]
-
-
-async def start(service: str, settings: Mapping[str, str], directory: Path) -> Ended:
-    """Start a service, and wait for its end."""
-    config = directory / "start.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", f"services.{service}", "--config", str(config)),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, errors = await asyncio.wait_for(child.communicate(), WITHIN_S)
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    lines = errors.decode().splitlines()
-    return Ended(code=ExitCode(child.returncode or 0), fatal=[line for line in lines if line.startswith("fatal: ")])
-
-
-def content(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
-    files = (path for path in directory.rglob("*") if path.is_file() and path.name not in IGNORED)
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 @contextmanager
@@ -156,47 +117,6 @@ async def test_a_bad_start_says_why_and_changes_nothing(cluster: Cluster, tmp_pa
     assert before == content(directory)
 
 
-async def test_a_flipped_byte_in_the_middle_of_a_log_stops_its_node_alone(cluster: Cluster) -> None:
-    victim = await some_follower(cluster)
-    await cluster.create("before-the-flip", at=1)
-    await cluster.kill(victim)
-    path = log_file(cluster, victim)
-    whole = path.read_bytes()
-    middle = len(whole) // 2
-    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
-    before = content(path.parent)
-    ended = await start("quorum", victim.settings, cluster.plan.directory)
-
-    assert ExitCode.CORRUPT == ended.code
-    assert 1 == len(ended.fatal), ended.fatal
-    assert str(path) in ended.fatal[0]
-    assert before == content(path.parent)
-    batch = next(position for position in positions(whole) if position <= middle)
-
-    assert str(batch) in ended.fatal[0]
-
-    await cluster.create("after-the-flip", at=await cluster.active())
-    path.write_bytes(whole)
-    await cluster.restart(victim)
-    await caught_up(cluster, victim)
-
-
-@pytest.mark.parametrize("cut", [1, 100, 1000])
-async def test_a_torn_tail_is_cut_and_fetched_again(cluster: Cluster, cut: int) -> None:
-    victim = await some_follower(cluster)
-    await caught_up(cluster, victim)
-    await cluster.create(*(f"torn-{cut}-{number}" for number in range(10)), at=await cluster.active())
-    await caught_up(cluster, victim)
-    await cluster.kill(victim)
-    path = log_file(cluster, victim)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-cut])
-    await cluster.restart(victim)
-    await caught_up(cluster, victim)
-
-    assert whole == path.read_bytes()[: len(whole)]
-
-
 async def test_a_voter_of_another_cluster_is_not_heard(cluster: Cluster) -> None:
     victim = await some_follower(cluster)
     await cluster.kill(victim)
@@ -215,35 +135,9 @@ async def test_a_voter_of_another_cluster_is_not_heard(cluster: Cluster) -> None
     await cluster.kill(victim)
     meta.write_text(ours)
     await cluster.restart(victim)
-    await caught_up(cluster, victim)
+    await caught_up(cluster)
 
 
 async def some_follower(cluster: Cluster) -> Process:
     leader = await cluster.active()
     return cluster.quorum(next(each for each in VOTERS if each != leader))
-
-
-def log_file(cluster: Cluster, process: Process) -> Path:
-    return cluster.plan.log_dir(int(process.settings["node.id"])) / LOG_FILE
-
-
-def positions(log: bytes) -> list[int]:
-    """Where each batch begins, the last one first."""
-    found, position = [], 0
-    while position < len(log):
-        found.append(position)
-        position += 12 + int.from_bytes(log[position + 8 : position + 12], "big")
-    return found[::-1]
-
-
-async def caught_up(cluster: Cluster, process: Process) -> None:
-    """The leader says that this voter has everything."""
-    node_id = int(process.settings["node.id"])
-    door = await cluster.active()
-
-    async def lag() -> int:
-        quorum = await cluster.describe_quorum(door)
-        ends = {voter.replica_id: voter.log_end_offset for voter in quorum.current_voters}
-        return quorum.high_watermark - ends[node_id]
-
-    await eventually(lag, lambda offsets: offsets <= 0)
