@@ -17,7 +17,7 @@ run: setup ## the whole control plane on loopback, a topic created, its trace sh
 	@$(RUN) python -m deploy.local $(if $(ONCE),--once)
 
 test: setup ## every test that needs no more than Python
-	@$(RUN) pytest tests -m "not interop"
+	@$(RUN) pytest tests -m "not interop and not netns"
 
 check: lint types imports protos-check tidy ## lint, types, import contracts, protos, tidiness
 
@@ -52,6 +52,18 @@ interop-setup: setup ## fetch the jars of the released Kafka into build/
 e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 	@$(RUN) pytest tests/e2e
 
+netns: setup ## partitions and slow links between network namespaces (needs root and iproute2)
+	@$(RUN) pytest tests/e2e -m netns
+
+soak: setup ## run the simulator for SEEDS seeds from BASE on, with progress
+	@$(RUN) python -m tests.sim soak --seeds $(or $(SEEDS),1000) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
+
+mutants: setup ## plant each bug in the simulator, and print how many seeds it lives
+	@$(RUN) python -m tests.sim mutants
+
+exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaustive/README.md
+	@$(RUN) python -m tests.exhaustive $(ARGS)
+
 spark-setup: setup ## Spark, and a Java of its own for it
 	@$(UV) sync --frozen --quiet --group spark
 
@@ -78,4 +90,4 @@ $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pypro
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup e2e fixtures bench format clean uv
+.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup e2e netns soak mutants exhaustive fixtures bench format clean uv

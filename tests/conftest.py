@@ -11,7 +11,10 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-HOW_TO_GET = {"interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`"}
+HOW_TO_GET = {
+    "interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`",
+    "netns": "partitions and slow links between network namespaces: needs root and iproute2; `make netns`",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,7 +16,6 @@ Measure = Callable[[str, float], None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "netns: builds a network of its own (needs root); also marked e2e")
     config.stash[MEASURED] = []
 
 

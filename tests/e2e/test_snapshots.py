@@ -21,15 +21,13 @@ from tests.e2e.writer import caught_up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-QUORUM_SETTINGS = dict.fromkeys(
-    VOTERS,
-    {
-        "metadata.max.retention.bytes": "12000",
-        "metadata.log.cleaning.interval.ms": "200",
-        "file.delete.delay.ms": "300",
-        "controller.quorum.fetch.snapshot.max.bytes": "700",
-    },
-)
+TINY = {
+    "metadata.max.retention.bytes": "12000",
+    "metadata.log.cleaning.interval.ms": "200",
+    "file.delete.delay.ms": "300",
+    "controller.quorum.fetch.snapshot.max.bytes": "700",
+}
+QUORUM_SETTINGS = {1: TINY, 2: TINY, 3: TINY}
 CONTROLLER_SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
 
 NAMES = (f"topic-{number}" for number in count())
