@@ -128,6 +128,16 @@ def _plain(rpc: str, command: Callable[[Apis, Any], Command[Any]]) -> Handler:
     return handle
 
 
+def _read(rpc: str, command: Callable[[Apis, Any], Command[Any]]) -> Handler:
+    """What is acknowledged is seen: of a leader that has been replaced unheard nothing is told."""
+
+    async def handle(apis: Apis, asked: Any) -> Answer:
+        await apis.quorum.confirm(apis.driver.leader_epoch)
+        return await apis.driver.write(rpc, command(apis, asked))
+
+    return handle
+
+
 _PLAIN: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
     "AllocateProducerIds": lambda _, asked: allocate_producer_ids(asked),
     "AlterPartition": lambda apis, asked: alter_partition(asked, settings=apis.settings),
@@ -135,14 +145,17 @@ _PLAIN: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
     "AssignReplicasToDirs": lambda apis, asked: assign_replicas_to_dirs(asked, settings=apis.settings),
     "ControllerRegistration": lambda _, asked: register_controller(asked),
     "DeleteTopics": lambda apis, asked: delete_topics(asked, settings=apis.settings),
+    "ElectLeaders": lambda apis, asked: elect_leaders(asked, settings=apis.settings),
+    "UnregisterBroker": lambda apis, asked: unregister_broker(asked, settings=apis.settings),
+    "UnregisterController": lambda _, asked: unregister_controller(asked),
+}
+
+_READS: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
     "DescribeCluster": lambda apis, asked: describe_cluster(
         asked, cluster_id=apis.cluster_id, controller_id=apis.driver.leader_id
     ),
     "DescribeTopicPartitions": lambda _, asked: describe_topic_partitions(asked),
-    "ElectLeaders": lambda apis, asked: elect_leaders(asked, settings=apis.settings),
     "ListPartitionReassignments": lambda _, asked: list_partition_reassignments(asked),
-    "UnregisterBroker": lambda apis, asked: unregister_broker(asked, settings=apis.settings),
-    "UnregisterController": lambda _, asked: unregister_controller(asked),
 }
 
 HANDLERS: Final[Mapping[str, Handler]] = {
@@ -151,8 +164,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "CreateTopics": _create_topics,
     "UpdateFeatures": _update_features,
     **{rpc: _plain(rpc, command) for rpc, command in _PLAIN.items()},
+    **{rpc: _read(rpc, command) for rpc, command in _READS.items()},
 }
-"""By the RPC's name. Reads are here, too: a read waits until all that it has seen is committed."""
+"""By the RPC's name. A read, too, waits until all that it has seen is committed."""
 
 
 def _random_id() -> Uuid:

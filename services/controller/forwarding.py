@@ -15,11 +15,10 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.client import call, open_channel
 from quorate.runtime.telemetry import Telemetry
 from services.controller.driver import NOBODY, Driver
+from services.controller.quorum_node import UNTOUCHED
 
 FORWARDED: Final = "kraft-forwarded"
 """Metadata key of a call that a controller has passed on: who is not active either, refuses it."""
-UNTOUCHED: Final = "untouched"
-"""Metadata key of a refusal by which nothing was begun, so that the same call may go to another controller."""
 DEADLINE_MS: Final = 30_000
 """For calls that have no deadline of their own."""
 HOLD_S: Final = 5.0
@@ -51,21 +50,23 @@ class Forwarding:
         left_s = context.time_remaining()
         begun = time.monotonic()
         ends = begun + (DEADLINE_MS / 1000 if left_s is None else left_s)
-        while not self._driver.is_active:
-            if is_forwarded:
-                raise self._refusal("the call was passed on to this controller, which is not active")
-            changed, address = self._driver.changed, self._address()
-            if address is not None and await self._reaches(address, changed):
-                try:
+        while True:
+            changed = self._driver.changed
+            try:
+                if self._driver.is_active:
+                    return await here()
+                if is_forwarded:
+                    raise self._refusal("the call was passed on to this controller, which is not active")
+                address = self._address()
+                if address is not None and await self._reaches(address, changed):
                     return await self._hand_over(address, rpc, request, context, ends)
-                except ApiError as refusal:
-                    if UNTOUCHED not in refusal.metadata:
-                        raise
+            except ApiError as refusal:
+                if is_forwarded or UNTOUCHED not in refusal.metadata:
+                    raise
             left_s = min(begun + HOLD_S, ends - MARGIN_S) - time.monotonic()
             if left_s <= 0:
                 raise self._refusal("no controller is active, or it is not known where it listens")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
-        return await here()
 
     async def close(self) -> None:
         """Close every connection."""

@@ -124,6 +124,7 @@ class Snapshots:
                 await asyncio.sleep(0)
                 if state.registry.held != snapshot.offset:
                     raise Lost(f"the state at offset {snapshot.offset} is gone")
+            await call.write(CreateSnapshotRequest())  # only this says that it is whole
             await call.done_writing()
         except asyncio.InvalidStateError:
             pass  # gRPC's answer to a write on a stream that has been refused: the call says why
@@ -147,4 +148,5 @@ class Snapshots:
                 yield values
                 values, size = [], 0
                 until_ms = self._clock.monotonic_ms() + SLICE_MS
-        yield values
+        if values:
+            yield values

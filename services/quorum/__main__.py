@@ -16,6 +16,7 @@ from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import Life, run
+from quorate.runtime.metrics import exported_metrics
 from quorate.runtime.server import Limits, Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.failpoints import set_from_environment
@@ -27,7 +28,9 @@ from services.quorum.config import Config
 from services.quorum.disk import Disk
 from services.quorum.driver import Driver
 from services.quorum.endpoints import NodeEndpoints, static_voters
+from services.quorum.metrics import watch
 from services.quorum.peers import Peers
+from services.quorum.readings import Node
 from services.quorum.servicer import ControllerServicer, PeerServicer
 from services.quorum.tracing import Tracer
 
@@ -67,10 +70,18 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
     disk = Disk(
-        config.metadata_log_dir, static=static, segment_bytes=config.segment_bytes, segment_ms=config.segment_ms
+        config.metadata_log_dir,
+        static=static,
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        recovers=True,
     )
     for damage in disk.damaged:
         log.warning("put a damaged checkpoint aside", reason=str(damage))
+    for each in disk.salvaged:
+        log.warning("put damage aside", reason=str(each.damage), kept=[str(path) for path in each.aside])
+    if disk.damaged_to is not None:
+        log.warning("does not vote before the log is back", offset=disk.damaged_to.offset, epoch=disk.damaged_to.epoch)
     if disk.log.torn is not None:
         log.warning(
             "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size
@@ -87,15 +98,18 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         now_ms=clock.monotonic_ms(),
         settings=config.raft,
         bootstrap=endpoints.bootstrap,
+        recover_to=disk.damaged_to,
         endpoints=(RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port),),
     )
     driver = Driver(core, disk, clock, Tracer(telemetry, node_id=config.node_id))
+    watch(Node(core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints))
     attendance = Attendance(driver, timeout_ms=config.absence_timeout_ms)
     peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver, attendance))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
-    async with asyncio.TaskGroup() as tasks:
+    metrics = exported_metrics(service="quorum", instance=f"quorum-{config.node_id}", environ=os.environ)
+    async with metrics, asyncio.TaskGroup() as tasks:
         peers = Peers(
             endpoints,
             tasks,

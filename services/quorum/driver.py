@@ -27,6 +27,7 @@ from services.quorum.batches import control_batch_of, data_batches
 from services.quorum.disk import Disk
 from services.quorum.flusher import Flusher
 from services.quorum.peers import Peers
+from services.quorum.recorder import Recorder
 from services.quorum.tracing import Tracer
 
 log = logger(__name__)
@@ -67,6 +68,7 @@ class Driver:
     def __init__(self, core: Raft, disk: Disk, clock: Clock, tracer: Tracer) -> None:
         self.core = core
         self.disk = disk
+        self.recorder = Recorder()
         self.leadership = Leadership(epoch=0, leader_id=None)
         self.changed = asyncio.Event()
         self._clock = clock
@@ -234,6 +236,7 @@ class Driver:
         for send in ready.requests:
             self._peers.send(send)
         self._tell(ready)
+        self.recorder.carried_out(ready, self.core.role)
 
     def _appendable(self, entry: Entry) -> bytes:
         if not isinstance(entry, Batch):
@@ -246,6 +249,7 @@ class Driver:
         if self._flushing is None and (flush := self.disk.begin_flush()) is not None:
             self._flushing = _Flushing(flush, tuple(self._unflushed), self._clock.wall_ns())
             self._unflushed.clear()
+            self.recorder.flush_begins()
             self._flusher.wait_for(flush, self._flushed)
 
     def _flushed(self, error: OSError | None) -> None:
@@ -260,6 +264,7 @@ class Driver:
         assert self._flushing is not None
         flushing, self._flushing = self._flushing, None
         end = self.disk.end_flush(flushing.flush)
+        self.recorder.flush_ends()
         self._tracer.flushed(flushing.batches, start_ns=flushing.start_ns, end_ns=self._clock.wall_ns())
         self.core.flushed(end, self.now_ms)
         self._wake()

@@ -141,7 +141,7 @@ class Peers:
                 return translate.from_update(updated, token)
             case raft.FetchRequest():
                 raise AssertionError("fetches go over the stream")
-            case raft.TransferLeadershipRequest():
+            case raft.TransferLeadershipRequest() | raft.ConfirmLeadershipRequest():
                 raise AssertionError("nodes do not ask each other for it")
 
     def _stub(self, to: NodeId, at: Sequence[Endpoint] = ()) -> QuorumStub:

@@ -14,6 +14,8 @@ from kraft.api.vote_pb2 import VoteRequest, VoteResponse
 from kraft.service.quorum_pb2 import (
     AppendRequest,
     AppendResponse,
+    ConfirmLeadershipRequest,
+    ConfirmLeadershipResponse,
     CreateSnapshotRequest,
     CreateSnapshotResponse,
     FindQuorumRequest,
@@ -28,6 +30,7 @@ from kraft.service.quorum_pb2 import (
 from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, ReplicaKey, uuid_text
+from quorate.raft import messages as raft
 from services.quorum import translate
 from services.quorum.appends import joined
 from services.quorum.attendance import Attendance
@@ -157,6 +160,13 @@ class ControllerServicer(RaftClientServicer):
     ) -> CreateSnapshotResponse:
         """Keeps the controller's records as a snapshot; `taking` says what is refused. KIP-630."""
         return CreateSnapshotResponse(size_bytes=await take_snapshot(self._driver, request_iterator))
+
+    async def ConfirmLeadership(self, request: ConfirmLeadershipRequest, context: Any) -> ConfirmLeadershipResponse:
+        """Raft thesis, section 6.4."""
+        answer, _ = await self._driver.ask(
+            lambda reply: raft.ConfirmLeadershipRequest(epoch=request.epoch, reply_to=reply)
+        )
+        return ConfirmLeadershipResponse(error_code=answer.error)
 
     async def UpgradeKRaftVersion(
         self, request: UpgradeKRaftVersionRequest, context: Any

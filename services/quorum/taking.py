@@ -25,18 +25,19 @@ async def take_snapshot(driver: Driver, requests: AsyncIterable[CreateSnapshotRe
     """Write the records that come, and put the snapshot in its place; the answer is its size in bytes.
 
     Raises ApiError: OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or INVALID_REQUEST for a snapshot
-    that this log cannot have, DUPLICATE_RESOURCE for one that it has, KAFKA_STORAGE_ERROR if there is no room. After
-    an error, or if the stream breaks, nothing is left.
+    that this log cannot have, or that has not come whole; DUPLICATE_RESOURCE for one that it has; KAFKA_STORAGE_ERROR if
+    there is no room. After an error, or if the stream breaks, nothing is left.
     """
     writing: StateSnapshot | None = None
     try:
         async for request in requests:
             if writing is None:
                 writing = _begin(driver, request)
+            elif not request.values:
+                return await _finish(driver, writing)
             writing.write(request.values)
-        if writing is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a snapshot has at least one piece, this one has none")
-        return await _finish(driver, writing)
+        # gRPC ends the requests of a call that was cancelled as if they were all: only the last piece says that it is.
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a snapshot ends with a piece without values; none has come")
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
@@ -92,6 +93,9 @@ async def _finish(driver: Driver, writing: StateSnapshot) -> int:
 async def _put_in_place(driver: Driver, writing: StateSnapshot) -> int:
     try:
         reader = await asyncio.to_thread(writing.finish)
+    except BaseException:
+        writing.abandon()
+        raise
     finally:
         driver.disk.making.discard(writing.id)
     why = refusal(driver.core.log, writing.id)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tests.bench import checkpoint, codec, replay
 from tests.bench.measure import Table, calibrate
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "build" / "bench"
-BENCHES: Final[dict[str, Callable[[], list[Table]]]] = {
-    "codec": codec.run,
-    "replay": replay.run,
-    "checkpoint": checkpoint.run,
+BENCHES: Final = {
+    "codec": "codec",
+    "replay": "replay",
+    "checkpoint": "checkpoint",
+    "commit": "quorum_commit",
+    "observers": "quorum_observers",
+    "failover": "quorum_failover",
+    "catch-up": "quorum_catch_up",
+    "topics": "quorum_topics",
 }
+"""Each is the `run` of a module beside this one."""
+QUIET: Final = {"GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+"""gRPC would tell of each process that is started, and look after itself in it, though that is another program."""
 
 
 def main() -> None:
@@ -28,10 +37,12 @@ def main() -> None:
     unknown = sorted(set(given.name) - set(BENCHES))
     if unknown:
         parser.error(f"no bench {unknown}; there are {', '.join(BENCHES)}")
+    os.environ.update(QUIET)  # read when gRPC is imported
     print(f"Python {platform.python_version()}, {platform.machine()}; calibration loop {calibrate() * 1000:.0f} ms\n")
     for name in given.name or BENCHES:
+        bench: Callable[..., list[Table]] = import_module(f"tests.bench.{BENCHES[name]}").run
         sized = name == "checkpoint" and given.partitions
-        for number, table in enumerate(checkpoint.run(given.partitions) if sized else BENCHES[name]()):
+        for number, table in enumerate(bench(given.partitions) if sized else bench()):
             print(table.markdown(), flush=True)
             table.save(FOLDER, f"{name}-{number}" if number else name)
 

@@ -189,6 +189,9 @@ class Node:
     endpoints: tuple[Endpoint, ...] = ()
     kraft_versions: VersionRange = SUPPORTED
     bootstrap: frozenset[NodeId] = frozenset()
+    relays: tuple[NodeId, ...] = ()
+    recover_to: OffsetAndEpoch | None = None
+    """How far the log went before its disk lost a part."""
 
     @property
     def id(self) -> NodeId:
@@ -214,6 +217,8 @@ class Node:
             bootstrap=self.bootstrap,
             endpoints=self.endpoints,
             kraft_versions=self.kraft_versions,
+            relays=self.relays,
+            recover_to=self.recover_to,
         )
 
     def snapshot(self, end: Offset) -> bytes:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from quorate.nouns import NodeId
-from quorate.raft.messages import EPOCH_UNKNOWN, FetchRequest, Message, Response, TransferLeadershipRequest
-from quorate.raft.roles import Leader
+from quorate.errors import ErrorCode
+from quorate.nouns import NodeId, ReplicaKey
+from quorate.raft.messages import (
+    EPOCH_UNKNOWN,
+    ConfirmLeadershipRequest,
+    FetchRequest,
+    Message,
+    Response,
+    TransferLeadershipRequest,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate.raft.roles import ElectionState, Leader
 from tests.raft.voter_verbs import ADMIN, administer
 
 if TYPE_CHECKING:
@@ -55,10 +65,58 @@ def transfer(script: Script, id: str, *words: str) -> None:
     administer(script, id, request)
 
 
+def confirm(script: Script, id: str) -> None:
+    """confirm 1: somebody who wants to read asks node 1 whether it still leads."""
+    node = script.nodes[int(id)]
+    administer(script, id, ConfirmLeadershipRequest(epoch=node.core.role.epoch, reply_to=(ADMIN, 0, None)))
+
+
+def old(script: Script, id: str) -> None:
+    """old 2: node 2 is of a Kafka before 4.0, which knows no pre-vote, and says so."""
+    script.old.add(int(id))
+
+
+def file(script: Script, id: str, *words: str) -> None:
+    """file 2 epoch=1 [leader=1] [voted=2]: the election state on the disk of node 2, which is down, is this."""
+    node = script.nodes[int(id)]
+    assert node.raft is None, id
+    state = {name: int(value) for name, value in (word.split("=") for word in words)}
+    voted = ReplicaKey(state["voted"]) if "voted" in state else None
+    node.disk.election = ElectionState(epoch=state["epoch"], leader_id=state.get("leader"), voted=voted)
+
+
 def released(script: Script) -> None:
     """Which nodes could exit now, as far as the others need them."""
     rows = [f"{id} {'yes' if node.raft.is_released else 'no'}" for id, node in script.nodes.items() if node.raft]
     script.output.append("may go: " + ", ".join(rows))
+
+
+def rot(script: Script, id: str, offset: str, *words: str) -> None:
+    """rot 2 5 [unnoticed]: the disk of node 2, which is down, has lost everything from offset 5 on, though flushed."""
+    node = script.nodes[int(id)]
+    disk = node.disk
+    assert node.raft is None, id
+    if "unnoticed" not in words:
+        node.recover_to = disk.view(node.voters).last_flushed
+    disk.truncate(int(offset))
+
+
+def relay(script: Script, id: str, *relays: str) -> None:
+    """relay 5 2 3: from its next start on, node 5 asks nodes 2 and 3 before the leader."""
+    script.nodes[int(id)].relays = tuple(map(int, relays))
+
+
+def recovering(script: Script) -> None:
+    """Which nodes do not vote because of what they have lost."""
+    ids = [str(id) for id, node in script.nodes.items() if node.raft is not None and node.raft.is_recovering]
+    script.output.append("recovering: " + (", ".join(ids) or "none"))
+
+
+def answer_as_old(script: Script, target: NodeId, message: Message) -> Message | None:
+    """What an old node says instead of an answer; None if it can answer."""
+    if target not in script.old or not isinstance(message, VoteRequest) or not message.pre_vote:
+        return None
+    return VoteResponse(epoch=EPOCH_UNKNOWN, error=ErrorCode.UNSUPPORTED_VERSION, reply_to=message.reply_to)
 
 
 def refuse_connection(script: Script, source: NodeId, target: NodeId, message: Message) -> None:
@@ -80,9 +138,15 @@ def refuse_connection(script: Script, source: NodeId, target: NodeId, message: M
 
 
 VERBS: Mapping[str, Callable[..., None]] = {
+    "confirm": confirm,
     "kill": kill,
+    "file": file,
     "latency": latency,
     "led": led,
+    "old": old,
+    "recovering": recovering,
+    "relay": relay,
     "released": released,
+    "rot": rot,
     "transfer": transfer,
 }

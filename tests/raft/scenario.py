@@ -74,6 +74,8 @@ class Script:
     """Messages on their way, by when they arrive."""
     killed: set[NodeId] = field(default_factory=set)
     """Nodes that are down and say so: a connection to them is refused."""
+    old: set[NodeId] = field(default_factory=set)
+    """Nodes that know no pre-vote."""
     output: list[str] = field(default_factory=list)
     shows: bool = False
     judge: Callable[[Node, Ready], None] | None = None
@@ -334,6 +336,10 @@ class Script:
                 message = replace(message, reply_to=token)
             if self.shows:
                 self.output.append(f"{source} → {target} {describe(message)}")
+            refusal = leader_verbs.answer_as_old(self, target, message)
+            if refusal is not None:
+                self.wire.append((target, source, refusal))
+                continue
             node.core.step(message, self.clocks[target])
             self.after(node)
         raise AssertionError(f"more than {DELIVERIES_MAX} messages: {self.air[:5]}")

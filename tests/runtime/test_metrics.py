@@ -6,17 +6,29 @@ import asyncio
 
 import pytest
 
-from quorate.runtime.metrics import DECLARED, Metrics, counter, gauge, histogram, start_metrics
+from quorate.runtime.config import ConfigError
+from quorate.runtime.metrics import (
+    DECLARED,
+    Metrics,
+    counter,
+    exported_metrics,
+    gauge,
+    histogram,
+    observed,
+    start_metrics,
+)
 
 APPENDS = counter("kraft.test.append.count", "{append}", "Batches appended.")
 LAG = gauge("kraft.test.lag", "{record}", "Records behind.")
 FLUSH = histogram("kraft.test.flush.duration", "s", "Flush time.", buckets=(0.001, 0.01))
+DEPTH = observed("kraft.test.depth", "gauge", "{message}", "Messages that wait.")
+SEEN = observed("kraft.test.seen", "counter", "{message}", "Messages that came.")
 
 
 @pytest.fixture(scope="module")
 def running() -> Metrics:
     APPENDS.add(100)  # before the start: not recorded, and no error
-    return start_metrics(service="quorum", instance="1", environ={})
+    return start_metrics(service="quorum", instance="1")
 
 
 def test_values_stand_in_prometheus_text(running: Metrics) -> None:
@@ -80,3 +92,67 @@ def test_what_is_declared_can_be_listed() -> None:
     declared = DECLARED["kraft.test.flush.duration"]
 
     assert ("histogram", "s", "Flush time.") == (declared.kind, declared.unit, declared.help)
+
+
+def test_what_is_kept_elsewhere_is_read_when_it_is_asked_for(running: Metrics) -> None:
+    assert [] == [line for line in running.text().splitlines() if line.startswith("kraft_test_depth")]
+
+    waiting = {"in": 3, "out": 4}
+    DEPTH.read_by(lambda: [(count, {"kraft.way": way}) for way, count in waiting.items()])
+    SEEN.read_by(lambda: [(sum(waiting.values()), {})])
+    waiting["in"] = 5
+    lines = running.text().splitlines()
+
+    assert ['kraft_test_depth{kraft_way="in"} 5', 'kraft_test_depth{kraft_way="out"} 4'] == [
+        line for line in lines if line.startswith("kraft_test_depth")
+    ]
+    assert "# TYPE kraft_test_seen_total counter" in lines
+    assert "kraft_test_seen_total 9" in lines
+
+
+@pytest.mark.parametrize(
+    ("environ", "problem"),
+    [
+        (
+            {"OTEL_METRICS_EXPORTER": "statsd"},
+            "OTEL_METRICS_EXPORTER = 'statsd': a list of none, otlp, prometheus is wanted",
+        ),
+        (
+            {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "http"},
+            "OTEL_EXPORTER_PROMETHEUS_PORT = 'http': a number is wanted",
+        ),
+        (
+            {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "0.5"},
+            "OTEL_METRIC_EXPORT_INTERVAL = '0.5': a number is wanted",
+        ),
+    ],
+)
+async def test_a_setting_that_is_not_understood_is_named(environ: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        async with exported_metrics(service="quorum", instance="1", environ=environ):
+            raise AssertionError(environ)
+
+    assert (problem,) == refused.value.problems
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    environ = {
+        "OTEL_METRICS_EXPORTER": "prometheus",
+        "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
+        "OTEL_EXPORTER_PROMETHEUS_PORT": str(port),
+    }
+    with pytest.raises(ConfigError, match=f"OTEL_EXPORTER_PROMETHEUS_PORT = {port}: nobody can listen there"):
+        async with exported_metrics(service="quorum", instance="1", environ=environ):
+            raise AssertionError(environ)
+    taken.close()
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}]
+)
+async def test_off_they_go_nowhere(environ: dict[str, str]) -> None:
+    before = asyncio.all_tasks()
+    async with exported_metrics(service="quorum", instance="1", environ=environ):
+        assert before == asyncio.all_tasks()

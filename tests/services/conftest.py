@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +31,28 @@ class NoPeers:
         """Nothing to stop."""
 
 
+@dataclass
+class Failures:
+    """What the node could not go on from: nothing, unless a test means it to."""
+
+    seen: list[BaseException] = field(default_factory=list)
+    meant: list[BaseException] = field(default_factory=list)
+    happened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, failure: BaseException) -> None:
+        self.seen.append(failure)
+        self.happened.set()
+
+
 @pytest.fixture
-def failures() -> Iterator[list[BaseException]]:
-    """What the node could not go on from. A test that means it to fail takes it out."""
-    failures: list[BaseException] = []
+def failures() -> Iterator[Failures]:
+    failures = Failures()
     yield failures
-    assert failures == []
+    assert failures.meant == failures.seen
 
 
 @pytest.fixture
-async def leader(tmp_path: Path, failures: list[BaseException]) -> AsyncIterator[Driver]:
+async def leader(tmp_path: Path, failures: Failures) -> AsyncIterator[Driver]:
     """A quorum node that is a quorum by itself, and leads epoch 1 with its LeaderChange at offset 0."""
     clock = SystemClock()
     disk = Disk(tmp_path, static=VoterSet.of(1), segment_bytes=1 << 30, segment_ms=1 << 40)
@@ -51,12 +65,12 @@ async def leader(tmp_path: Path, failures: list[BaseException]) -> AsyncIterator
         now_ms=clock.monotonic_ms(),
     )
     driver = Driver(core, disk, clock, Tracer(OFF, node_id=1))
-    driver.start(NoPeers(), failures.append)  # type: ignore[arg-type]
+    driver.start(NoPeers(), failures.take)  # type: ignore[arg-type]
     while core.log.high_watermark < 1:
         await driver.changed.wait()
     yield driver
     driver.stop()
-    if failures:
+    if failures.seen:
         disk.log.abandon()  # as the end of the process would
     else:
         disk.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,10 @@ def open_disk(directory: Path, *, voters: int = 1, recovers: bool = False) -> Di
 
 
 @asynccontextmanager
-async def sole_leader(directory: Path) -> AsyncIterator[Driver]:
-    """It leads, and its LeaderChange is committed. At the end nothing has failed."""
+async def sole_leader(
+    directory: Path, *, failed: Callable[[BaseException], None] | None = None
+) -> AsyncIterator[Driver]:
+    """It leads, and its LeaderChange is committed. At the end nothing has failed, but for what `failed` was told."""
     clock = SystemClock()
     disk = open_disk(directory)
     core = Raft(
@@ -56,12 +58,12 @@ async def sole_leader(directory: Path) -> AsyncIterator[Driver]:
     )
     driver = Driver(core, disk, clock, Tracer(OFF, node_id=1))
     failures: list[BaseException] = []
-    driver.start(NoPeers(), failures.append)  # type: ignore[arg-type]
+    driver.start(NoPeers(), failed or failures.append)  # type: ignore[arg-type]
     while core.log.high_watermark < core.log.leo or not core.log.leo:
         await driver.changed.wait()
     yield driver
     driver.stop()
-    disk.close()
+    disk.log.abandon() if failed else disk.close()
     assert failures == []
 
 

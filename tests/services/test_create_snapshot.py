@@ -1,9 +1,9 @@
-"""CreateSnapshot as a controller sees it, over gRPC: what is kept, what is refused, and that a refusal leaves nothing."""
+"""CreateSnapshot as a controller sees it, over gRPC: what is kept and what is refused, which leaves nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import grpc
@@ -69,6 +69,12 @@ def files(directory: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in (directory / PARTITION_DIRECTORY).iterdir()}
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        for _ in iter(holds, True):
+            await asyncio.sleep(0.01)
+
+
 async def test_keeps_what_comes_and_tells_the_core(leader: Driver, stub: RaftClientStub, tmp_path: Path) -> None:
     answer = await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
 
@@ -113,6 +119,7 @@ REFUSALS = {
     "within a batch": (ErrorCode.INVALID_REQUEST, pieces(4)),
     "of another time": (ErrorCode.INVALID_REQUEST, pieces(5, timestamp_ms=7)),
     "without a piece": (ErrorCode.INVALID_REQUEST, []),
+    "without its end": (ErrorCode.INVALID_REQUEST, pieces(5)[:-1]),
 }
 
 
@@ -149,12 +156,10 @@ async def test_a_stream_that_breaks_leaves_nothing_and_may_come_again(
     before = files(tmp_path)
     call = stub.CreateSnapshot(timeout=10)
     await call.write(pieces(5)[0])
-    while before == files(tmp_path):
-        await asyncio.sleep(0)
+    await until(lambda: before != files(tmp_path))
     assert ErrorCode.DUPLICATE_RESOURCE == await refusal(stub, pieces(5))
     call.cancel()
-    while before != files(tmp_path):
-        await asyncio.sleep(0)
+    await until(lambda: before == files(tmp_path))
 
     assert {} == leader.core.log.snapshots
     await stub.CreateSnapshot(iter(pieces(5)), timeout=10)

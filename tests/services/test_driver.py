@@ -6,6 +6,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -71,21 +72,17 @@ async def test_answers_while_the_disk_is_waited_for(leader: Driver, held: HeldDi
 
 
 async def test_a_failed_flush_ends_the_node_and_nothing_of_it_counts(
-    leader: Driver, held: HeldDisk, failures: list[BaseException]
+    leader: Driver, held: HeldDisk, failures: Any
 ) -> None:
     held.error = OSError(errno.EIO, "I/O error")
+    failures.meant.append(held.error)
     leader.append(1, 1, [[b"a"]])
     held.let_go()
-    while not failures:
-        await asyncio.to_thread(held.under_way.wait)
-        await asyncio.sleep(0)
+    await failures.happened.wait()
 
-    assert [held.error] == failures
-    failures.clear()
     assert (1, 1) == (leader.core.log.flushed, leader.core.log.high_watermark)
     with pytest.raises(OSError, match="is not asked again"):
         leader.disk.begin_flush()
-    leader.disk.log.abandon()
 
 
 async def test_one_turn_reads_no_more_than_it_may_hold(leader: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

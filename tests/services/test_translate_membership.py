@@ -100,9 +100,11 @@ ANSWERS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any],
 
 
 def test_every_message_of_the_core_is_translated() -> None:
-    """Nodes do not ask each other for a transfer: people do."""
-    assert set(RESPONSES) - {raft.TransferLeadershipRequest} == set(others.REQUESTS) | set(REQUESTS)
-    assert set(RESPONSES.values()) - {raft.TransferLeadershipResponse} == set(others.ANSWERS) | set(ANSWERS)
+    """Nodes do not ask each other for a transfer, people do; nor whether one leads, which its controller does."""
+    asked = {raft.TransferLeadershipRequest, raft.ConfirmLeadershipRequest}
+
+    assert set(RESPONSES) - asked == set(others.REQUESTS) | set(REQUESTS)
+    assert set(RESPONSES.values()) - {RESPONSES[each] for each in asked} == set(others.ANSWERS) | set(ANSWERS)
 
 
 @pytest.mark.parametrize(("voter_id", "to"), [(-1, None), (2, 2)])

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft import enter, fencing, following, holding, matrix, membership, progress
+from quorate.raft import confirming, enter, fencing, following, holding, matrix, membership, progress
 from quorate.raft.log import Batch, LogView
 from quorate.raft.messages import EpochlessRequest, Message, NewsOfLeader, Request, Response
 from quorate.raft.progress import Quorum
@@ -28,6 +28,8 @@ class Raft:
     `log` and `election` are what the disk holds at start; None if nothing was ever written. The calls' `now_ms`
     is of a clock that never goes back. A false call by the driver is an assertion. `endpoints` are this node's own
     listeners, the one for peers first: it sees to it that the voter set has them. Without any it leaves that alone.
+    `relays` are asked by a node that does not vote before the leader is, and what they know to be committed is enough.
+    `recover_to` is how far the log went, at least, before the disk lost a part of it that had been flushed.
     """
 
     __slots__ = (
@@ -189,9 +191,7 @@ class Raft:
     @property
     def is_recovering(self) -> bool:
         """Is the log still short of what it was before the disk lost a part? Until then `recover_to` must be kept."""
-        # Once our log is as long in the same epoch it has all that we had acknowledged there. One that has come to a
-        # later epoch has what was committed before: no leader is elected without that.
-        return self._recover_to is not None and self._log.last_flushed < self._recover_to
+        return self._recover_to is not None
 
     @property
     def is_released(self) -> bool:
@@ -332,8 +332,17 @@ class Raft:
     def _hear(self, turn: Turn, epoch: Epoch, leader_id: NodeId | None, source: str) -> None:
         self._become(turn, fencing.heard(turn, self._role, epoch=epoch, leader_id=leader_id, source=source))
 
+    def _note_recovery(self, turn: Turn) -> None:
+        """Stands and votes again once nothing is missing that we may have acknowledged."""
+        # In the same epoch that takes as long a log. One that has come to a later epoch has what was committed before:
+        # nobody leads without that. Until then our fetches still count: what they say is on our disk, is.
+        if self._recover_to is not None and self._log.last_flushed >= self._recover_to:
+            self._recover_to = None
+            turn.is_recovering = False
+
     def _pursue(self, turn: Turn) -> None:
         """Lets the role do what is due, and the next role, until one stays."""
+        self._note_recovery(turn)
         self._requests.expire(turn.now_ms)
         for _ in range(ROLES_A_STEP_MAX):
             turn.wake_ms = None
@@ -358,6 +367,7 @@ class Raft:
             holding.release_parked(turn, before, role)
         if isinstance(before, Leader):
             membership.release_change(turn, before, role)
+            confirming.release(turn, before, role)
         self._note_transition(type(before).__name__, turn.reason)
         return True
 

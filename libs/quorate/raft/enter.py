@@ -28,6 +28,9 @@ def first_role(turn: Turn, state: ElectionState) -> Role:
         turn.reason = "led this epoch before"
         election_ms = turn.election_deadline_ms()
         return Resigned(epoch=state.epoch, leader_id=turn.node.id, voted=state.voted, election_ms=election_ms)
+    if state.leader_id is not None and state.leader_id not in turn.voters.ids | turn.bootstrap:
+        # It cannot be asked: nobody has told us where it listens. It, or those who do know, will.
+        return unattached(turn, epoch=state.epoch, voted=state.voted, reason="knew the leader, but not where it is")
     if state.leader_id is not None:
         leader_id = state.leader_id
         return follower(turn, epoch=state.epoch, leader_id=leader_id, voted=state.voted, reason="knew the leader")
@@ -66,6 +69,7 @@ def prospective(turn: Turn, role: Role, *, retries: int = 1, reason: str) -> Pro
         election_ms=turn.election_deadline_ms(),
         granted=turn.own_vote,
         retries=retries,
+        lost_rounds=role.lost_rounds if isinstance(role, Follower) and role.is_lost else None,
     )
 
 

@@ -92,6 +92,8 @@ def take_fetch(turn: Turn, role: Follower, response: FetchResponse) -> None:
     if response.error is not ErrorCode.NONE or not _is_sound(turn.log, role, response):
         turn.pause(turn.peer)
         return
+    if _is_stale(turn, role, response):
+        turn.pause(turn.peer)
     _hear_leader(turn, role, silent_ms=response.silent_ms)
     if response.diverging is not None:
         turn.truncate(to=fork(turn.log, response.diverging))
@@ -102,6 +104,13 @@ def take_fetch(turn: Turn, role: Follower, response: FetchResponse) -> None:
             turn.append(batch)
         turn.commit(min(turn.log.leo, response.high_watermark))
         role.is_caught_up = 0 <= response.high_watermark <= turn.log.leo
+
+
+def _is_stale(turn: Turn, role: Follower, response: FetchResponse) -> bool:
+    """Is it a relay that brings nothing, and has heard the leader no later than we have? Then it may hear it by us."""
+    is_empty = not response.batches and response.diverging is None and response.snapshot_id is None
+    heard_ms = turn.now_ms - response.silent_ms
+    return is_empty and response.silent_ms > 0 and role.heard_ms is not None and heard_ms <= role.heard_ms
 
 
 def _hear_leader(turn: Turn, role: Follower, *, silent_ms: int) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from quorate.errors import ErrorCode
 from quorate.nouns import ReplicaKey
-from quorate.raft import enter
+from quorate.raft import confirming, enter
 from quorate.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
-from quorate.raft.roles import Follower, Leader, Progress, Resigned, Role
+from quorate.raft.requests import lane_of
+from quorate.raft.roles import Follower, Leader, Progress, Prospective, Resigned, Role
 from quorate.raft.settings import Settings
 from quorate.raft.turn import Turn
 
@@ -42,18 +43,35 @@ def take_begin_acknowledged(turn: Turn, role: Leader, response: BeginQuorumEpoch
     assert isinstance(request, BeginQuorumEpochRequest), request
     assert request.voter is not None, request
     if response.error is not ErrorCode.NONE:
-        turn.pause(turn.peer)
+        turn.pause(turn.peer, lane_of(request))
     else:
         role.replicas.setdefault(request.voter, Progress()).last_contact_ms = turn.now_ms
+        confirming.take_acknowledged(role, request)
 
 
 def acknowledge_begin(turn: Turn, role: Follower, request: BeginQuorumEpochRequest) -> None:
     """Takes note of the leader: `Raft.step` has made us its follower."""
     assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
-    if turn.requests.is_asked(role.leader_id):
-        # It speaks only to voters it does not hear, so a fetch of ours that is under way has been lost.
+    heard_ms = role.fetch_ms - turn.settings.fetch_timeout_ms
+    if turn.requests.is_asked(role.leader_id) and turn.now_ms >= heard_ms + turn.settings.begin_epoch_ms:
+        # We have not heard it either for so long: a fetch of ours that is under way has been lost.
         turn.pause(role.leader_id)
     turn.answer(request, BeginQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+
+
+def return_to_leader(turn: Turn, role: Prospective, request: BeginQuorumEpochRequest) -> Role:
+    """Follows the leader again that it had given up: there it is."""
+    assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
+    turn.answer(request, BeginQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+    reason = f"BeginQuorumEpochRequest: {request.leader_id} leads"
+    return enter.follower(turn, epoch=role.epoch, leader_id=request.leader_id, voted=role.voted, reason=reason)
+
+
+def take_end(turn: Turn, role: Prospective, request: EndQuorumEpochRequest) -> None:
+    """Takes note that the leader leaves; votes for another are being asked for already."""
+    assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
+    turn.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+    role.lost_rounds = role.lost_rounds or 0
 
 
 def acknowledge_end(turn: Turn, role: Follower, request: EndQuorumEpochRequest) -> None:

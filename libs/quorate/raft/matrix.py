@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from quorate.raft import following, joining, leading, membership, progress, relaying, serving, transferring, voting
+from quorate.raft import (
+    confirming,
+    following,
+    joining,
+    leading,
+    membership,
+    progress,
+    relaying,
+    serving,
+    transferring,
+    voting,
+)
 from quorate.raft.messages import (
     AddRaftVoterRequest,
     ApiVersionsRequest,
     ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    ConfirmLeadershipRequest,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
@@ -66,8 +78,10 @@ row(Resigned, VoteRequest, voting.answer_vote)
 row(Prospective, VoteResponse, voting.count_vote)
 row(Candidate, VoteResponse, voting.count_vote)
 row(Follower, BeginQuorumEpochRequest, leading.acknowledge_begin)
+row(Prospective, BeginQuorumEpochRequest, leading.return_to_leader)
 row(Leader, BeginQuorumEpochResponse, leading.take_begin_acknowledged)
 row(Follower, EndQuorumEpochRequest, leading.acknowledge_end)
+row(Prospective, EndQuorumEpochRequest, leading.take_end)
 row(Resigned, EndQuorumEpochResponse, leading.take_end_acknowledged)
 row(Leader, FetchRequest, serving.serve_fetch)
 row(Follower, FetchRequest, relaying.relay_fetch)
@@ -80,6 +94,7 @@ row(Leader, ApiVersionsResponse, membership.take_kraft_versions)
 row(Leader, RemoveRaftVoterRequest, membership.remove_voter)
 row(Leader, UpdateRaftVoterRequest, membership.update_voter)
 row(Leader, TransferLeadershipRequest, transferring.begin)
+row(Leader, ConfirmLeadershipRequest, confirming.confirm)
 row(Follower, UpdateRaftVoterResponse, joining.take_updated)
 row(Follower, RemoveRaftVoterResponse, joining.take_removed)
 row(Unattached, ApiVersionsRequest, joining.answer_api_versions)
@@ -99,6 +114,7 @@ pursue(
     progress.advance,
     membership.finish_change,
     serving.answer_parked,
+    confirming.ask_voters,
     transferring.hand_over,
     membership.leave_office,
 )

@@ -56,6 +56,8 @@ class BeginQuorumEpochRequest:
     voter: ReplicaKey | None = None
     cluster_id: str | None = None
     reply_to: object = None
+    probe: int = 0
+    """The sender's own: the round of `confirming` in which it asks; 0 for news. It is not on the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +292,25 @@ class TransferLeadershipResponse:
     reply_to: object = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmLeadershipRequest:
+    """Asks the leader of `epoch` whether it led at some moment after this was asked. Not in Kafka."""
+
+    epoch: Epoch
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmLeadershipResponse:
+    """NONE if it did: what is committed in its log by then is all that was acknowledged before it was asked."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    reply_to: object = None
+
+
 LeaderRequest: TypeAlias = FetchRequest | FetchSnapshotRequest | UpdateRaftVoterRequest
 """Requests that only a leader serves, in the epoch that the asker names."""
 
@@ -299,9 +320,13 @@ NewsOfLeader: TypeAlias = BeginQuorumEpochRequest | EndQuorumEpochRequest
 VoterChange: TypeAlias = AddRaftVoterRequest | RemoveRaftVoterRequest
 """Requests by which an administrator, or a node for itself, changes who votes."""
 
-EpochlessRequest: TypeAlias = VoterChange | ApiVersionsRequest | TransferLeadershipRequest
+EpochlessRequest: TypeAlias = VoterChange | ApiVersionsRequest | TransferLeadershipRequest | ConfirmLeadershipRequest
 EpochlessResponse: TypeAlias = (
-    AddRaftVoterResponse | RemoveRaftVoterResponse | ApiVersionsResponse | TransferLeadershipResponse
+    AddRaftVoterResponse
+    | RemoveRaftVoterResponse
+    | ApiVersionsResponse
+    | TransferLeadershipResponse
+    | ConfirmLeadershipResponse
 )
 """Messages that speak of no epoch, so that nothing follows from them about ours."""
 
@@ -330,6 +355,7 @@ RESPONSES: dict[type[Request], type[Response]] = {
     RemoveRaftVoterRequest: RemoveRaftVoterResponse,
     ApiVersionsRequest: ApiVersionsResponse,
     TransferLeadershipRequest: TransferLeadershipResponse,
+    ConfirmLeadershipRequest: ConfirmLeadershipResponse,
 }
 """What each request is answered with."""
 
@@ -354,5 +380,7 @@ def is_malformed(request: Request) -> bool:
             return key.id < 0
         case TransferLeadershipRequest():
             return request.timeout_ms < 1
+        case ConfirmLeadershipRequest():
+            return request.epoch < 0
         case ApiVersionsRequest():
             return False

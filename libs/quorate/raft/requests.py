@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from quorate.nouns import NodeId
-from quorate.raft.messages import EpochlessRequest, Request, UpdateRaftVoterRequest
+from quorate.raft.messages import BeginQuorumEpochRequest, EpochlessRequest, Request, UpdateRaftVoterRequest
 
 
 class Lane(IntEnum):
@@ -14,10 +14,13 @@ class Lane(IntEnum):
 
     LOG = 0
     VOTERS = 1
+    PROBE = 2
 
 
 def lane_of(request: Request) -> Lane:
     """The lane of `request`."""
+    if isinstance(request, BeginQuorumEpochRequest) and request.probe:
+        return Lane.PROBE
     return Lane.VOTERS if isinstance(request, EpochlessRequest | UpdateRaftVoterRequest) else Lane.LOG
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft.messages import AddRaftVoterRequest, FetchRequest, RemoveRaftVoterRequest
+from quorate.raft.messages import AddRaftVoterRequest, ConfirmLeadershipRequest, FetchRequest, RemoveRaftVoterRequest
 from quorate.raft.voters import VoterSet
 
 
@@ -113,6 +113,15 @@ class PendingChange:
 
 
 @dataclass(slots=True, kw_only=True)
+class Probe:
+    """One round of questions to the voters whether we still lead, and those who wait for it."""
+
+    number: int
+    requests: tuple[ConfirmLeadershipRequest, ...]
+    acknowledged: set[ReplicaKey] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
 class Leader:
     """Leads its epoch."""
 
@@ -140,6 +149,12 @@ class Leader:
     told_voters: VoterSet | None = None
     """At kraft.version 0: the voters with what they have told of themselves in this epoch. Nothing of it is in the
     log until the upgrade."""
+    unconfirmed: list[ConfirmLeadershipRequest] = field(default_factory=list)
+    """Who waits for the next round of questions whether we still lead."""
+    probe: Probe | None = None
+    """The round that is under way."""
+    probes: int = 0
+    """Rounds so far."""
 
 
 @dataclass(slots=True, kw_only=True)

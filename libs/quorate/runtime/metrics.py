@@ -3,26 +3,62 @@
     APPENDS = counter("kraft.append.count", "{append}", "Batches appended to the log.")
     APPENDS.add(1)
 
-Until `start_metrics` they cost a call that does nothing. OTEL_METRICS_EXPORTER=otlp pushes to the OTLP endpoint.
-Labels have few values: never a topic's name.
+    LAG = observed("kraft.lag", "gauge", "{record}", "Records behind.")
+    LAG.read_by(lambda: [(leo - high_watermark, {})])
+
+Off, they cost a call that does nothing. OTEL_METRICS_EXPORTER says where they go: otlp, prometheus, both with a comma
+between, or none (the default). Labels have few values: never a topic's name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, MetricReader, NumberDataPoint
+from opentelemetry.sdk.metrics.export import (
+    HistogramDataPoint,
+    InMemoryMetricReader,
+    MetricExporter,
+    NumberDataPoint,
+)
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 
-__all__ = ["DECLARED", "Declared", "Metrics", "counter", "gauge", "histogram", "start_metrics"]
+from quorate.runtime.config import ConfigError
+from quorate.runtime.logs import logger
+
+__all__ = [
+    "DECLARED",
+    "Declared",
+    "Metrics",
+    "Observed",
+    "counter",
+    "exported_metrics",
+    "gauge",
+    "histogram",
+    "observed",
+    "start_metrics",
+]
+
+log = logger(__name__)
 
 Point: TypeAlias = NumberDataPoint | HistogramDataPoint
+Value: TypeAlias = tuple[float, Mapping[str, str | int]]
+"""A number and its labels."""
+
+EXPORTERS: Final = {"none", "otlp", "prometheus"}
+PROMETHEUS_HOST: Final = "localhost"
+PROMETHEUS_PORT: Final = 9464
+EXPORT_INTERVAL_MS: Final = 60_000
+"""These three are OpenTelemetry's defaults."""
+CLOSE_TIMEOUT_MS: Final = 1_000
+"""How long the last push may hold up a process that ends."""
 
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Buckets of a duration: from a commit on a fast disk to an RPC's patience."""
@@ -63,8 +99,33 @@ def histogram(name: str, unit: str, help: str, *, buckets: Sequence[float] = SEC
     return _METER.create_histogram(name, unit, help, explicit_bucket_boundaries_advisory=buckets)
 
 
+class Observed:
+    """A value that nobody records: it is read when it is asked for, on the event loop."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self) -> None:
+        self._read: Callable[[], Iterable[Value]] = tuple
+
+    def read_by(self, read: Callable[[], Iterable[Value]]) -> None:
+        """From now on `read` says it: one value for each set of labels."""
+        self._read = read
+
+    def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(value, labels) for value, labels in self._read()]
+
+
+def observed(name: str, kind: Literal["counter", "gauge"], unit: str, help: str) -> Observed:
+    """A value that is kept elsewhere; a counter only rises."""
+    _declare(Declared(name, kind, unit, help))
+    found = Observed()
+    create = _METER.create_observable_counter if kind == "counter" else _METER.create_observable_gauge
+    create(name, [found._observe], unit, help)
+    return found
+
+
 class Metrics:
-    """The metrics of a running process."""
+    """The metrics of a running process. All are read on the event loop: what they are read off belongs to that."""
 
     __slots__ = ("_provider", "_reader")
 
@@ -88,9 +149,24 @@ class Metrics:
         server = await asyncio.start_server(self._answer, host, port, limit=8192)
         return server, server.sockets[0].getsockname()[1]
 
-    async def close(self) -> None:
-        """Pushes what waits, then stops."""
-        await asyncio.to_thread(self._provider.shutdown)
+    async def push(self, exporter: MetricExporter, *, every_s: float) -> None:
+        """Gives all values to `exporter`, now and then, until cancelled; and once more at the end."""
+        try:
+            while True:
+                await asyncio.sleep(every_s)
+                await self._export(exporter)
+        finally:
+            await self._export(exporter, timeout_ms=CLOSE_TIMEOUT_MS)
+            await asyncio.to_thread(exporter.shutdown, CLOSE_TIMEOUT_MS)
+
+    def close(self) -> None:
+        """Nothing is recorded any more."""
+        self._provider.shutdown()
+
+    async def _export(self, exporter: MetricExporter, *, timeout_ms: float = 10_000) -> None:
+        data = self._reader.get_metrics_data()
+        if data is not None:
+            await asyncio.to_thread(exporter.export, data, timeout_ms)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -106,19 +182,78 @@ class Metrics:
             writer.close()
 
 
-def start_metrics(*, service: str, instance: str, environ: Mapping[str, str]) -> Metrics:
+def start_metrics(*, service: str, instance: str) -> Metrics:
     """Begins to record every declared metric, once in a process."""
-    scrape = InMemoryMetricReader()
-    readers: list[MetricReader] = [scrape]
-    if environ.get("OTEL_METRICS_EXPORTER") == "otlp":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-        readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
+    reader = InMemoryMetricReader()
     resource = Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance})
-    provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+    provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
-    return Metrics(provider, scrape)
+    return Metrics(provider, reader)
+
+
+@asynccontextmanager
+async def exported_metrics(*, service: str, instance: str, environ: Mapping[str, str]) -> AsyncIterator[None]:
+    """While the block lasts, metrics go where `environ` says, by OpenTelemetry's variables; once in a process.
+
+    OTEL_METRICS_EXPORTER; OTEL_EXPORTER_PROMETHEUS_HOST and _PORT for a scrape; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or
+    …_ENDPOINT) and OTEL_METRIC_EXPORT_INTERVAL (ms) for a push. Raises ConfigError.
+    """
+    wanted = _exporters(environ)
+    port = _number(environ, "OTEL_EXPORTER_PROMETHEUS_PORT", PROMETHEUS_PORT)
+    every_s = _number(environ, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_INTERVAL_MS) / 1000
+    if not wanted:
+        yield
+        return
+    running = start_metrics(service=service, instance=instance)
+    server, pushing = None, None
+    try:
+        if "prometheus" in wanted:
+            server = await _scraped(running, environ.get("OTEL_EXPORTER_PROMETHEUS_HOST", PROMETHEUS_HOST), port)
+        if "otlp" in wanted:
+            pushing = asyncio.create_task(running.push(_otlp_exporter(environ), every_s=every_s))
+        yield
+    finally:
+        if server is not None:
+            server.close()
+        if pushing is not None:
+            pushing.cancel()
+            await asyncio.wait([pushing])
+        running.close()
+
+
+async def _scraped(running: Metrics, host: str, port: int) -> asyncio.Server:
+    try:
+        server, _ = await running.serve(host, port)
+    except OSError as error:
+        where = f"OTEL_EXPORTER_PROMETHEUS_HOST = {host}, OTEL_EXPORTER_PROMETHEUS_PORT = {port}"
+        raise ConfigError([f"{where}: nobody can listen there ({error.strerror})"]) from None
+    log.info("metrics are to be had", host=host, port=port)
+    return server
+
+
+def _exporters(environ: Mapping[str, str]) -> set[str]:
+    text = environ.get("OTEL_METRICS_EXPORTER", "none")
+    found = {name.strip() for name in text.split(",")}
+    if not found <= EXPORTERS:
+        known = ", ".join(sorted(EXPORTERS))
+        raise ConfigError([f"OTEL_METRICS_EXPORTER = {text!r}: a list of {known} is wanted"])
+    is_off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    return set() if is_off else found - {"none"}
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name, "")
+    if text and not text.isdecimal():
+        raise ConfigError([f"{name} = {text!r}: a number is wanted"])
+    return int(text or default)
+
+
+def _otlp_exporter(environ: Mapping[str, str]) -> MetricExporter:
+    # Only here: the exporter's imports take as long as all others together.
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+
+    endpoint = environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    return OTLPMetricExporter(endpoint=endpoint or None)
 
 
 def _declare(declared: Declared) -> None:

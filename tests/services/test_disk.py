@@ -1,0 +1,234 @@
+"""What a node does about a disk that has lost something, fails or is full (reliability.md, contract of each fault)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from kraft.service.quorum_pb2 import CreateSnapshotRequest
+from quorate.errors import Corrupt, ErrorCode
+from quorate.nouns import OffsetAndEpoch
+from quorate.storage.names import DAMAGED, LOG, PARTITION_DIRECTORY, PROMISE, checkpoint_file, segment_file
+from services.quorum.disk import Disk
+from services.quorum.driver import Driver
+from services.quorum.taking import take_snapshot
+from tests.services.nodes import RECORD, open_disk, sole_leader, write
+from tests.storage.logs import batch, failpoint, partition, write_log
+
+END = OffsetAndEpoch(epoch=2, offset=10)
+
+
+def flip(path: Path, at: int) -> None:
+    path.chmod(0o600)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x41
+    path.write_bytes(data)
+
+
+def flush(disk: Disk) -> int:
+    begun = disk.begin_flush()
+    assert begun is not None
+    begun.wait()
+    return disk.end_flush(begun)
+
+
+def failing(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+# Damage at the start.
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Five batches of two records; the second one is damaged."""
+    written = write_log(tmp_path)
+    flip(segment_file(partition(tmp_path), 0, LOG), len(written[0]) + 70)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("voters", "recovers"), [(1, True), (3, False)])
+def test_who_has_nobody_to_ask_does_not_start_and_says_where_the_damage_is(
+    damaged: Path, voters: int, recovers: bool
+) -> None:
+    before = sorted(path.name for path in partition(damaged).iterdir())
+
+    with pytest.raises(Corrupt, match=r"00000000000000000000\.log: offset 2: .* at byte") as found:
+        open_disk(damaged, voters=voters, recovers=recovers)
+
+    assert segment_file(partition(damaged), 0, LOG) == found.value.path
+    assert before == sorted(path.name for path in partition(damaged).iterdir())
+
+
+def test_who_has_others_opens_up_to_the_damage_and_says_what_it_had_promised(damaged: Path) -> None:
+    disk = open_disk(damaged, voters=3, recovers=True)
+
+    assert (2, END) == (disk.log.leo, disk.damaged_to)
+    assert [f"{0:020d}{LOG}{DAMAGED}"] == [path.name for each in disk.salvaged for path in each.aside]
+    disk.close()
+
+
+def test_it_is_not_forgotten_before_the_log_is_back(damaged: Path) -> None:
+    open_disk(damaged, voters=3, recovers=True).close()
+    disk = open_disk(damaged, voters=3, recovers=True)
+    assert END == disk.damaged_to
+    for offset in range(2, 10):
+        assert END == disk.damaged_to
+        disk.append(batch(offset, epoch=1 if offset < 6 else 2))
+        flush(disk)
+
+    assert disk.damaged_to is None
+    assert not (partition(damaged) / PROMISE).exists()
+    disk.close()
+    again = open_disk(damaged, voters=3)
+    assert (None, 10) == (again.damaged_to, again.log.leo)
+    again.close()
+
+
+def test_a_later_epoch_is_as_good(damaged: Path) -> None:
+    """Its leader has all that was committed before: what is missing was not, or is below."""
+    disk = open_disk(damaged, voters=3, recovers=True)
+
+    disk.append(batch(2, epoch=3))
+    flush(disk)
+
+    assert disk.damaged_to is None
+    disk.close()
+
+
+# Bad checkpoints.
+
+
+@pytest.fixture
+async def two_snapshots(tmp_path: Path) -> Path:
+    """A log from 0 on with snapshots at 2 and 3."""
+    async with sole_leader(tmp_path) as driver:
+        for _ in range(2):
+            await snapshot(driver, await write(driver))
+        await write(driver)
+    return tmp_path
+
+
+async def snapshot(driver: Driver, offset: int) -> OffsetAndEpoch:
+    made = OffsetAndEpoch(epoch=driver.core.role.epoch, offset=offset)
+
+    async def pieces() -> AsyncIterator[CreateSnapshotRequest]:
+        yield CreateSnapshotRequest(end_offset=made.offset, epoch=made.epoch, values=[RECORD])
+        yield CreateSnapshotRequest()
+
+    await take_snapshot(driver, pieces())
+    return made
+
+
+async def test_a_bad_checkpoint_gives_way_to_the_one_before_and_the_log(two_snapshots: Path) -> None:
+    flip(checkpoint_file(two_snapshots / PARTITION_DIRECTORY, OffsetAndEpoch(epoch=1, offset=3)), 70)
+
+    disk = open_disk(two_snapshots)
+
+    assert [2] == [each.offset for each in disk.view().snapshots]
+    assert (0, 4) == (disk.log.start, disk.log.leo)
+    assert 1 == len(disk.damaged)
+    disk.close()
+
+
+async def test_without_another_checkpoint_all_is_asked_for_again(tmp_path: Path) -> None:
+    async with sole_leader(tmp_path) as driver:
+        await write(driver)
+        made = await snapshot(driver, await write(driver))
+        driver.disk.start_at(made)
+        driver.core.log_started(made)
+        driver.disk.log.end_segment()
+        made = await snapshot(driver, await write(driver))
+        driver.disk.start_at(made).remove()
+        driver.core.log_started(made)
+    flip(checkpoint_file(tmp_path / PARTITION_DIRECTORY, made), 70)
+    with pytest.raises(Corrupt, match="there is no checkpoint of what lies before"):
+        open_disk(tmp_path)
+
+    disk = open_disk(tmp_path, voters=3, recovers=True)
+
+    assert (0, 0) == (disk.log.start, disk.log.leo)
+    assert disk.damaged_to == OffsetAndEpoch(epoch=1, offset=4)
+    disk.close()
+
+
+# A disk that fails at work.
+
+
+async def test_what_the_disk_does_not_give_back_is_not_answered_over(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise failing(errno.EIO)
+
+    async with sole_leader(tmp_path) as driver:
+        end = await write(driver)
+        made = await snapshot(driver, end)
+
+        with failpoint("file.before_read", fail):
+            with pytest.raises(Corrupt, match=r"\.log: the disk does not give it back") as of_log:
+                driver.disk.read(1, 100)
+            with pytest.raises(Corrupt, match=r"\.checkpoint: the disk does not give it back"):
+                driver.disk.snapshot_bytes(made)
+
+        assert of_log.value.position is not None
+
+
+async def test_a_failed_fsync_ends_the_node_and_nothing_is_acknowledged(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise failing(errno.EIO)
+
+    ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    async with sole_leader(tmp_path, failed=ended.set_result) as driver:
+        committed = driver.core.log.high_watermark
+        with failpoint("log.before_fsync", fail):
+            driver.append(driver.core.role.epoch, driver.core.log.leo, [[RECORD]])
+            failure = await asyncio.wait_for(ended, 10)
+
+        assert isinstance(failure, OSError)
+        assert committed == driver.core.log.high_watermark
+
+
+async def test_a_full_disk_refuses_appends_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    def full() -> None:
+        raise failing(errno.ENOSPC)
+
+    async with sole_leader(tmp_path) as driver:
+        end = await write(driver)
+        before = driver.disk.read(0, 1 << 20)
+        with failpoint("log.reserve", full):
+            result = driver.append(driver.core.role.epoch, end, [[RECORD]])
+
+            assert (ErrorCode.KAFKA_STORAGE_ERROR, end) == (result.error, result.end_offset)
+            assert before == driver.disk.read(0, 1 << 20)
+
+        assert end + 1 == await write(driver)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("takes root to mount a file system")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+async def test_a_file_system_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:
+    async with sole_leader(small_disk) as driver:
+        end = await write(driver)
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(3 << 20))
+        results = [driver.append(driver.core.role.epoch, driver.core.log.leo, [[bytes(200_000)]]) for _ in range(3)]
+
+        assert [ErrorCode.KAFKA_STORAGE_ERROR] * 3 == [result.error for result in results]
+        assert end == driver.core.log.leo
+        assert driver.disk.read(end - 1, 1 << 20)
+
+        ballast.unlink()
+        assert end + 1 == await write(driver, size=200_000)
