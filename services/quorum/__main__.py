@@ -12,6 +12,7 @@ from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_Raft
 from quorate.nouns import ZERO_UUID, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.voters import Endpoint as RaftEndpoint
+from quorate.raft.voters import VoterSet
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
@@ -69,23 +70,7 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     )
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
-    disk = Disk(
-        config.metadata_log_dir,
-        static=static,
-        segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
-        recovers=True,
-    )
-    for damage in disk.damaged:
-        log.warning("put a damaged checkpoint aside", reason=str(damage))
-    for each in disk.salvaged:
-        log.warning("put damage aside", reason=str(each.damage), kept=[str(path) for path in each.aside])
-    if disk.damaged_to is not None:
-        log.warning("does not vote before the log is back", offset=disk.damaged_to.offset, epoch=disk.damaged_to.epoch)
-    if disk.log.torn is not None:
-        log.warning(
-            "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size
-        )
+    disk = _open(config, static)
     view = disk.view()
     endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters)
     reached_at = config.reached_at
@@ -101,7 +86,13 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         recover_to=disk.damaged_to,
         endpoints=(RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port),),
     )
-    driver = Driver(core, disk, clock, Tracer(telemetry, node_id=config.node_id))
+    driver = Driver(
+        core,
+        disk,
+        clock,
+        Tracer(telemetry, node_id=config.node_id),
+        append_linger_ms=config.append_linger_ms,
+    )
     watch(Node(core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints))
     attendance = Attendance(driver, timeout_ms=config.absence_timeout_ms)
     peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
@@ -133,6 +124,28 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         await peer.close()
     disk.close()
     await telemetry.close()
+
+
+def _open(config: Config, static: VoterSet) -> Disk:
+    """The directory, and a word on what was found damaged in it."""
+    disk = Disk(
+        config.metadata_log_dir,
+        static=static,
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        recovers=True,
+    )
+    for damage in disk.damaged:
+        log.warning("put a damaged checkpoint aside", reason=str(damage))
+    for each in disk.salvaged:
+        log.warning("put damage aside", reason=str(each.damage), kept=[str(path) for path in each.aside])
+    if disk.damaged_to is not None:
+        log.warning("does not vote before the log is back", offset=disk.damaged_to.offset, epoch=disk.damaged_to.epoch)
+    if disk.log.torn is not None:
+        log.warning(
+            "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size
+        )
+    return disk
 
 
 if __name__ == "__main__":

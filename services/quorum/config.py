@@ -93,6 +93,12 @@ class Config:
         "Pause before a failed request is asked again.",
         default=DEFAULTS.retry_backoff_ms,
     )
+    append_linger_ms: int = setting(
+        "controller.quorum.append.linger.ms",
+        milliseconds(0),
+        "How long an append waits for others; without, those that come during a flush share the next one.",
+        default=0,
+    )
     absence_timeout_ms: int = setting(
         "controller.absence.timeout.ms",
         milliseconds(0),

@@ -65,7 +65,7 @@ class _Flushing:
 class Driver:
     """Drives one core. `changed` is called after each turn that moved the high watermark or the leadership."""
 
-    def __init__(self, core: Raft, disk: Disk, clock: Clock, tracer: Tracer) -> None:
+    def __init__(self, core: Raft, disk: Disk, clock: Clock, tracer: Tracer, *, append_linger_ms: int = 0) -> None:
         self.core = core
         self.disk = disk
         self.recorder = Recorder()
@@ -77,6 +77,8 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._soon: asyncio.Handle | None = None
+        self._linger_ms = append_linger_ms
+        self._lingering: asyncio.TimerHandle | None = None
         self._failed: Callable[[BaseException], None] = _raise
         self._claimed: Epoch = -1
         self._flusher = Flusher()
@@ -98,7 +100,7 @@ class Driver:
         self._flusher.stop()
 
     def _halt(self) -> None:
-        for handle in (self._timer, self._soon):
+        for handle in (self._timer, self._soon, self._lingering):
             if handle is not None:
                 handle.cancel()
         self._peers = None
@@ -162,7 +164,7 @@ class Driver:
             return AppendResult(error=ErrorCode.KAFKA_STORAGE_ERROR, end_offset=self.core.log.leo)
         made = data_batches(batches, base_offset=base_offset, epoch=epoch, timestamp_ms=self._clock.wall_ms())
         refusal: Refusal | None = self.core.append(made, self.now_ms)
-        self._wake()
+        self._wait_for_company()
         if refusal is None:
             self._uncommitted.add(made[-1].end_offset, sum(batch.size for batch in made))
             return AppendResult(error=ErrorCode.NONE, end_offset=made[-1].end_offset)
@@ -200,12 +202,22 @@ class Driver:
 
     # A turn.
 
+    def _wait_for_company(self) -> None:
+        """What was appended is written with what else comes in the linger; by default at once."""
+        if self._linger_ms == 0:
+            self._wake()
+        elif self._lingering is None:
+            self._lingering = asyncio.get_running_loop().call_later(self._linger_ms / 1000, self._wake)
+
     def _wake(self) -> None:
         if self._soon is None and self._peers is not None:
             self._soon = asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
         self._soon = None
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
         try:
             while ready := self.core.ready():
                 self._carry_out(ready)

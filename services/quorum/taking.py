@@ -25,8 +25,8 @@ async def take_snapshot(driver: Driver, requests: AsyncIterable[CreateSnapshotRe
     """Write the records that come, and put the snapshot in its place; the answer is its size in bytes.
 
     Raises ApiError: OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or INVALID_REQUEST for a snapshot
-    that this log cannot have, or that has not come whole; DUPLICATE_RESOURCE for one that it has; KAFKA_STORAGE_ERROR if
-    there is no room. After an error, or if the stream breaks, nothing is left.
+    that this log cannot have, or that has not come whole; DUPLICATE_RESOURCE for one that it has; KAFKA_STORAGE_ERROR
+    if there is no room. After an error, or if the stream breaks, nothing is left.
     """
     writing: StateSnapshot | None = None
     try:

@@ -283,3 +283,50 @@ def test_an_abort_that_is_not_committed_can_be_gone_back_from() -> None:
     quorum.engine.replay(records, base_offset=0, end_offset=3)
 
     assert canonical(quorum.engine.state) == before
+
+
+def test_what_the_quorum_has_no_room_for_never_was_and_the_controller_stays_active() -> None:
+    quorum = Quorum().begin()
+    quorum.write("one", put("a", "1"))
+    quorum.append()
+    quorum.write("two", put("a", "2"))
+    quorum.write("read", get("a"))
+    assert len(quorum.engine.ready().appends) == 1
+
+    assert quorum.engine.refuse(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "full"))
+    quorum.write("three", put("b", "3"))
+    quorum.append()
+    quorum.commit(4)
+
+    refused = [("two", ErrorCode.KAFKA_STORAGE_ERROR), ("read", ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert quorum.told() == [*refused, ("one", "a=1 at 2"), ("three", "b=3 at 3")]
+    assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "1"
+
+
+def test_the_last_commit_is_held_for_a_checkpoint_while_writes_go_on() -> None:
+    quorum = Quorum().begin()
+    quorum.write("one", put("a", "1"))
+    quorum.append()
+
+    offset = quorum.engine.hold_stable()
+    assert offset == 2
+    for number, value in enumerate("23456"):
+        quorum.write(value, put("a", value))
+        quorum.append()
+        quorum.commit(3 + number)
+
+    assert quorum.engine.state.at(2).configs.get(TOPIC, "t", "a") == "0"
+    assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "6"
+    quorum.engine.state.registry.release(2)
+    quorum.commit(8)
+    assert 2 not in quorum.engine.state.registry
+
+
+def test_nothing_is_held_at_the_beginning_or_within_a_transaction() -> None:
+    engine = Engine(ClusterState())
+    assert engine.hold_stable() is None
+
+    engine.replay([FeatureLevelRecord(METADATA_VERSION, 25), BeginTransactionRecord()], base_offset=0, end_offset=2)
+
+    assert engine.hold_stable() is None
+    assert engine.state.registry.held is None

@@ -1,4 +1,4 @@
-"""How long a node that is not answered waits before it asks again: longer each time, and from the start after success."""
+"""A node that gets no answer waits before it asks again: longer each time, and after a success as at first."""
 
 from __future__ import annotations
 
@@ -89,16 +89,18 @@ def test_a_voter_that_knows_no_vote_at_all_is_not_asked_in_a_loop() -> None:
     assert node.core.deadline is not None
     now_ms, asked_count = node.core.deadline, 0
     node.core.tick(now_ms)
-    end_ms = now_ms + 1_000
+    end_ms = now_ms + 4_000
     while now_ms < end_ms:
-        for sent in node.core.ready().requests:
+        while requests := node.core.ready().requests:
+            (sent,) = requests
             assert isinstance(sent.request, VoteRequest)
             asked_count += 1
             answer = VoteResponse(
                 epoch=EPOCH_UNKNOWN, error=ErrorCode.UNSUPPORTED_VERSION, reply_to=sent.request.reply_to
             )
             node.core.step(answer, now_ms)
+        assert node.core.deadline is not None
         now_ms = node.core.deadline
         node.core.tick(now_ms)
 
-    assert 2 < asked_count < 40
+    assert 2 < asked_count < 60

@@ -12,9 +12,13 @@ import pytest
 
 from quorate.nouns import ReplicaKey
 from quorate.raft import messages as raft
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.telemetry import OFF
 from quorate.storage.failpoints import set_failpoint
 from services.quorum import driver
 from services.quorum.driver import Driver
+from services.quorum.tracing import Tracer
+from tests.services.conftest import NoPeers
 
 OBSERVER = 100
 EVERYTHING = (1 << 31) - 1
@@ -60,6 +64,29 @@ async def test_what_is_appended_during_a_flush_is_in_the_next_one(leader: Driver
     held.let_go()
     await committed(leader, 12)
     assert 2 == held.flush_count
+
+
+async def test_with_a_linger_appends_wait_for_company(leader: Driver) -> None:
+    """Anything else that happens takes them along."""
+    patient = Driver(leader.core, leader.disk, SystemClock(), Tracer(OFF, node_id=1), append_linger_ms=60_000)
+    leader.stop()
+    patient.start(NoPeers(), fail)  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    patient.append(1, 1, [[b"a"]])
+    patient.append(1, 2, [[b"b"]])
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    assert (3, 1) == (patient.core.log.leo, patient.disk.log.leo)
+
+    patient.lose(OBSERVER)
+    await committed(patient, 3)
+    assert 3 == patient.disk.log.leo
+    patient.stop()
+
+
+def fail(error: BaseException) -> None:
+    raise error
 
 
 async def test_answers_while_the_disk_is_waited_for(leader: Driver, held: HeldDisk) -> None:

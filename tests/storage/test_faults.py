@@ -18,6 +18,7 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.storage.disk_log import DiskLog
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.failpoints import ENVIRONMENT, NAMES, at_count, set_failpoint, set_from_environment
+from quorate.storage.files import NoSpace
 from quorate.storage.names import DURABLE_MARK, segment_bases
 from tests.storage.logs import (
     Crash,
@@ -330,3 +331,69 @@ def test_a_mark_of_another_life_is_not_lowered_in_vain(tmp_path: Path) -> None:
     assert 2 == mark.read()
     assert (directory / DURABLE_MARK).stat().st_size == 30
     mark.close()
+
+
+def test_an_epoch_that_found_no_room_is_not_listed_for_good(tmp_path: Path) -> None:
+    """The epoch is listed before its first batch; that batch was not written, and one of the old epoch was instead."""
+    write_log(tmp_path)
+    log = DiskLog(tmp_path)
+    with failpoint("append.before_write", error(errno.ENOSPC)), pytest.raises(NoSpace):
+        log.append(batch(10, epoch=3))
+    log.append(batch(10, epoch=2))
+    log.close()
+
+    again = DiskLog(tmp_path)
+
+    assert (11, 2) == (again.leo, again.epochs.last_epoch)
+    again.close()
+
+
+def test_room_is_asked_for_beforehand_and_found_when_there_is_some(tmp_path: Path) -> None:
+    log = DiskLog(tmp_path)
+    with failpoint("log.reserve", error(errno.ENOSPC)), pytest.raises(NoSpace, match="No space left"):
+        log.reserve(1)
+    with pytest.raises(NoSpace, match=r"No space left on device: \d+ bytes are wanted, \d+ left"):
+        log.reserve(1 << 60)
+
+    log.reserve(1)
+    log.append(batch(0))
+    log.close()
+
+
+def test_a_full_disk_can_still_be_cleaned(tmp_path: Path) -> None:
+    write_log(tmp_path, segment_bytes=300)
+    log = DiskLog(tmp_path, segment_bytes=300)
+    snapshot = OffsetAndEpoch(epoch=2, offset=8)
+    name_checkpoint(tmp_path, snapshot)
+
+    with failpoint("file.before_tmp_fsync", error(errno.ENOSPC)):
+        retired = log.start_at(snapshot)
+    for segment in retired:
+        segment.remove()
+
+    assert [8] == segment_bases(partition(tmp_path))
+    log.append(batch(10, epoch=2))
+    log.close()
+    again = DiskLog(tmp_path, segment_bytes=300)
+    assert (8, 11) == (again.start, again.leo)
+    again.close()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_the_disk_does_not_give_back_at_the_start_is_damage(tmp_path: Path, count: int) -> None:
+    """It is read before it is mapped: an error under a mapping would be a signal, and name nothing."""
+    write_log(tmp_path)
+    log = DiskLog(tmp_path)
+    for offset in range(10, 16):
+        log.append(batch(offset, epoch=2, size=300_000))
+    log.close()
+
+    with (
+        failpoint("file.before_read", at_count(count, error(errno.EIO))),
+        pytest.raises(Corrupt, match="the disk does not give it back") as damage,
+    ):
+        DiskLog(tmp_path)
+
+    assert last_segment(tmp_path) == damage.value.path
+    assert damage.value.position is not None
+    assert damage.value.position <= (count - 1) << 20

@@ -149,8 +149,9 @@ class Engine:
     def hold_stable(self) -> Offset | None:
         """Hold the state as of the last commit for a checkpoint: `state.at` the answer stays while writes go on.
 
-        None if there is nothing yet, or an open transaction reaches over it. It is let go with `state.registry.release`; a state that goes
-        back to nothing, or loads a snapshot, lets go of it too (`state.registry.held` is None then).
+        None if there is nothing yet, or an open transaction reaches over it. It is let go with
+        `state.registry.release`; a state that goes back to nothing, or loads a snapshot, lets go of it too
+        (`state.registry.held` is None then).
         """
         offset = self._first_uncommitted()
         if not offset:

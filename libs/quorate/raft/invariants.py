@@ -34,6 +34,8 @@ def _check_role(raft: Raft) -> None:
     role, node = raft.role, raft.node
     assert role.epoch >= raft.persisted.epoch, (role.epoch, raft.persisted)  # I-03
     assert role.epoch >= raft.log.last.epoch, (role.epoch, raft.log.last)  # I-03
+    stands = isinstance(role, Prospective | Candidate | Leader)
+    assert not (raft.is_recovering and stands), (role, raft.log.last_flushed)  # what it may have promised, it has not
     match role:
         case Unattached():
             pass
@@ -48,6 +50,8 @@ def _check_role(raft: Raft) -> None:
             assert role.leader_id != node.id, role.leader_id
             download = role.download
             assert download is None or raft.log.flushed == raft.log.leo, (raft.log.flushed, raft.log.leo)
+            for parked in role.parked.values():
+                assert parked.request.from_any, parked.request  # others go to the leader
         case Leader() | Resigned():
             assert role.leader_id == node.id, role.leader_id
 

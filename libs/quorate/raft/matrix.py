@@ -135,9 +135,15 @@ def handler(role: Role, message: Message) -> Handler | None:
 
 
 def as_markdown() -> str:
-    """The table, as the README shows it."""
+    """The table, as the README shows it: what all roles do is one row."""
     lines = ["| role | message | handler |", "|---|---|---|"]
-    lines += [f"| {role.__name__} | {message.__name__} | {_name(how)} |" for (role, message), how in ROWS.items()]
+    everybody = {message for message in {row[1] for row in ROWS} if all((role, message) in ROWS for role in PURSUITS)}
+    for (role, message), how in ROWS.items():
+        if message not in everybody:
+            lines.append(f"| {role.__name__} | {message.__name__} | {_name(how)} |")
+        elif role is next(iter(PURSUITS)):
+            assert all(ROWS[other, message] is how for other in PURSUITS), message
+            lines.append(f"| *any* | {message.__name__} | {_name(how)} |")
     lines += [
         f"| {role.__name__} | *after every step* | {', '.join(map(_name, pursuits))} |"
         for role, pursuits in PURSUITS.items()

@@ -32,6 +32,7 @@ from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resou
 
 from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger
+from quorate.runtime.loop import CannotListen
 
 __all__ = [
     "DECLARED",
@@ -196,7 +197,7 @@ async def exported_metrics(*, service: str, instance: str, environ: Mapping[str,
     """While the block lasts, metrics go where `environ` says, by OpenTelemetry's variables; once in a process.
 
     OTEL_METRICS_EXPORTER; OTEL_EXPORTER_PROMETHEUS_HOST and _PORT for a scrape; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or
-    …_ENDPOINT) and OTEL_METRIC_EXPORT_INTERVAL (ms) for a push. Raises ConfigError.
+    …_ENDPOINT) and OTEL_METRIC_EXPORT_INTERVAL (ms) for a push. Raises ConfigError, CannotListen.
     """
     wanted = _exporters(environ)
     port = _number(environ, "OTEL_EXPORTER_PROMETHEUS_PORT", PROMETHEUS_PORT)
@@ -225,8 +226,8 @@ async def _scraped(running: Metrics, host: str, port: int) -> asyncio.Server:
     try:
         server, _ = await running.serve(host, port)
     except OSError as error:
-        where = f"OTEL_EXPORTER_PROMETHEUS_HOST = {host}, OTEL_EXPORTER_PROMETHEUS_PORT = {port}"
-        raise ConfigError([f"{where}: nobody can listen there ({error.strerror})"]) from None
+        why = f"OTEL_EXPORTER_PROMETHEUS_HOST = {host}, OTEL_EXPORTER_PROMETHEUS_PORT = {port}: {error.strerror}"
+        raise CannotListen(why) from None
     log.info("metrics are to be had", host=host, port=port)
     return server
 

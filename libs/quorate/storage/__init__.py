@@ -5,6 +5,7 @@ segment          the batches of one file
 sparse_index     offset → position and time → offset, for Kafka's tools
 disk_log         the log over segments: append, flush, read, truncate
 recovery         the scan at start; a torn tail and rot are told apart
+salvage          damage is put aside where others have what was lost
 durable_mark     how far the log was known to be on disk
 epochs_file      leader-epoch-checkpoint
 snapshots        checkpoints, written aside and renamed whole (KIP-630)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.failpoints import reach
-from quorate.storage.files import NO_SPACE, NoSpace, make_directory, sync_directory
+from quorate.storage.files import NO_SPACE, NoSpace, make_directory, room_for, sync_directory
 from quorate.storage.names import (
     PARTITION_DIRECTORY,
     checkpoint_ids,
@@ -36,12 +35,10 @@ MARK_INTERVAL_BYTES: Final = 64 * 1024
 """The durable mark is rewritten after so many flushed bytes, and at every clean end."""
 SPARE_BYTES: Final = 1 << 20
 """Room that `reserve` leaves: for control batches, quorum-state and the like, which nobody asks for beforehand."""
-TRUSTED_BYTES: Final = 1 << 20
+TRUSTED_BYTES: Final = 64 << 10
 """The file system is asked again for its room after so many bytes."""
 
 EMPTY: Final = OffsetAndEpoch(epoch=0, offset=0)
-
-Seen = Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ class DiskLog:
         *,
         segment_bytes: int = SEGMENT_BYTES,
         segment_ms: int = SEGMENT_MS,
-        seen: Seen | None = None,
+        seen: Note | None = None,
     ) -> None:
         """Open the partition's directory under a log directory, and check every batch (`seen` is told of each).
 
@@ -125,16 +122,8 @@ class DiskLog:
         with self._saying_no_space():
             reach("log.reserve")
             if size > self._room:
-                self._room = max(size, min(self._room_on_disk(size), TRUSTED_BYTES))
+                self._room = max(size, min(room_for(size + SPARE_BYTES, self.directory) - SPARE_BYTES, TRUSTED_BYTES))
         self._room -= size
-
-    def _room_on_disk(self, size: int) -> int:
-        disk = os.statvfs(self.directory)
-        room = disk.f_bavail * disk.f_frsize - SPARE_BYTES
-        if size > room:
-            why = f"{os.strerror(errno.ENOSPC)}: {size} bytes are to be written, {max(0, room)} can be used"
-            raise NoSpace(errno.ENOSPC, why, str(self.directory))
-        return room
 
     def _append(self, data: bytes) -> None:
         header = check_batch(data)
@@ -171,7 +160,7 @@ class DiskLog:
     def begin_flush(self) -> Flush | None:
         """A flush of all that was written, for the caller to wait for and to end; None if nothing is unflushed.
 
-        Appends and reads may go on meanwhile. If the wait fails, `fail_flush` is to be called, and the process must end.
+        Appends and reads may go on meanwhile. If the wait fails, `fail_flush` is called, and the process must end.
         """
         self._require_whole()
         return Flush(self.leo, self._segments[-1]) if self.flushed < self.leo else None
@@ -269,7 +258,6 @@ class DiskLog:
 
     def end_segment(self) -> None:
         """Go on in another segment if there is one only, and it begins below `start`: a later `start_at` removes it."""
-        self._require_whole()
         if len(self._segments) == 1 and self.first_base < self.start:
             self._roll()
 
@@ -289,7 +277,7 @@ class DiskLog:
         while self._segments:
             self._segments.pop().close()
 
-    def _recover(self, seen: Seen | None) -> None:
+    def _recover(self, seen: Note | None) -> None:
         checkpoints = checkpoint_ids(self.directory)
         bases = segment_bases(self.directory) or [0]
         floor = where_it_starts(self.directory, bases[0], checkpoints)
@@ -315,7 +303,7 @@ class DiskLog:
         self._epochs_file.write(self.epochs.entries, leo=self.leo)
         self._mark.write(self.leo)
 
-    def _scan_segment(self, base: Offset, course: Course, *, is_last: bool, seen: Seen | None) -> None:
+    def _scan_segment(self, base: Offset, course: Course, *, is_last: bool, seen: Note | None) -> None:
         path = segment_file(self.directory, base, ".log")
         if base != course.offset:
             why = f"the segment at offset {base} follows one that ends at {course.offset}"

@@ -71,6 +71,17 @@ def read_at(descriptor: int, size: int, position: int, *, path: Path) -> bytes:
         raise Corrupt(f"the disk does not give it back: {error}", path=path, position=position) from error
 
 
+def room_for(size: int, directory: Path) -> int:
+    """How many bytes the file system has left for its ordinary users, at least `size`. Raises NoSpace."""
+    disk = os.statvfs(directory)
+    room = disk.f_bavail * disk.f_frsize
+    if size > room:
+        raise NoSpace(
+            errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size} bytes are wanted, {room} left", str(directory)
+        )
+    return room
+
+
 def make_directory(path: Path) -> None:
     """Make a directory, durably, if it is not there."""
     if not path.is_dir():

@@ -21,13 +21,24 @@ from quorate.storage.durable_mark import DurableMark
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.failpoints import reach
 from quorate.storage.files import FILE_MODE, replace_whole, sync_directory
-from quorate.storage.names import DAMAGED, INDEX, LOG, PROMISE, TEMPORARY, TIME_INDEX, segment_bases, segment_file
+from quorate.storage.names import (
+    DAMAGED,
+    INDEX,
+    LOG,
+    PROMISE,
+    TEMPORARY,
+    TIME_INDEX,
+    checkpoint_id,
+    segment_bases,
+    segment_file,
+)
 from quorate.storage.recovery import sound_batch_after
 from quorate.storage.segment import Segment
 from quorate.wire.batch import check_batch
 
 __all__ = ["Promise", "Salvage", "salvage"]
 
+NOTHING: Final = OffsetAndEpoch(epoch=0, offset=0)
 COPY_BYTES: Final = 1 << 20
 
 
@@ -96,32 +107,39 @@ def salvage(directory: Path, damage: Corrupt) -> Salvage:
 
 
 def _promised(directory: Path, damaged: list[Offset], position: int) -> OffsetAndEpoch:
-    """How far the log is known to have gone: by the mark, an earlier promise, or a batch that is still sound.
+    """How far the log is known to have gone: by the mark, a promise, a checkpoint, a batch that is still sound.
 
     A batch's checksum does not cover its epoch, so that is taken from leader-epoch-checkpoint, which lists it before.
     """
-    earlier = Promise(directory).read() or OffsetAndEpoch(epoch=0, offset=0)
     ends = [_last_sound(directory, base, position if base == damaged[0] else -1) for base in damaged]
-    offset = max([DurableMark(directory).read(), *ends])
-    epoch = max((epoch for epoch, start in EpochsFile(directory).read() if start < offset), default=0)
-    return OffsetAndEpoch(offset=max(offset, earlier.offset), epoch=max(epoch, earlier.epoch))
+    known = [*ends, *_checkpoints(directory), Promise(directory).read() or NOTHING]
+    offset = max([DurableMark(directory).read(), *(each.offset for each in known)])
+    listed = EpochsFile(directory).read()
+    epochs = [epoch for epoch, start in listed if start < offset] or [each.epoch for each in ends]
+    return OffsetAndEpoch(offset=offset, epoch=max([*epochs, *(each.epoch for each in known[len(ends) :])]))
 
 
-def _last_sound(directory: Path, base: Offset, position: int) -> Offset:
-    """Where the last batch of a segment ends that lies after `position` and checks; 0 if there is none."""
+def _checkpoints(directory: Path) -> list[OffsetAndEpoch]:
+    """What the names of checkpoints say, of damaged ones too."""
+    names = (path.with_name(path.name.removesuffix(DAMAGED)) for path in directory.iterdir())
+    return [found for found in map(checkpoint_id, names) if found is not None]
+
+
+def _last_sound(directory: Path, base: Offset, position: int) -> OffsetAndEpoch:
+    """Where the last batch of a segment ends that lies after `position` and checks; NOTHING if there is none."""
     segment = Segment(directory, base)
     data: bytes | mmap = b""
     try:
         data, _ = segment.read_all()
-        end, later = 0, sound_batch_after(data, position, base)
+        last, later = NOTHING, sound_batch_after(data, position, base)
         while later is not None:
             at, header = later
-            end, at = header.next_offset, at + header.size
+            last, at = OffsetAndEpoch(offset=header.next_offset, epoch=header.epoch), at + header.size
             try:
                 later = at, check_batch(data, at)
             except Corrupt:
-                later = sound_batch_after(data, at, end)
-        return end
+                later = sound_batch_after(data, at, last.offset)
+        return last
     finally:
         segment.close()
         if isinstance(data, mmap):

@@ -142,7 +142,7 @@ class SnapshotRegistry:
         self._held = offset
 
     def release(self, offset: Offset) -> None:
-        """The snapshot at `offset` may be forgotten again like any other; nothing happens if it is not held any more."""
+        """The snapshot at `offset` may be forgotten again like any other; nothing happens if it is not held."""
         if self._held == offset:
             self._held = None
 
