@@ -31,7 +31,11 @@ log = logger(__name__)
 
 T = TypeVar("T")
 NOBODY: Final = -1
-NO_ROOM: Final = "the quorum's leader has no room on its disk"
+FOR_NOW: Final = {
+    ErrorCode.KAFKA_STORAGE_ERROR: "the quorum's leader has no room on its disk",
+    ErrorCode.REQUEST_TIMED_OUT: "the quorum's leader is handing over to another",
+}
+"""Refusals of an append after which this controller may stay active: whoever waits is told to try again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,8 +143,8 @@ class Driver:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             log.info("deciding again", wanted=wanted, next_offset=self.engine.next_offset)
             self.engine.wanted(wanted)
-        elif error is ErrorCode.KAFKA_STORAGE_ERROR and self.engine.refuse(ApiError(error, NO_ROOM)):
-            log.warning("nothing can be written", reason=NO_ROOM)
+        elif error in FOR_NOW and self.engine.refuse(ApiError(error, FOR_NOW[error])):
+            log.warning("nothing can be written", reason=FOR_NOW[error])
         else:
             self._renounce(f"append refused: {error.name}")
         self._carry_out()

@@ -6,18 +6,20 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
-from quorate.nouns import ZERO_UUID, ReplicaKey
+from quorate.nouns import ZERO_UUID, NodeId, ReplicaKey
 from quorate.raft.core import Raft
+from quorate.raft.log import LogView
 from quorate.raft.voters import Endpoint as RaftEndpoint
 from quorate.raft.voters import VoterSet
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import Life, run
-from quorate.runtime.metrics import exported_metrics
+from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.server import Limits, Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.failpoints import set_from_environment
@@ -40,6 +42,8 @@ log = logger(__name__)
 RECEIVE_BYTES_MAX: Final = 16 << 20
 """A batch of 8 MiB, and room."""
 DRAIN_S: Final = 0.2
+RELEASE_S: Final = 2.0
+"""How long a leader that ends waits for voters to hear of it: one that is down never does."""
 QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
 """They go on for ever between programs; a trace begins with whoever asks for something."""
 
@@ -63,7 +67,7 @@ async def main(life: Life) -> None:
 
 async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     """One life of the node, with its directory locked."""
-    clock = SystemClock()
+    clock, export = SystemClock(), Export.of(os.environ)
     telemetry = Telemetry.start(service="quorum", instance=f"quorum-{config.node_id}", environ=os.environ)
     server = Server(
         telemetry=telemetry, limits=Limits(receive_bytes_max=RECEIVE_BYTES_MAX), quiet=QUIET, on_fatal=life.fail
@@ -73,19 +77,7 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     disk = _open(config, static)
     view = disk.view()
     endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters)
-    reached_at = config.reached_at
-    core = Raft(
-        node=ReplicaKey(config.node_id, meta.directory_id or ZERO_UUID),
-        cluster_id=meta.cluster_id,
-        log=view,
-        election=disk.election(),
-        random=random.Random(),
-        now_ms=clock.monotonic_ms(),
-        settings=config.raft,
-        bootstrap=endpoints.bootstrap,
-        recover_to=disk.damaged_to,
-        endpoints=(RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port),),
-    )
+    core = _core(config, meta, disk, view, bootstrap=endpoints.bootstrap, now_ms=clock.monotonic_ms())
     driver = Driver(
         core,
         disk,
@@ -99,8 +91,10 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver, attendance))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
-    metrics = exported_metrics(service="quorum", instance=f"quorum-{config.node_id}", environ=os.environ)
-    async with metrics, asyncio.TaskGroup() as tasks:
+    async with (
+        asyncio.TaskGroup() as tasks,
+        exported_metrics(tasks, export, service="quorum", instance=f"quorum-{config.node_id}"),
+    ):
         peers = Peers(
             endpoints,
             tasks,
@@ -118,6 +112,7 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
         alone.cancel()
         cleaning.cancel()
         driver.resign(core.role.epoch)  # a follower takes over before this node is gone
+        await _released(core)
         await server.stop(drain_s=DRAIN_S, grace_s=1.0)
         driver.stop()
         await peers.close()
@@ -146,6 +141,31 @@ def _open(config: Config, static: VoterSet) -> Disk:
             "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size
         )
     return disk
+
+
+def _core(
+    config: Config, meta: MetaProperties, disk: Disk, view: LogView, *, bootstrap: Iterable[NodeId], now_ms: int
+) -> Raft:
+    reached_at = config.reached_at
+    return Raft(
+        node=ReplicaKey(config.node_id, meta.directory_id or ZERO_UUID),
+        cluster_id=meta.cluster_id,
+        log=view,
+        election=disk.election(),
+        random=random.Random(),
+        now_ms=now_ms,
+        settings=config.raft,
+        bootstrap=bootstrap,
+        recover_to=disk.damaged_to,
+        endpoints=(RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port),),
+    )
+
+
+async def _released(core: Raft) -> None:
+    """Until the voters know that this node leads no more, or it has been waited for long enough."""
+    deadline = asyncio.get_running_loop().time() + RELEASE_S
+    while not core.is_released and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110  # the core has no events
+        await asyncio.sleep(RELEASE_S / 100)
 
 
 if __name__ == "__main__":

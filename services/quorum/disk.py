@@ -21,7 +21,7 @@ from quorate.storage.election_file import ElectionFile, StoredElection
 from quorate.storage.names import PARTITION_DIRECTORY
 from quorate.storage.salvage import Promise, Salvage, salvage
 from quorate.storage.snapshots import SnapshotReader, remove_leftovers
-from quorate.wire.batch import BatchHeader
+from quorate.wire.batch import BatchHeader, batches
 from services.quorum.batches import kraft_version_of, voters_of
 from services.quorum.checkpoints import BOOTSTRAP_ID, Checkpoints, Quorum, Retired, StateSnapshot
 
@@ -117,9 +117,12 @@ class Disk:
         """Durably."""
         self.log.truncate_to(offset)
 
-    def read(self, offset: Offset, max_bytes: int) -> bytes:
-        """Whole batches."""
-        return self.log.read(offset, max_bytes)
+    def read(self, offset: Offset, max_bytes: int, *, below: Offset | None = None) -> bytes:
+        """Whole batches from `offset` on, and none that begins at `below` or after."""
+        data = self.log.read(offset, max_bytes)
+        if below is None:
+            return data
+        return data[: next((position for position, header in batches(data) if header.base_offset >= below), None)]
 
     def read_snapshot(self, read: SnapshotRead) -> bytes:
         """A piece of a checkpoint. Raises Corrupt."""

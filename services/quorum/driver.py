@@ -310,7 +310,7 @@ class Driver:
     def _read(self, read: raft.Read) -> bytes:
         if self._reads_left <= 0:
             return b""
-        data = self.disk.read(read.offset, min(read.max_bytes, READ_BYTES_MAX))
+        data = self.disk.read(read.offset, min(read.max_bytes, READ_BYTES_MAX), below=read.below)
         self._reads_left -= len(data)
         return data
 

@@ -112,7 +112,9 @@ def _directory(key: ReplicaKey | None) -> str:
 
 
 def from_vote(answer: VoteResponse, reply_to: object) -> raft.VoteResponse:
-    """Vote v2."""
+    """Vote v2. A node that does not know the version answers with an error, and of no partition."""
+    if answer.error_code and not answer.topics:
+        return raft.VoteResponse(epoch=raft.EPOCH_UNKNOWN, error=error_of(answer.error_code), reply_to=reply_to)
     partition = only(answer)
     return raft.VoteResponse(
         epoch=partition.leader_epoch,
