@@ -85,7 +85,7 @@ class Peers:
                 log.debug("no answer", peer=to, request=type(request).__name__, reason=str(failure))
                 asyncio.get_running_loop().call_soon(self._failed, request.reply_to)
                 return
-            self._spawn(self._read(self._stream))
+            self._stream.reading = self._tasks.create_task(self._read(self._stream))
         self._stream.write(request)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -166,7 +166,8 @@ class _FetchStream:
         self._endpoints = endpoints
         self.is_closed = False
         self.waiting: list[object] = []
-        self._requests: asyncio.Queue[raft.FetchRequest | None] = asyncio.Queue()
+        self.reading: asyncio.Task[None] | None = None
+        self._requests: asyncio.Queue[raft.FetchRequest] = asyncio.Queue()
         self._call = stub.FetchStream()
 
     def write(self, request: raft.FetchRequest) -> None:
@@ -175,14 +176,14 @@ class _FetchStream:
     def close(self) -> None:
         self.is_closed = True
         self._call.cancel()
-        self._requests.put_nowait(None)  # `run` waits for the call or for a request, and must end from either
+        # gRPC's `write` waits for ever on a call that is cancelled before it is under way, so the call is not enough.
+        if self.reading is not None:
+            self.reading.cancel()
 
     async def run(self, heard: Heard) -> None:
         """One request, one answer, for as long as the stream holds."""
         while True:
             request = await self._requests.get()
-            if request is None:
-                return
             self.waiting = [request.reply_to]
             await self._call.write(translate.to_fetch(replace(request, reply_to=None)))
             answer = await self._call.read()

@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from quorate.runtime.config import ConfigError
+from quorate.runtime.loop import CannotListen
 from quorate.runtime.metrics import (
     DECLARED,
+    Export,
     Metrics,
     counter,
     exported_metrics,
@@ -127,10 +129,9 @@ def test_what_is_kept_elsewhere_is_read_when_it_is_asked_for(running: Metrics) -
         ),
     ],
 )
-async def test_a_setting_that_is_not_understood_is_named(environ: dict[str, str], problem: str) -> None:
+def test_a_setting_that_is_not_understood_is_named(environ: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        async with exported_metrics(service="quorum", instance="1", environ=environ):
-            raise AssertionError(environ)
+        Export.of(environ)
 
     assert (problem,) == refused.value.problems
 
@@ -143,9 +144,8 @@ async def test_a_port_that_is_taken_is_named() -> None:
         "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
         "OTEL_EXPORTER_PROMETHEUS_PORT": str(port),
     }
-    with pytest.raises(ConfigError, match=f"OTEL_EXPORTER_PROMETHEUS_PORT = {port}: nobody can listen there"):
-        async with exported_metrics(service="quorum", instance="1", environ=environ):
-            raise AssertionError(environ)
+    with pytest.raises(CannotListen, match=f"OTEL_EXPORTER_PROMETHEUS_PORT = {port}: "):
+        await exported(environ)
     taken.close()
 
 
@@ -153,6 +153,16 @@ async def test_a_port_that_is_taken_is_named() -> None:
     "environ", [{}, {"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}]
 )
 async def test_off_they_go_nowhere(environ: dict[str, str]) -> None:
+    assert not await exported(environ)
+
+
+async def exported(environ: dict[str, str]) -> set[asyncio.Task[object]]:
+    """The tasks that it takes."""
     before = asyncio.all_tasks()
-    async with exported_metrics(service="quorum", instance="1", environ=environ):
-        assert before == asyncio.all_tasks()
+    async with asyncio.TaskGroup() as tasks:
+        try:
+            async with exported_metrics(tasks, Export.of(environ), service="quorum", instance="1"):
+                return asyncio.all_tasks() - before
+        except CannotListen as refusal:
+            found = refusal
+    raise found

@@ -37,6 +37,7 @@ from quorate.runtime.loop import CannotListen
 __all__ = [
     "DECLARED",
     "Declared",
+    "Export",
     "Metrics",
     "Observed",
     "counter",
@@ -192,26 +193,48 @@ def start_metrics(*, service: str, instance: str) -> Metrics:
     return Metrics(provider, reader)
 
 
-@asynccontextmanager
-async def exported_metrics(*, service: str, instance: str, environ: Mapping[str, str]) -> AsyncIterator[None]:
-    """While the block lasts, metrics go where `environ` says, by OpenTelemetry's variables; once in a process.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Where metrics go. `endpoint` is where they are pushed to, None for the exporter's default."""
 
-    OTEL_METRICS_EXPORTER; OTEL_EXPORTER_PROMETHEUS_HOST and _PORT for a scrape; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or
-    …_ENDPOINT) and OTEL_METRIC_EXPORT_INTERVAL (ms) for a push. Raises ConfigError, CannotListen.
-    """
-    wanted = _exporters(environ)
-    port = _number(environ, "OTEL_EXPORTER_PROMETHEUS_PORT", PROMETHEUS_PORT)
-    every_s = _number(environ, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_INTERVAL_MS) / 1000
-    if not wanted:
+    exporters: frozenset[str] = frozenset()
+    host: str = PROMETHEUS_HOST
+    port: int = PROMETHEUS_PORT
+    endpoint: str | None = None
+    interval_ms: int = EXPORT_INTERVAL_MS
+
+    @staticmethod
+    def of(environ: Mapping[str, str]) -> Export:
+        """By OpenTelemetry's variables. Raises ConfigError.
+
+        OTEL_METRICS_EXPORTER; OTEL_EXPORTER_PROMETHEUS_HOST and _PORT for a scrape; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT
+        (or …_ENDPOINT) and OTEL_METRIC_EXPORT_INTERVAL (ms) for a push.
+        """
+        endpoint = environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        return Export(
+            exporters=_exporters(environ),
+            host=environ.get("OTEL_EXPORTER_PROMETHEUS_HOST", PROMETHEUS_HOST),
+            port=_number(environ, "OTEL_EXPORTER_PROMETHEUS_PORT", PROMETHEUS_PORT),
+            endpoint=endpoint or None,
+            interval_ms=_number(environ, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_INTERVAL_MS),
+        )
+
+
+@asynccontextmanager
+async def exported_metrics(
+    tasks: asyncio.TaskGroup, export: Export, *, service: str, instance: str
+) -> AsyncIterator[None]:
+    """While the block lasts, metrics go where `export` says; once in a process. Raises CannotListen."""
+    if not export.exporters:
         yield
         return
     running = start_metrics(service=service, instance=instance)
     server, pushing = None, None
     try:
-        if "prometheus" in wanted:
-            server = await _scraped(running, environ.get("OTEL_EXPORTER_PROMETHEUS_HOST", PROMETHEUS_HOST), port)
-        if "otlp" in wanted:
-            pushing = asyncio.create_task(running.push(_otlp_exporter(environ), every_s=every_s))
+        if "prometheus" in export.exporters:
+            server = await _scraped(running, export.host, export.port)
+        if "otlp" in export.exporters:
+            pushing = tasks.create_task(running.push(_otlp_exporter(export), every_s=export.interval_ms / 1000))
         yield
     finally:
         if server is not None:
@@ -232,14 +255,14 @@ async def _scraped(running: Metrics, host: str, port: int) -> asyncio.Server:
     return server
 
 
-def _exporters(environ: Mapping[str, str]) -> set[str]:
+def _exporters(environ: Mapping[str, str]) -> frozenset[str]:
     text = environ.get("OTEL_METRICS_EXPORTER", "none")
-    found = {name.strip() for name in text.split(",")}
+    found = frozenset(name.strip() for name in text.split(","))
     if not found <= EXPORTERS:
         known = ", ".join(sorted(EXPORTERS))
         raise ConfigError([f"OTEL_METRICS_EXPORTER = {text!r}: a list of {known} is wanted"])
     is_off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
-    return set() if is_off else found - {"none"}
+    return frozenset() if is_off else found - {"none"}
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
@@ -249,12 +272,11 @@ def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     return int(text or default)
 
 
-def _otlp_exporter(environ: Mapping[str, str]) -> MetricExporter:
+def _otlp_exporter(export: Export) -> MetricExporter:
     # Only here: the exporter's imports take as long as all others together.
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
-    endpoint = environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    return OTLPMetricExporter(endpoint=endpoint or None)
+    return OTLPMetricExporter(endpoint=export.endpoint)
 
 
 def _declare(declared: Declared) -> None:

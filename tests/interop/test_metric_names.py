@@ -1,0 +1,64 @@
+"""Our table of metrics names every metric of a released Kafka's quorum, as that spells it."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+
+import pytest
+
+from services.quorum.metrics import CONTROLLER, RAFT, ROWS, SNAPSHOT
+from tests.interop.kafka.release import absent, jars, version
+
+pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=str(absent()))]
+
+UTF8 = 1
+SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+"""Bytes of a constant after its tag, by the tag; a long and a double (5, 6) take two numbers."""
+NOT_METRICS = {
+    *("append-records", "fetch-records", "poll-idle-ratio", "commit-latency", "election-latency"),
+    *("prospective-voted", "unattached-voted"),
+}
+"""Sensors, under which metrics are kept, and values of current-state."""
+
+
+def constants(jar: str, name: str) -> Iterator[str]:
+    """Every text in a class: names are constants in Kafka."""
+    with zipfile.ZipFile(jars() / f"{jar}-{version()}.jar") as archive:
+        data = archive.read(name)
+    count, at = int.from_bytes(data[8:10], "big"), 10
+    number = 1
+    while number < count:
+        tag = data[at]
+        if tag == UTF8:
+            size = int.from_bytes(data[at + 1 : at + 3], "big")
+            yield data[at + 3 : at + 3 + size].decode("utf-8", "replace")
+            at += 3 + size
+        else:
+            at += 1 + SIZES[tag]
+        number += 2 if tag in (5, 6) else 1
+
+
+def ours(prefix: str) -> set[str]:
+    return {name.removeprefix(prefix) for row in ROWS for name in row.kafka if name.startswith(prefix)}
+
+
+def test_raft_metrics() -> None:
+    texts = set(constants("kafka-raft", "org/apache/kafka/raft/internals/KafkaRaftMetrics.class"))
+    theirs = {text for text in texts if re.fullmatch(r"[a-z]+(-[a-z]+)+", text)} - NOT_METRICS
+
+    assert theirs == ours(RAFT)
+
+
+def test_metrics_of_the_snapshot_emitter() -> None:
+    texts = set(constants("kafka-metadata", "org/apache/kafka/image/publisher/metrics/SnapshotEmitterMetrics.class"))
+    theirs = {text for text in texts if re.fullmatch(r"LatestSnapshot[A-Za-z]+", text)}
+
+    assert theirs == ours(SNAPSHOT)
+
+
+def test_the_controller_says_whether_static_voters_are_ignored() -> None:
+    texts = set(constants("kafka-metadata", "org/apache/kafka/controller/metrics/ControllerMetadataMetrics.class"))
+
+    assert ours(CONTROLLER) == {"IgnoredStaticVoters"} <= texts
