@@ -11,7 +11,7 @@ import pytest_asyncio
 from quorate.nouns import NodeId, uuid_text
 from quorate.raft.roles import Leader
 from quorate.storage.meta_properties import read_meta_properties
-from tests.e2e.cluster import Cluster, control_plane, eventually, others
+from tests.e2e.cluster import VOTERS, Cluster, control_plane, eventually, others
 from tests.e2e.writer import Writer, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -51,7 +51,8 @@ async def test_a_wiped_voter_follows_and_helps_nobody_to_lead(cluster: Cluster) 
         before = len(writer.acknowledged)
         await asyncio.sleep(ELECTIONS_S)
 
-        assert before == len(writer.acknowledged)
+        # One call a door was under way, and may have been answered before the leader died.
+        assert len(writer.acknowledged) <= before + len(VOTERS)
         assert Leader.__name__ not in {(await cluster.find(node_id)).role for node_id in (wiped, last)}
 
         await cluster.restart(cluster.quorum(leader))
