@@ -17,7 +17,7 @@ run: setup ## the whole control plane on loopback, a topic created, its trace sh
 	@$(RUN) python -m deploy.local $(if $(ONCE),--once)
 
 test: setup ## every test that needs no more than Python
-	@$(RUN) pytest tests -m "not interop and not netns"
+	@$(RUN) pytest tests -m "not interop and not netns and not mutants"
 
 check: lint types imports protos-check tidy ## lint, types, import contracts, protos, tidiness
 

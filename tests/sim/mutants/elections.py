@@ -1,0 +1,126 @@
+"""Planted in elections: M3 … M6, M8, M10, M16, M34, and votes that are given too easily."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from quorate.nouns import Epoch, NodeId, ReplicaKey
+from quorate.raft import ElectionState, enter, fencing, leading, progress, quorum, voters, voting
+from quorate.raft.messages import VoteRequest, VoteResponse
+from quorate.raft.requests import Flight, Requests
+from quorate.raft.roles import Candidate, Leader, Resigned, Role
+from quorate.raft.turn import Turn
+from tests.sim.content import encode_election
+from tests.sim.disk import STATE, TEMPORARY, Disk
+from tests.sim.faults import MEMBERSHIP
+from tests.sim.mutants.base import Mutant, Patch, replace_pursuit, replace_row
+
+
+def _persist_later(disk: Disk, state: ElectionState) -> Iterator[str]:
+    disk.files.write(STATE + TEMPORARY, encode_election(state))
+    disk.files.rename(STATE + TEMPORARY, STATE)
+    yield "state.rename"
+
+
+def _m3(patch: Patch) -> None:
+    patch.setattr(Disk, "persist", _persist_later)
+
+
+def _m4(patch: Patch) -> None:
+    right = Disk.boot
+
+    def boot(disk: Disk) -> object:
+        view, election = right(disk)
+        return view, None if election is None else replace(election, voted=None)
+
+    patch.setattr(Disk, "boot", boot)
+
+
+def _m5(patch: Patch) -> None:
+    right = enter.first_role
+
+    def first_role(turn: Turn, state: ElectionState) -> Role:
+        role = right(turn, state)
+        if not isinstance(role, Resigned):
+            return role
+        granted = set(turn.voters.ids)
+        return Candidate(
+            epoch=role.epoch, voted=turn.node, election_ms=turn.election_deadline_ms(), granted=granted, retries=1
+        )
+
+    patch.setattr(enter, "first_role", first_role)
+
+
+def _m6(patch: Patch) -> None:
+    """Questions outlive the role that asked them, and their answers are not fenced by epoch."""
+    heard = fencing.heard
+
+    def hear(turn: Turn, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
+        return None if epoch < role.epoch else heard(turn, role, epoch=epoch, leader_id=leader_id, source=source)
+
+    def take(requests: Requests, token: object) -> Flight | None:
+        flight = requests._flights.pop(token, None) if isinstance(token, int) else None
+        if flight is not None and requests._tokens.get((flight.to, flight.lane)) == token:
+            del requests._tokens[flight.to, flight.lane]
+        return flight
+
+    patch.setattr(fencing, "is_believable", lambda turn, role, response: True)
+    patch.setattr(fencing, "heard", hear)
+    patch.setattr(Requests, "take", take)
+    patch.setattr(Requests, "clear", lambda requests: requests._tokens.clear())
+
+
+def _m8(patch: Patch) -> None:
+    patch.setattr(quorum, "majority", lambda count: max(1, count // 2))
+
+
+def _m10(patch: Patch) -> None:
+    def is_same(known: ReplicaKey, claimed: ReplicaKey) -> bool:
+        return known.id == claimed.id
+
+    for place in (voters, progress, fencing, voting):
+        patch.setattr(place, "is_same", is_same)
+
+
+def _m16(patch: Patch) -> None:
+    def never(turn: Turn, role: Leader) -> None:
+        return None
+
+    replace_pursuit(patch, leading.check_quorum, never)
+
+
+def _m34(patch: Patch) -> None:
+    def answer_vote(turn: Turn, role: Role, request: VoteRequest) -> Role | None:
+        after = voting.answer_vote(turn, role, request)
+        answer = turn.effects.answers[-1]
+        if request.pre_vote and isinstance(answer, VoteResponse) and answer.granted:
+            return enter.unattached(turn, epoch=role.epoch + 1, voted=request.replica, reason="mutant")
+        return after
+
+    replace_row(patch, VoteRequest, voting.answer_vote, answer_vote)
+
+
+def _shorter_log(patch: Patch) -> None:
+    def answer_vote(turn: Turn, role: Role, request: VoteRequest) -> Role | None:
+        return voting.answer_vote(turn, role, replace(request, last=max(request.last, turn.log.last)))
+
+    replace_row(patch, VoteRequest, voting.answer_vote, answer_vote)
+
+
+def _votes_twice(patch: Patch) -> None:
+    patch.setattr(voting, "_may_vote", lambda role, request: role.leader_id is None)
+
+
+MUTANTS = (
+    Mutant("M3", "a vote is not synced before it leaves", _m3),
+    Mutant("M4", "a restart forgets the vote", _m4),
+    Mutant("M5", "a restart leads its epoch again", _m5),
+    Mutant("M6", "an answer of an older epoch is believed", _m6),
+    Mutant("M8", "half of the voters are a majority", _m8),
+    Mutant("M10", "a voter goes by its id, whatever its disk", _m10, MEMBERSHIP),
+    Mutant("M16", "a leader nobody hears stays", _m16),
+    Mutant("M34", "a pre-vote raises the epoch", _m34),
+    Mutant("E1", "a vote for a log behind the voter's", _shorter_log),
+    Mutant("E2", "a second vote in one epoch", _votes_twice),
+)
