@@ -51,7 +51,8 @@ class Seen:
     """When, as a leader, it last had heard a majority."""
     fetchers: set[NodeId] = field(default_factory=set)
     caught_up_ms: dict[ReplicaKey, int] = field(default_factory=dict)
-    leo_at_fetch: dict[ReplicaKey, Offset] = field(default_factory=dict)
+    leo_at_fetch: dict[ReplicaKey, list[tuple[int, Offset]]] = field(default_factory=dict)
+    """Where its log ended at each fetch of a replica that has not come so far yet: (ms, end)."""
     counted_epoch: Epoch | None = None
     """The epoch of its own to which the last four belong."""
 

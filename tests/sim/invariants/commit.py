@@ -178,11 +178,15 @@ class Commit:
             require(late_ms <= 0, "I-70", "no fetch is held beyond its wait", node.id, key, late_ms)
 
     def _note_caught_up(self, node: Node, request: FetchRequest | FetchSnapshotRequest) -> None:
+        """A replica has caught up as of the last fetch at which the leader had no more than it has now. KIP-836."""
         if isinstance(request, FetchRequest):
-            seen, key = self._checker.seen[node.id], request.replica
-            if request.fetch_offset >= seen.leo_at_fetch.get(key, node.disk.log.leo):
-                seen.caught_up_ms[key] = node.turn_ms
-            seen.leo_at_fetch[key] = node.disk.log.leo
+            seen, key, end = self._checker.seen[node.id], request.replica, request.fetch_offset
+            ahead = seen.leo_at_fetch.setdefault(key, [])
+            ahead.append((node.turn_ms, node.disk.log.leo))
+            reached = [at_ms for at_ms, leo in ahead if leo <= end]
+            if reached:
+                seen.caught_up_ms[key] = max(reached)
+            ahead[:] = [(at_ms, leo) for at_ms, leo in ahead if leo > end]
 
     @staticmethod
     def _is_sound(request: FetchRequest | FetchSnapshotRequest) -> bool:
