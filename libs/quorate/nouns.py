@@ -57,6 +57,20 @@ class ReplicaKey:
         return str(self.id) if self.directory_id == ZERO_UUID else f"{self.id}-{uuid_text(self.directory_id)}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Principal:
+    """Who asks: Kafka's KafkaPrincipal. A connection without authentication is `User:ANONYMOUS`."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+
+
 def uuid_text(uuid: bytes) -> str:
     """The 22 characters in which Kafka prints an id: URL-safe base64 without padding.
 

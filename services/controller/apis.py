@@ -24,13 +24,14 @@ from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import kraft_version_update, update_features
-from quorate.controller.decision import Command
+from quorate.controller.decision import Command, propose
 from quorate.controller.engine import Answer
 from quorate.controller.new_partitions import Placements, StalePlacement, usable_brokers
 from quorate.controller.settings import Settings
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
 from quorate.runtime.client import Client
+from services.controller.call import Call
 from services.controller.driver import Driver
 from services.controller.placing import place
 from services.controller.quorum_node import QuorumNode
@@ -38,8 +39,8 @@ from services.controller.quorum_node import QuorumNode
 PLACEMENTS_TRIED_MAX: Final = 3
 """Brokers come and go while the placer is asked; who meets that so often is told to try again."""
 
-Handler: TypeAlias = Callable[["Apis", Any], Awaitable[Answer]]
-"""Takes Kafka's request. Raises ApiError to refuse it as a whole."""
+Handler: TypeAlias = Callable[["Apis", Call], Awaitable[Answer]]
+"""Raises ApiError to refuse a request as a whole."""
 
 _Wanted: TypeAlias = Callable[[ClusterState], tuple[tuple[str, PlacementSpec], ...]]
 
@@ -56,106 +57,110 @@ class Apis:
         self.settings = settings
         self.cluster_id = cluster_id
 
-    async def answer(self, rpc: str, asked: Any) -> Answer:
+    async def answer(self, call: Call) -> Answer:
         """The answer to one request, once all that it rests on is committed."""
-        return await HANDLERS[rpc](self, asked)
+        return await HANDLERS[call.rpc](self, call)
 
-    async def place_and_write(self, rpc: str, wanted: _Wanted, command: Callable[[Placements], Command[Any]]) -> Answer:
+    async def write(self, call: Call, command: Command[Any]) -> Answer:
+        """Decides, and writes unless it was only asked what would be written."""
+        return await self.driver.write(call.rpc, propose(command) if call.validate_only else command)
+
+    async def place_and_write(
+        self, call: Call, wanted: _Wanted, command: Callable[[Placements], Command[Any]]
+    ) -> Answer:
         """Places, then writes; places again if the brokers have changed in between."""
         state = self.driver.engine.state
         for tried in range(1, PLACEMENTS_TRIED_MAX + 1):
             placements = await place(self.placers, usable_brokers(state), wanted(state))
             try:
-                return await self.driver.write(rpc, command(placements))
+                return await self.write(call, command(placements))
             except StalePlacement:
                 if tried == PLACEMENTS_TRIED_MAX:
                     raise
         raise AssertionError("the loop returns or raises")
 
 
-async def _create_topics(apis: Apis, asked: Any) -> Answer:
+async def _create_topics(apis: Apis, call: Call) -> Answer:
     def wanted(state: ClusterState) -> tuple[tuple[str, PlacementSpec], ...]:
-        return wanted_placements(state, asked, apis.settings)
+        return wanted_placements(state, call.asked, apis.settings)
 
     def command(placements: Placements) -> Command[Any]:
-        return create_topics(asked, placements=placements, new_topic_id=_random_id, settings=apis.settings)
+        return create_topics(call.asked, placements=placements, new_topic_id=_random_id, settings=apis.settings)
 
-    return await apis.place_and_write("CreateTopics", wanted, command)
+    return await apis.place_and_write(call, wanted, command)
 
 
-async def _create_partitions(apis: Apis, asked: Any) -> Answer:
+async def _create_partitions(apis: Apis, call: Call) -> Answer:
     return await apis.place_and_write(
-        "CreatePartitions",
-        lambda state: wanted_more(state, asked),
-        lambda placements: create_partitions(asked, placements=placements),
+        call,
+        lambda state: wanted_more(state, call.asked),
+        lambda placements: create_partitions(call.asked, placements=placements),
     )
 
 
-async def _update_features(apis: Apis, asked: Any) -> Answer:
+async def _update_features(apis: Apis, call: Call) -> Answer:
     """All of it is checked first; kraft.version, which is the quorum's to write, comes last."""
     present = await apis.quorum.kraft_version()
-    wanted = kraft_version_update(asked)
+    wanted = kraft_version_update(call.asked)
     is_new = wanted is not None and wanted != present
     if is_new:
         await apis.quorum.upgrade_kraft_version(wanted or 0, apis.driver.leader_epoch, validate_only=True)
-    answer = await apis.driver.write(
-        "UpdateFeatures", update_features(asked, kraft_version=present, settings=apis.settings)
-    )
-    if is_new and not asked.validate_only:
+    answer = await apis.write(call, update_features(call.asked, kraft_version=present, settings=apis.settings))
+    if is_new and not (call.validate_only or call.asked.validate_only):
         await apis.quorum.upgrade_kraft_version(wanted or 0, apis.driver.leader_epoch)
     return answer
 
 
-async def _register_broker(apis: Apis, asked: Any) -> Answer:
-    broker = apis.driver.engine.state.brokers.get(asked.broker_id)
+async def _register_broker(apis: Apis, call: Call) -> Answer:
+    broker = apis.driver.engine.state.brokers.get(call.asked.broker_id)
     command = register_broker(
-        asked,
+        call.asked,
         cluster_id=apis.cluster_id,
         # It is alive as far as the log says: not fenced.
         session_epoch=None if broker is None or broker.fenced else broker.epoch,
         kraft_version=await apis.quorum.kraft_version(),
         settings=apis.settings,
     )
-    return await apis.driver.write("BrokerRegistration", command)
+    return await apis.write(call, command)
 
 
-def _plain(rpc: str, command: Callable[[Apis, Any], Command[Any]]) -> Handler:
+def _plain(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
     """Nothing has to be asked of anybody else first."""
 
-    async def handle(apis: Apis, asked: Any) -> Answer:
-        return await apis.driver.write(rpc, command(apis, asked))
+    async def handle(apis: Apis, call: Call) -> Answer:
+        return await apis.write(call, command(apis, call))
 
     return handle
 
 
-def _read(rpc: str, command: Callable[[Apis, Any], Command[Any]]) -> Handler:
+def _read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
     """What is acknowledged is seen: of a leader that has been replaced unheard nothing is told."""
 
-    async def handle(apis: Apis, asked: Any) -> Answer:
+    async def handle(apis: Apis, call: Call) -> Answer:
         await apis.quorum.confirm(apis.driver.leader_epoch)
-        return await apis.driver.write(rpc, command(apis, asked))
+        return await apis.driver.write(call.rpc, command(apis, call))
 
     return handle
 
 
-_PLAIN: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
-    "AllocateProducerIds": lambda _, asked: allocate_producer_ids(asked),
-    "AlterPartition": lambda apis, asked: alter_partition(asked, settings=apis.settings),
-    "AlterPartitionReassignments": lambda apis, asked: alter_partition_reassignments(asked, settings=apis.settings),
-    "AssignReplicasToDirs": lambda apis, asked: assign_replicas_to_dirs(asked, settings=apis.settings),
-    "ControllerRegistration": lambda _, asked: register_controller(asked),
-    "DeleteTopics": lambda apis, asked: delete_topics(asked, settings=apis.settings),
-    "ElectLeaders": lambda apis, asked: elect_leaders(asked, settings=apis.settings),
-    "UnregisterBroker": lambda apis, asked: unregister_broker(asked, settings=apis.settings),
-    "UnregisterController": lambda _, asked: unregister_controller(asked),
+_PLAIN: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
+    "AllocateProducerIds": lambda _, call: allocate_producer_ids(call.asked),
+    "AlterPartition": lambda apis, call: alter_partition(call.asked, settings=apis.settings),
+    "AlterPartitionReassignments": lambda apis, call: alter_partition_reassignments(call.asked, settings=apis.settings),
+    "AssignReplicasToDirs": lambda apis, call: assign_replicas_to_dirs(call.asked, settings=apis.settings),
+    "ControllerRegistration": lambda _, call: register_controller(call.asked),
+    "DeleteTopics": lambda apis, call: delete_topics(call.asked, settings=apis.settings),
+    "ElectLeaders": lambda apis, call: elect_leaders(call.asked, settings=apis.settings),
+    "UnregisterBroker": lambda apis, call: unregister_broker(call.asked, settings=apis.settings),
+    "UnregisterController": lambda _, call: unregister_controller(call.asked),
 }
 
-_READS: Final[Mapping[str, Callable[[Apis, Any], Command[Any]]]] = {
-    "DescribeCluster": lambda apis, asked: describe_cluster(
-        asked, cluster_id=apis.cluster_id, controller_id=apis.driver.leader_id
+_READS: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
+    "DescribeCluster": lambda apis, call: describe_cluster(
+        call.asked, cluster_id=apis.cluster_id, controller_id=apis.driver.leader_id
     ),
-    "DescribeTopicPartitions": lambda _, asked: describe_topic_partitions(asked),
-    "ListPartitionReassignments": lambda _, asked: list_partition_reassignments(asked),
+    "DescribeTopicPartitions": lambda _, call: describe_topic_partitions(call.asked),
+    "ListPartitionReassignments": lambda _, call: list_partition_reassignments(call.asked),
 }
 
 HANDLERS: Final[Mapping[str, Handler]] = {
@@ -163,8 +168,8 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "CreatePartitions": _create_partitions,
     "CreateTopics": _create_topics,
     "UpdateFeatures": _update_features,
-    **{rpc: _plain(rpc, command) for rpc, command in _PLAIN.items()},
-    **{rpc: _read(rpc, command) for rpc, command in _READS.items()},
+    **{rpc: _plain(command) for rpc, command in _PLAIN.items()},
+    **{rpc: _read(command) for rpc, command in _READS.items()},
 }
 """By the RPC's name. A read, too, waits until all that it has seen is committed."""
 

@@ -22,6 +22,7 @@ from quorate.liveness import ControlState
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.controller.apis import HANDLERS, Apis
+from services.controller.call import Call
 from services.controller.forwarding import Forwarding
 from services.controller.quorum_node import CHANGE_DEADLINE_MS, DEADLINE_MS
 
@@ -87,7 +88,7 @@ class Servicer(ControllerServicer):
         """One of `HANDLERS`."""
 
         async def here() -> Any:
-            answer = await self._apis.answer(rpc, to_struct(request))
+            answer = await self._apis.answer(Call(rpc=rpc, asked=to_struct(request), host=context.peer()))
             self._speak_of(answer, context)
             return to_protobuf(answer.response)
 

@@ -43,3 +43,21 @@ class Decision(Generic[T]):
 
 Command = Callable[[ClusterState, Moment], Decision[T]]
 """Reads the state and decides. It changes nothing, and may run twice. Raises ApiError to refuse as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal(Generic[T]):
+    """What a command would answer and write if it were meant."""
+
+    response: T
+    records: tuple[Message, ...]
+
+
+def propose(command: Command[T]) -> Command[Proposal[T]]:
+    """The command that decides as `command` does, and writes nothing."""
+
+    def proposal(state: ClusterState, moment: Moment) -> Decision[Proposal[T]]:
+        decision = command(state, moment)
+        return Decision(Proposal(decision.response, decision.records))
+
+    return proposal

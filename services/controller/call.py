@@ -1,0 +1,24 @@
+"""One request on its way through a controller: what is asked, by whom, and whether it is meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from quorate.nouns import ANONYMOUS, Principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a handler gets, whatever door it came through.
+
+    `asked` is Kafka's request. With `validate_only` nothing is written, and the answer's response is a Proposal: what
+    would be answered, and the records that would be written.
+    """
+
+    rpc: str
+    asked: Any
+    principal: Principal = ANONYMOUS
+    host: str = ""
+    """Where the caller is, as the server sees it; empty for this controller itself."""
+    validate_only: bool = False
