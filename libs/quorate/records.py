@@ -53,6 +53,7 @@ from quorate.wire.schema import layout_of
 __all__ = [
     "CONTROL_RECORDS",
     "RECORDS",
+    "REQUEST_TAG",
     "TRACE_TAG",
     "AbortTransactionRecord",
     "AccessControlEntryRecord",
@@ -90,7 +91,9 @@ __all__ = [
     "decode_record",
     "encode_record",
     "frame_of",
+    "request_of",
     "trace_of",
+    "with_request",
     "with_trace",
 ]
 
@@ -98,6 +101,8 @@ _FRAME_VERSION: Final = b"\x01"
 
 TRACE_TAG: Final = 10_000
 """Tag of the W3C trace context on the first record of a batch, far above any tag of Kafka's."""
+REQUEST_TAG: Final = 10_001
+"""Tag of a request's mark on the first record of the last batch that it wrote (`quorate.controller.repeats`)."""
 
 
 class UnknownRecord(Message, frozen=True, gc=False):
@@ -202,10 +207,26 @@ def with_trace(record: R, traceparent: bytes) -> R:
     return msgspec.structs.replace(record, unknown_tags=((TRACE_TAG, traceparent),))
 
 
+def with_request(record: R, mark: bytes) -> R:
+    """`record` with the mark of the request that caused it, after its trace context if it has one."""
+    traced = trace_of(record)
+    tags = () if traced is None else ((TRACE_TAG, traced),)
+    return msgspec.structs.replace(record, unknown_tags=(*tags, (REQUEST_TAG, mark)))
+
+
 def trace_of(record: Message) -> bytes | None:
     """The trace context that `record` carries, or None."""
-    for tag, value in getattr(record, "unknown_tags", ()):
-        if tag == TRACE_TAG:
+    return _tagged(record, TRACE_TAG)
+
+
+def request_of(record: Message) -> bytes | None:
+    """The mark of a request that `record` carries, or None."""
+    return _tagged(record, REQUEST_TAG)
+
+
+def _tagged(record: Message, tag: int) -> bytes | None:
+    for each, value in getattr(record, "unknown_tags", ()):
+        if each == tag:
             return bytes(value)
     return None
 

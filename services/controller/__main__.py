@@ -22,6 +22,7 @@ from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
 from quorate.storage.meta_properties import check_owner
+from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.chores import Chores
 from services.controller.config import Config
@@ -55,7 +56,7 @@ async def main(life: Life) -> None:
     forwarding = Forwarding(driver, telemetry)
     placers = Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry)
     apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=meta.cluster_id)
-    servicer = Servicer(apis, forwarding)  # type: ignore[abstract]  # most methods come from tables
+    servicer = Servicer(apis, forwarding, AdminDoor(apis, forwarding, telemetry))  # type: ignore[abstract]  # most methods come from tables
     server = Server(telemetry=telemetry, on_fatal=life.fail)
     server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)
     server.listen(str(config.listeners.endpoint))

@@ -25,7 +25,7 @@ from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import kraft_version_update, update_features
 from quorate.controller.decision import Command, propose
-from quorate.controller.engine import Answer
+from quorate.controller.engine import Answer, Lane
 from quorate.controller.new_partitions import Placements, StalePlacement, usable_brokers
 from quorate.controller.settings import Settings
 from quorate.metadata.state import ClusterState
@@ -38,6 +38,11 @@ from services.controller.quorum_node import QuorumNode
 
 PLACEMENTS_TRIED_MAX: Final = 3
 """Brokers come and go while the placer is asked; who meets that so often is told to try again."""
+
+KEEPS_THE_CLUSTER: Final = frozenset(
+    {"AllocateProducerIds", "AlterPartition", "AssignReplicasToDirs", "BrokerRegistration", "ControllerRegistration"}
+)
+"""What brokers and controllers ask for. It has room where admins are told to try again."""
 
 Handler: TypeAlias = Callable[["Apis", Call], Awaitable[Answer]]
 """Raises ApiError to refuse a request as a whole."""
@@ -63,7 +68,12 @@ class Apis:
 
     async def write(self, call: Call, command: Command[Any]) -> Answer:
         """Decides, and writes unless it was only asked what would be written."""
-        return await self.driver.write(call.rpc, propose(command) if call.validate_only else command)
+        return await self.driver.write(
+            call.rpc,
+            propose(command) if call.validate_only else command,
+            lane=Lane.CLUSTER if call.rpc in KEEPS_THE_CLUSTER else Lane.ADMIN,
+            request_id=call.request_id,
+        )
 
     async def place_and_write(
         self, call: Call, wanted: _Wanted, command: Callable[[Placements], Command[Any]]
@@ -138,7 +148,7 @@ def _read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
 
     async def handle(apis: Apis, call: Call) -> Answer:
         await apis.quorum.confirm(apis.driver.leader_epoch)
-        return await apis.driver.write(call.rpc, command(apis, call))
+        return await apis.driver.write(call.rpc, command(apis, call), lane=Lane.ADMIN)
 
     return handle
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from quorate.controller.repeats import RequestId
 from quorate.nouns import ANONYMOUS, Principal
 
 
@@ -22,3 +23,5 @@ class Call:
     host: str = ""
     """Where the caller is, as the server sees it; empty for this controller itself."""
     validate_only: bool = False
+    request_id: RequestId | None = None
+    """Of a request that may be sent again without being meant again."""

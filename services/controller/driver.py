@@ -14,7 +14,8 @@ import grpc
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer, Engine
+from quorate.controller.engine import Answer, Engine, Lane
+from quorate.controller.repeats import RequestId
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset
@@ -84,10 +85,13 @@ class Driver:
 
     # WRITE
 
-    async def write(self, api: str, command: Command[T]) -> Answer:
+    async def write(
+        self, api: str, command: Command[T], *, lane: Lane = Lane.CLUSTER, request_id: RequestId | None = None
+    ) -> Answer:
         """Decide, apply, append; the answer comes when everything that it rests on is committed.
 
-        Raises ApiError: the command's refusal, NOT_CONTROLLER when this controller is not active or ceases to be.
+        A request that was sent with the same `request_id` before is answered as then. Raises ApiError: the command's
+        refusal, NOT_CONTROLLER when this controller is not active or ceases to be.
         """
         waiting = _Waiting(
             answered=asyncio.get_running_loop().create_future(),
@@ -104,7 +108,14 @@ class Driver:
             return decision
 
         with self._telemetry.span("write", attributes={"kraft.api": api}, root=False) as span:
-            self.engine.write(waiting, timed, now_ms=self._clock.wall_ms(), traceparent=waiting.traceparent)
+            self.engine.write(
+                waiting,
+                timed,
+                now_ms=self._clock.wall_ms(),
+                traceparent=waiting.traceparent,
+                request_id=request_id,
+                lane=lane,
+            )
             span.set("kraft.offset", base)
             span.set("kraft.record_count", self.engine.next_offset - base)
         waiting.written_ns = self._clock.wall_ns()

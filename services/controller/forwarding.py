@@ -46,7 +46,7 @@ class Forwarding:
         Waits for one to be known for as long as the caller does, and an election takes. Raises
         ApiError(NOT_CONTROLLER) when none was.
         """
-        is_forwarded = any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
+        forwarded = is_forwarded(context)
         left_s = context.time_remaining()
         begun = time.monotonic()
         ends = begun + (DEADLINE_MS / 1000 if left_s is None else left_s)
@@ -55,13 +55,13 @@ class Forwarding:
             try:
                 if self._driver.is_active:
                     return await here()
-                if is_forwarded:
+                if forwarded:
                     raise self._refusal("the call was passed on to this controller, which is not active")
                 address = self._address()
                 if address is not None and await self._reaches(address, changed):
                     return await self._hand_over(address, rpc, request, context, ends)
             except ApiError as refusal:
-                if is_forwarded or UNTOUCHED not in refusal.metadata:
+                if forwarded or UNTOUCHED not in refusal.metadata:
                     raise
             left_s = min(begun + HOLD_S, ends - MARGIN_S) - time.monotonic()
             if left_s <= 0:
@@ -118,6 +118,11 @@ class Forwarding:
         if address not in self._channels:
             self._channels[address] = open_channel(address)
         return self._channels[address]
+
+
+def is_forwarded(context: Any) -> bool:
+    """Has another controller passed this call on?"""
+    return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
 
 
 async def _either(*waits: Awaitable[Any]) -> None:

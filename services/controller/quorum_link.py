@@ -117,7 +117,7 @@ class QuorumLink:
             epoch=first.epoch,
             base_offset=first.base_offset,
             attempt=self._attempt,
-            batches=[AppendRequest.Batch(values=each.values, may_join=not each.is_traced) for each in appends],
+            batches=[AppendRequest.Batch(values=each.values, may_join=not each.is_tagged) for each in appends],
         )
 
     async def _read(self, read: Callable[[], object]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import grpc
 
+from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse, AdminResponses
 from kraft.service.controller_pb2 import (
     ChangeBrokerStateRequest,
     ChangeBrokerStateResponse,
@@ -21,6 +22,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
+from services.controller.admin import AdminDoor
 from services.controller.apis import HANDLERS, Apis
 from services.controller.call import Call
 from services.controller.forwarding import Forwarding
@@ -38,10 +40,22 @@ ABOUT_THE_QUORUM: Final = {
 class Servicer(ControllerServicer):
     """Serves `kraft.service.Controller` on one controller, active or not. Most of its methods come from tables."""
 
-    def __init__(self, apis: Apis, forwarding: Forwarding) -> None:
+    def __init__(self, apis: Apis, forwarding: Forwarding, admin: AdminDoor) -> None:
         self._apis = apis
         self._driver = apis.driver
         self._forwarding = forwarding
+        self._admin = admin
+
+    async def Submit(self, request: AdminRequest, context: Any) -> AdminResponse:
+        """One envelope."""
+        return await self._admin.submit(request, context)
+
+    async def AdminStream(
+        self, request_iterator: AsyncIterator[AdminRequests], context: Any
+    ) -> AsyncIterator[AdminResponses]:
+        """Many envelopes."""
+        async for answer in self._admin.stream(request_iterator, context):
+            yield answer
 
     async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         """The heartbeat service reports, this controller decides."""

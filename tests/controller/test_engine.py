@@ -10,7 +10,7 @@ import pytest
 from kraft import Message
 from quorate.controller.activation import activate
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import PENDING_MAX, Answer, Engine
+from quorate.controller.engine import Answer, Engine, Lane
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.canonical import canonical
@@ -202,7 +202,7 @@ def test_decided_again_it_can_still_go_back() -> None:
 
 def test_too_many_waiting_are_refused_with_an_error_to_try_again() -> None:
     quorum = Quorum().begin()
-    for number in range(PENDING_MAX):
+    for number in range(Lane.ADMIN.value):
         quorum.write(f"{number}", put("a", "1"))
     with pytest.raises(ApiError) as refused:
         quorum.write("one more", put("a", "1"))

@@ -15,7 +15,7 @@ from kraft import Message
 from quorate.cli.record_json import CONTROL_NAMES, camel
 from quorate.errors import Corrupt
 from quorate.nouns import uuid_text
-from quorate.records import CONTROL_RECORDS, RECORDS, TRACE_TAG
+from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TRACE_TAG
 from quorate.wire.batch import COMPRESSION, CONTROL, BatchHeader, ControlType
 from quorate.wire.compile import FIXED
 from quorate.wire.primitives import read_uvarint, read_varint
@@ -44,6 +44,10 @@ _ATTRIBUTES: Final = (
     (CONTROL, "control"),
     (0x40, "delete horizon"),
 )
+OUR_TAGS: Final = {
+    TRACE_TAG: "traceparent: the request that caused this batch",
+    REQUEST_TAG: "mark: the request's id and its answer, so that a repeated one is written once",
+}
 
 
 class Part(NamedTuple):
@@ -229,7 +233,7 @@ class _Walk:
             found[0] = known.get(tag)
             if found[0] is not None:
                 return camel(found[0].name)
-            return "traceparent: the request that caused this batch" if tag == TRACE_TAG else "not known here: kept"
+            return OUR_TAGS.get(tag, "not known here: kept")
 
         tag = self.uvarint("tag", named)
         size = self.uvarint("size", _bytes)

@@ -14,20 +14,31 @@ word, and a control record of the quorum's own may lie where a batch of ours was
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 from kraft import Message
 from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.controller.repeats import Repeats, RequestId, check_kind, mark
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import record_version
 from quorate.nouns import Epoch, Offset
-from quorate.records import encode_record, with_trace
+from quorate.records import encode_record, request_of, with_request, with_trace
 
-PENDING_MAX = 2_000
-"""Writes and reads that may wait at once; one more is refused with a retriable error."""
+
+class Lane(Enum):
+    """Whose command it is, and how many may wait at once; one more is refused with a retriable error.
+
+    What keeps the cluster alive is not refused because admins ask for much.
+    """
+
+    ADMIN = 2_000
+    """What people and their tools ask for."""
+    CLUSTER = 4_000
+    """Brokers, controllers, and this controller's own chores."""
 
 
 class _InFlight(NamedTuple):
@@ -35,6 +46,8 @@ class _InFlight(NamedTuple):
 
     base_offset: Offset
     end_offset: Offset
+    mark: bytes | None
+    """The mark that it carries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +57,8 @@ class Append:
     epoch: Epoch
     base_offset: Offset
     values: tuple[bytes, ...]
-    is_traced: bool = False
-    """Its first record carries a trace context, which holds for the batch that it begins and for no other record."""
+    is_tagged: bool = False
+    """Its first record carries a trace context or a request's mark, which hold for the batch that it begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +87,7 @@ class _Pending:
     token: Any
     command: Command[Any]
     traceparent: bytes | None
+    request_id: RequestId | None
     now_ms: int
     base_offset: Offset
     end_offset: Offset
@@ -96,6 +110,7 @@ class Engine:
     _high_watermark: Offset = 0
     _in_flight: deque[_InFlight] = field(default_factory=deque)
     _pending: deque[_Pending] = field(default_factory=deque)
+    repeats: Repeats = field(default_factory=Repeats)
     _appends: list[Append] = field(default_factory=list)
     _answers: list[Answer] = field(default_factory=list)
 
@@ -107,6 +122,8 @@ class Engine:
         assert base_offset >= self.next_offset, (base_offset, self.next_offset)
         for offset, record in enumerate(records, start=base_offset):
             self.state.apply(record, offset)
+            if offset == base_offset and (text := request_of(record)) is not None:
+                self.repeats.note(text)
         self.state.settle()
         self._stand_at(end_offset)
 
@@ -166,16 +183,26 @@ class Engine:
 
     # -- write ---------------------------------------------------------------------------------------
 
-    def write(self, token: Any, command: Command[Any], *, now_ms: int, traceparent: bytes | None = None) -> None:
+    def write(
+        self,
+        token: Any,
+        command: Command[Any],
+        *,
+        now_ms: int,
+        traceparent: bytes | None = None,
+        request_id: RequestId | None = None,
+        lane: Lane = Lane.ADMIN,
+    ) -> None:
         """WRITE: decide, apply, and hand the records on. The answer comes when all that it rests on is committed.
 
-        Raises ApiError(NOT_CONTROLLER) on standby, and a retriable error when too much waits already.
+        What has been written for `request_id` already is not written again: it gets the same answer. Raises
+        ApiError(NOT_CONTROLLER) on standby, and a retriable error when too much waits already.
         """
         if self.epoch is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
-        if len(self._pending) >= PENDING_MAX:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{PENDING_MAX} requests wait already; try again")
-        self._run(token, command, now_ms, traceparent)
+        if len(self._pending) >= lane.value:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{lane.value} requests wait already; try again")
+        self._run(token, command, now_ms, traceparent, request_id)
         self._answer_committed()
 
     def took(self, end_offset: Offset) -> None:
@@ -193,7 +220,7 @@ class Engine:
         assert offset >= self.appended, (offset, self.appended)
         self.next_offset = self.appended = offset
         for waiting in again:
-            self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent)
+            self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent, waiting.request_id)
 
     def refuse(self, error: ApiError) -> bool:
         """The quorum cannot keep more now: what it has not taken never was, and whoever waits for it gets `error`.
@@ -210,23 +237,29 @@ class Engine:
         self._answers += [self._answer(waiting, error=error) for waiting in void]
         return True
 
-    def _run(self, token: Any, command: Command[Any], now_ms: int, traceparent: bytes | None) -> None:
-        base, response = self.next_offset, None
+    def _run(
+        self, token: Any, command: Command[Any], now_ms: int, traceparent: bytes | None, request_id: RequestId | None
+    ) -> None:
+        base = self.next_offset
         error: ApiError | None = None
-        decision: Decision[Any] = Decision(None)
+        response: Any = None
         try:
-            decision = command(self.state, Moment(next_offset=base, now_ms=now_ms))
-            _check_size(decision)
-            response = decision.response
+            response = self._earlier(request_id)
+            if response is None:
+                decision = command(self.state, Moment(next_offset=base, now_ms=now_ms))
+                _check_size(decision)
+                response = decision.response
+                # Made before anything is applied: it may be refused.
+                text = mark(request_id, response) if request_id is not None and decision.records else None
+                self._append_all(decision.records, traceparent, text)
         except ApiError as refusal:
-            decision, error = Decision(None), refusal
-        for batch in _batched(decision.records):
-            self._append(batch, traceparent)
+            error = refusal
         self._pending.append(
             _Pending(
                 token=token,
                 command=command,
                 traceparent=traceparent,
+                request_id=request_id,
                 now_ms=now_ms,
                 base_offset=base,
                 end_offset=self.next_offset,
@@ -235,21 +268,52 @@ class Engine:
             )
         )
 
-    def _append(self, records: tuple[Message, ...], traceparent: bytes | None) -> None:
+    def _earlier(self, request_id: RequestId | None) -> Message | None:
+        """The response to the same request, sent before: committed, or still on its way. Raises ApiError."""
+        if request_id is None:
+            return None
+        for waiting in self._pending:
+            if (
+                waiting.request_id is not None
+                and waiting.request_id.value == request_id.value
+                and waiting.end_offset > waiting.base_offset
+            ):
+                check_kind(request_id, waiting.request_id.response.__name__)
+                response: Message = waiting.response
+                return response
+        return self.repeats.answer(request_id)
+
+    def _append_all(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
+        """In as many batches as they need; the last has the mark: a write that was cut short is done again."""
+        for start in range(0, len(records), RECORDS_PER_WRITE_MAX):
+            batch = records[start : start + RECORDS_PER_WRITE_MAX]
+            is_last = start + RECORDS_PER_WRITE_MAX >= len(records)
+            self._append(batch, traceparent, text if is_last else None)
+
+    def _append(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
         assert self.epoch is not None
         level = self.state.features.record_level
         if self.next_offset not in self.state.registry:
             self.state.registry.create(self.next_offset)
         for offset, record in enumerate(records, start=self.next_offset):
             self.state.apply(record, offset)
+        first = records[0]
         if traceparent is not None:
-            records = (with_trace(records[0], traceparent), *records[1:])
-        values = tuple(encode_record(record, record_version(record, level)) for record in records)
+            first = with_trace(first, traceparent)
+        if text is not None:
+            first = with_request(first, text)
+        values = tuple(encode_record(record, record_version(record, level)) for record in (first, *records[1:]))
         self._appends.append(
-            Append(epoch=self.epoch, base_offset=self.next_offset, values=values, is_traced=traceparent is not None)
+            Append(
+                epoch=self.epoch,
+                base_offset=self.next_offset,
+                values=values,
+                is_tagged=traceparent is not None or text is not None,
+            )
         )
-        self._in_flight.append(_InFlight(self.next_offset, self.next_offset + len(records)))
-        self.next_offset += len(records)
+        end_offset = self.next_offset + len(records)
+        self._in_flight.append(_InFlight(self.next_offset, end_offset, text))
+        self.next_offset = end_offset
 
     # -- commit ------------------------------------------------------------------------------------
 
@@ -270,7 +334,9 @@ class Engine:
         """Answer what is committed and taken; what is settled is never gone back to."""
         self.committed = max(self.committed, min(self._high_watermark, self.appended))
         while self._in_flight and self._in_flight[0].end_offset <= self.committed:
-            self._in_flight.popleft()
+            settled = self._in_flight.popleft()
+            if settled.mark is not None:
+                self.repeats.note(settled.mark)
         self._answer_committed()
         # An open transaction may still be aborted: its start is kept.
         transaction = self.state.transactions.open
@@ -324,9 +390,3 @@ def _check_size(decision: Decision[Any]) -> None:
             ErrorCode.POLICY_VIOLATION,
             f"the request takes {len(decision.records)} records; one write has at most {RECORDS_PER_WRITE_MAX}",
         )
-
-
-def _batched(records: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
-    """The records in order, in as many batches as they need."""
-    for start in range(0, len(records), RECORDS_PER_WRITE_MAX):
-        yield records[start : start + RECORDS_PER_WRITE_MAX]

@@ -9,17 +9,16 @@ import msgspec
 from quorate.metadata import acls, scram
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from quorate.metadata.partitions import RECOVERING
+from quorate.metadata.secrets import REDACTED, is_secret
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
 from quorate.metadata.versions import METADATA_VERSION, release_of
 from quorate.nouns import uuid_text
 
-__all__ = ["REDACTED", "as_json"]
+__all__ = ["as_json"]
 
 # Any: JSON values, here and below.
 Json = dict[str, Any]
-
-REDACTED: Final = "(redacted)"
 
 _RESOURCES: Final = {
     TOPIC: "TOPIC",
@@ -28,16 +27,6 @@ _RESOURCES: Final = {
     CLIENT_METRICS: "CLIENT_METRICS",
     GROUP: "GROUP",
 }
-_SECRET_ENDINGS: Final = (
-    "password",
-    "sasl.jaas.config",
-    "secret",
-    "secret.key",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.certificates",
-)
-"""How the names of Kafka's password-typed configs end."""
 
 
 def as_json(state: ClusterState) -> Json:
@@ -92,7 +81,7 @@ def _configs(state: ClusterState) -> Json:
     for resource in state.configs:
         values = state.configs.of(*resource)
         by_type.setdefault(_RESOURCES.get(resource.type, str(resource.type)), {})[resource.name] = {
-            name: REDACTED if name.endswith(_SECRET_ENDINGS) else values[name] for name in sorted(values)
+            name: REDACTED if is_secret(name) else values[name] for name in sorted(values)
         }
     return by_type
 

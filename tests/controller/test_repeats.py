@@ -1,0 +1,176 @@
+"""A request that is sent again is written once and answered alike, whoever leads; only what is committed counts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft import Message
+from kraft.api.create_topics import CreateTopicsResponse
+from kraft.api.delete_topics import DeleteTopicsResponse
+from quorate.controller import repeats
+from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.controller.engine import Answer, Append, Engine
+from quorate.controller.repeats import KEPT_MAX, Repeats, RequestId, mark
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import TOPIC
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import METADATA_VERSION
+from quorate.records import ConfigRecord, FeatureLevelRecord, decode_record, request_of
+
+EPOCH = 3
+ID = RequestId(b"an id of a write", CreateTopicsResponse)
+ANOTHER = RequestId(b"an id of another", CreateTopicsResponse)
+
+
+def put(value: str, *, times: int = 1, atomic: bool = True) -> Command[CreateTopicsResponse]:
+    """Writes a config; the response is different for each value."""
+
+    def command(_: ClusterState, __: Moment) -> Decision[CreateTopicsResponse]:
+        records = tuple(ConfigRecord(TOPIC, "t", f"a{number}", value) for number in range(times))
+        topic = CreateTopicsResponse.CreatableTopicResult(name=value)
+        return Decision(CreateTopicsResponse(topics=(topic,)), records, atomic)
+
+    return command
+
+
+def active(*records: Message) -> Engine:
+    """An engine that leads after these committed records."""
+    engine = Engine(ClusterState())
+    engine.replay((FeatureLevelRecord(METADATA_VERSION, 25),), base_offset=0, end_offset=1)
+    for offset, record in enumerate(records, start=1):
+        engine.replay((record,), base_offset=offset, end_offset=offset + 1)
+    engine.claim(EPOCH, engine.next_offset)
+    return engine
+
+
+def said(answers: tuple[Answer, ...]) -> list[tuple[object, object]]:
+    """Who was answered with what: the topic's name, or the error's."""
+    return [(answer.token, answer.error.code if answer.error else answer.response.topics[0].name) for answer in answers]
+
+
+def committed(engine: Engine) -> list[tuple[object, object]]:
+    """The quorum takes and commits everything."""
+    engine.took(engine.next_offset)
+    engine.commit(engine.next_offset)
+    return said(engine.ready().answers)
+
+
+def written(append: Append) -> list[Message]:
+    return [decode_record(value) for value in append.values]
+
+
+def test_what_was_committed_is_answered_again_and_not_written_again() -> None:
+    engine = active()
+    engine.write("first", put("1"), now_ms=0, request_id=ID)
+    (append,) = engine.ready().appends
+
+    assert [("first", "1")] == committed(engine)
+
+    engine.write("again", put("2"), now_ms=9, request_id=ID)
+    ready = engine.ready()
+
+    assert (1, ()) == (len(append.values), ready.appends)
+    assert [("again", "1")] == said(ready.answers)
+
+
+def test_what_is_under_way_is_waited_for() -> None:
+    engine = active()
+    engine.write("first", put("1"), now_ms=0, request_id=ID)
+    engine.write("again", put("2"), now_ms=0, request_id=ID)
+    ready = engine.ready()
+
+    assert (1, ()) == (len(ready.appends), ready.answers)
+    assert [("first", "1"), ("again", "1")] == committed(engine)
+
+
+def test_another_leader_reads_it_off_the_log() -> None:
+    engine = active()
+    engine.write("first", put("1"), now_ms=0, traceparent=b"00-trace", request_id=ID)
+    (append,) = engine.ready().appends
+    successor = active(*written(append))
+    successor.write("again", put("2"), now_ms=0, request_id=ID)
+
+    assert [("again", "1")] == said(successor.ready().answers)
+
+
+def test_what_was_lost_is_done_when_it_is_sent_again() -> None:
+    engine = active()
+    engine.write("lost", put("1"), now_ms=0, request_id=ID)
+    engine.ready()
+    engine.renounce()
+    engine.claim(EPOCH + 1, engine.next_offset)
+    engine.write("again", put("2"), now_ms=0, request_id=ID)
+
+    assert [("lost", ErrorCode.NOT_CONTROLLER), ("again", "2")] == committed(engine)
+
+
+def test_decided_again_it_is_still_one_write() -> None:
+    engine = active()
+    engine.write("first", put("1"), now_ms=0, request_id=ID)
+    engine.write("again", put("2"), now_ms=0, request_id=ID)
+    engine.ready()
+    engine.wanted(engine.appended + 1)
+    (append,) = engine.ready().appends
+
+    assert 1 == len(append.values)
+    assert [("first", "1"), ("again", "1")] == committed(engine)
+
+
+def test_a_refusal_is_not_remembered() -> None:
+    def refuse(_: ClusterState, __: Moment) -> Decision[CreateTopicsResponse]:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "no")
+
+    engine = active()
+    engine.write("refused", refuse, now_ms=0, request_id=ID)
+    engine.write("again", put("1"), now_ms=0, request_id=ID)
+
+    assert [("refused", ErrorCode.INVALID_REQUEST)] == said(engine.ready().answers)
+    assert [("again", "1")] == committed(engine)
+
+
+def test_a_write_of_several_batches_counts_once_its_last_one_is_there() -> None:
+    engine = active()
+    engine.write("long", put("1", times=RECORDS_PER_WRITE_MAX + 1, atomic=False), now_ms=0, request_id=ID)
+    first, last = engine.ready().appends
+
+    assert [None, mark(ID, CreateTopicsResponse(topics=(CreateTopicsResponse.CreatableTopicResult(name="1"),)))] == [
+        request_of(written(append)[0]) for append in (first, last)
+    ]
+
+
+def test_an_answer_that_is_too_long_to_be_kept_is_refused_and_nothing_is_written() -> None:
+    engine = active()
+    engine.write("long", put("x" * (repeats.MARK_BYTES_MAX + 1)), now_ms=0, request_id=ID)
+    ready = engine.ready()
+
+    assert ((), [("long", ErrorCode.POLICY_VIOLATION)]) == (ready.appends, said(ready.answers))
+
+
+def test_an_id_of_another_kind_of_request_is_refused() -> None:
+    engine = active()
+    engine.write("first", put("1"), now_ms=0, request_id=ID)
+    for moment in ("under way", "committed"):
+        engine.write(moment, put("2"), now_ms=0, request_id=RequestId(ID.value, DeleteTopicsResponse))
+        answers = dict(committed(engine))
+
+        assert ErrorCode.INVALID_REQUEST == answers[moment]
+
+
+def test_the_oldest_is_forgotten_first() -> None:
+    kept = Repeats()
+    response = CreateTopicsResponse()
+    for number in range(KEPT_MAX + 1):
+        kept.note(mark(RequestId(b"%16d" % number, CreateTopicsResponse), response))
+
+    assert KEPT_MAX == len(kept)
+    assert kept.answer(RequestId(b"%16d" % 0, CreateTopicsResponse)) is None
+    assert response == kept.answer(RequestId(b"%16d" % KEPT_MAX, CreateTopicsResponse))
+
+
+@given(st.binary(max_size=64))
+def test_whatever_the_log_holds_is_no_fault(text: bytes) -> None:
+    kept = Repeats()
+    kept.note(text)
+
+    assert kept.answer(ANOTHER) is None

@@ -1,0 +1,136 @@
+"""The envelope of all admin APIs: a dry run that shows its records, a retry that is done once, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+
+import pytest
+
+from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
+from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
+from kraft.metadata.partition_record_pb2 import PartitionRecord
+from kraft.metadata.topic_record_pb2 import TopicRecord
+from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import uuid_text
+from tests.e2e.cluster import VOTERS, WITHIN_S, Cluster, spoken
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+def create(*names: str) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic
+    return CreateTopicsRequest(
+        topics=[topic(name=name, num_partitions=1, replication_factor=3) for name in names], timeout_ms=30_000
+    )
+
+
+async def submit(cluster: Cluster, request: AdminRequest, *, at: int) -> AdminResponse:
+    answer: AdminResponse = (await spoken(cluster.controller_stub(at).Submit, request)).response
+    return answer
+
+
+async def streamed(cluster: Cluster, requests: Iterable[AdminRequest], *, at: int) -> dict[int, AdminResponse]:
+    """The answers of one stream by correlation id; the requests go out in one message."""
+    call = cluster.controller_stub(at).AdminStream(timeout=WITHIN_S)
+    await call.write(AdminRequests(requests=requests))
+    await call.done_writing()
+    return {answer.correlation_id: answer async for message in call for answer in message.responses}
+
+
+@pytest.mark.parametrize("door", VOTERS)
+async def test_a_dry_run_shows_the_records_and_writes_nothing(cluster: Cluster, door: int) -> None:
+    answer = await submit(cluster, AdminRequest(create_topics=create("dry"), validate_only=True), at=door)
+
+    assert [("dry", 0)] == [(each.name, each.error_code) for each in answer.create_topics.topics]
+
+    topic, partition = TopicRecord(), PartitionRecord()
+    assert 2 == len(answer.records)
+    assert answer.records[0].record.Unpack(topic)
+    assert answer.records[1].record.Unpack(partition)
+    assert ("dry", 0) == (topic.name, partition.partition_id)
+    assert {3} == {len(set(partition.replicas))}
+    assert answer.leader_id in VOTERS
+    assert answer.leader_epoch > 0
+    assert answer.offset > 0
+    assert "dry" not in await cluster.topics(at=door)
+
+
+async def test_a_request_that_is_sent_again_is_done_once_and_answered_alike(cluster: Cluster) -> None:
+    """Also by another leader, in another process: what was answered stands in the log."""
+    request = AdminRequest(create_topics=create("once"), request_id=secrets.token_bytes(16))
+    first, second = await asyncio.gather(submit(cluster, request, at=1), submit(cluster, request, at=2))
+
+    assert [("once", 0)] == [(each.name, each.error_code) for each in first.create_topics.topics]
+    assert first.create_topics == second.create_topics
+
+    leader = first.leader_id
+    await cluster.kill(cluster.controller(leader))
+    await cluster.kill(cluster.quorum(leader))
+    after = await submit(cluster, request, at=leader % 3 + 1)
+    await cluster.heal()
+
+    assert after.leader_id != leader
+    assert first.create_topics == after.create_topics
+
+
+async def test_without_an_id_each_sending_is_meant(cluster: Cluster) -> None:
+    request = AdminRequest(create_topics=create("twice"))
+    await submit(cluster, request, at=1)
+    again = await submit(cluster, request, at=1)
+
+    assert [int(ErrorCode.TOPIC_ALREADY_EXISTS)] == [each.error_code for each in again.create_topics.topics]
+
+
+async def test_an_id_belongs_to_one_kind_of_request(cluster: Cluster) -> None:
+    request_id = secrets.token_bytes(16)
+    await submit(cluster, AdminRequest(create_topics=create("kind"), request_id=request_id), at=1)
+    name = DeleteTopicsRequest.DeleteTopicState(name="kind")
+    other = AdminRequest(delete_topics=DeleteTopicsRequest(topics=[name]), request_id=request_id)
+
+    with pytest.raises(ApiError, match="needs an id of its own") as refused:
+        await submit(cluster, other, at=1)
+
+    assert ErrorCode.INVALID_REQUEST == refused.value.code
+    assert "kind" in await cluster.topics(at=1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (AdminRequest(), "request: one of the admin APIs must be asked for"),
+        (
+            AdminRequest(describe_cluster=DescribeClusterRequest(), request_id=b"short"),
+            "request_id: it has 5 bytes, and takes 16",
+        ),
+    ],
+    ids=["nothing asked", "short id"],
+)
+async def test_a_bad_envelope_is_named(cluster: Cluster, request_: AdminRequest, said: str) -> None:
+    with pytest.raises(ApiError, match=said) as refused:
+        await submit(cluster, request_, at=1)
+
+    assert ErrorCode.INVALID_REQUEST == refused.value.code
+
+
+@pytest.mark.parametrize("door", VOTERS)
+async def test_many_at_once_are_all_answered_and_each_fails_by_itself(cluster: Cluster, door: int) -> None:
+    names = [f"many-{door}-{number}" for number in range(40)]
+    requests = [AdminRequest(correlation_id=number, create_topics=create(name)) for number, name in enumerate(names)]
+    # In no oneof arm, and one that cannot be done: their errors stand in their answers.
+    unanswerable = AdminRequest(correlation_id=100)
+    elect = ElectLeadersRequest(election_type=7)
+    answers = await streamed(
+        cluster, [*requests, unanswerable, AdminRequest(correlation_id=101, elect_leaders=elect)], at=door
+    )
+
+    assert {*range(40), 100, 101} == answers.keys()
+    assert int(ErrorCode.INVALID_REQUEST) == answers[100].error.error_code
+    created = [answers[number].create_topics.topics[0] for number in range(40)]
+    assert [(name, 0) for name in names] == [(each.name, each.error_code) for each in created]
+    assert 40 == len({each.topic_id for each in created} - {uuid_text(bytes(16))})
+    assert set(names) <= (await cluster.topics(at=door)).keys()
