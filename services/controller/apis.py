@@ -33,7 +33,7 @@ from quorate.placement import PlacementSpec
 from quorate.runtime.client import Client
 from services.controller.call import Call
 from services.controller.driver import Driver
-from services.controller.placing import place
+from services.controller.placing import Placing
 from services.controller.quorum_node import QuorumNode
 
 PLACEMENTS_TRIED_MAX: Final = 3
@@ -58,7 +58,7 @@ class Apis:
     ) -> None:
         self.driver = driver
         self.quorum = quorum
-        self.placers = placers
+        self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state))
         self.settings = settings
         self.cluster_id = cluster_id
 
@@ -79,9 +79,8 @@ class Apis:
         self, call: Call, wanted: _Wanted, command: Callable[[Placements], Command[Any]]
     ) -> Answer:
         """Places, then writes; places again if the brokers have changed in between."""
-        state = self.driver.engine.state
         for tried in range(1, PLACEMENTS_TRIED_MAX + 1):
-            placements = await place(self.placers, usable_brokers(state), wanted(state))
+            placements = await self.placing.place(wanted(self.driver.engine.state))
             try:
                 return await self.write(call, command(placements))
             except StalePlacement:

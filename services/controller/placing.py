@@ -2,38 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode
-from quorate.placement import PlacementSpec, UsableBroker
+from quorate.placement import PlacementSpec, Replicas, UsableBroker
 from quorate.runtime.client import Client
 
 DEADLINE_MS: Final = 5_000
 
 
-async def place(
-    placers: Client[PlacerStub],
-    brokers: Sequence[UsableBroker],
-    wanted: Sequence[tuple[str, PlacementSpec]],
-) -> Placements:
-    """The replicas of each topic in `wanted`, or why the placer refused it. Raises ApiError when no placer answers."""
-    if not wanted:
-        return {}
-    request = PlaceRequest(
-        brokers=[PlaceRequest.Broker(id=broker.id, rack=broker.rack, fenced=broker.fenced) for broker in brokers],
-        topics=[
-            PlaceRequest.Topic(partition_count=spec.partition_count, replication_factor=spec.replication_factor)
-            for _, spec in wanted
-        ],
-    )
-    response: PlaceResponse = await placers.call(lambda stub: stub.Place, request, deadline_ms=DEADLINE_MS)
-    return {
-        name: ApiError(ErrorCode(topic.error_code), topic.error_message)
-        if topic.error_code
-        else tuple(tuple(partition.replicas) for partition in topic.partitions)
-        for (name, _), topic in zip(wanted, response.topics, strict=True)
-    }
+class _Round:
+    """What is asked together, and the answer that all share."""
+
+    def __init__(self) -> None:
+        self.specs: list[PlacementSpec] = []
+        self.answer: asyncio.Future[PlaceResponse]
+
+
+class Placing:
+    """One question under way at a time; all that is wanted meanwhile goes into the next."""
+
+    def __init__(self, placers: Client[PlacerStub], brokers: Callable[[], Sequence[UsableBroker]]) -> None:
+        self._placers = placers
+        self._brokers = brokers
+        self._under_way: asyncio.Future[PlaceResponse] | None = None
+        self._next: _Round | None = None
+
+    async def place(self, wanted: Sequence[tuple[str, PlacementSpec]]) -> Placements:
+        """The replicas of each topic in `wanted`, or why the placer refused it. Raises ApiError if none answers."""
+        if not wanted:
+            return {}
+        if self._next is None:
+            self._next = _Round()
+            self._next.answer = asyncio.ensure_future(self._ask(self._next, self._under_way))
+        asked, start = self._next, len(self._next.specs)
+        asked.specs += [spec for _, spec in wanted]
+        response = await asyncio.shield(asked.answer)
+        topics = response.topics[start : start + len(wanted)]
+        return {name: _placed(topic) for (name, _), topic in zip(wanted, topics, strict=True)}
+
+    async def _ask(self, asked: _Round, under_way: asyncio.Future[PlaceResponse] | None) -> PlaceResponse:
+        if under_way is not None:
+            await asyncio.wait([under_way])
+        self._under_way, self._next = asked.answer, None
+        request = PlaceRequest(
+            brokers=[
+                PlaceRequest.Broker(id=broker.id, rack=broker.rack, fenced=broker.fenced) for broker in self._brokers()
+            ],
+            topics=[
+                PlaceRequest.Topic(partition_count=spec.partition_count, replication_factor=spec.replication_factor)
+                for spec in asked.specs
+            ],
+        )
+        response: PlaceResponse = await self._placers.call(lambda stub: stub.Place, request, deadline_ms=DEADLINE_MS)
+        if len(response.topics) != len(asked.specs):
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"the placer answered for {len(response.topics)} topics; it was asked for {len(asked.specs)}",
+            )
+        return response
+
+
+def _placed(topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
+    if topic.error_code:
+        return ApiError(ErrorCode(topic.error_code), topic.error_message)
+    return tuple(tuple(partition.replicas) for partition in topic.partitions)
