@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from google.protobuf.message_factory import GetMessageClass
 
 from kraft import Message
@@ -24,6 +25,7 @@ from quorate.controller.repeats import ID_BYTES, RequestId
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.secrets import redacted
 from quorate.metadata.versions import record_version
+from quorate.nouns import Offset
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 from quorate.wire.compile import struct_class
@@ -32,11 +34,11 @@ from quorate.wire.schema import layout
 from services.controller.apis import HANDLERS, Apis
 from services.controller.call import Call
 from services.controller.forwarding import Forwarding, is_forwarded
+from services.controller.pages import Pages, parse
+from services.controller.under_way import OneOfMany, UnderWay
 
 TIMEOUT_MS: Final = 60_000
 """For a request that does not say how long its answer is waited for."""
-UNDER_WAY_MAX: Final = 1_000
-"""Requests of one stream that may wait at once: half of what the engine takes. The stream is not read beyond."""
 METHOD: Final = "kraft.service.Controller/AdminStream"
 
 
@@ -65,6 +67,8 @@ def _apis() -> dict[str, Api]:
 
 APIS: Final = _apis()
 """By the field of the envelope."""
+PAGED: Final = "DescribeTopicPartitions"
+"""The list that has pages; Kafka's own cursor goes on in whatever state there is then."""
 NOT_REPEATABLE: Final = frozenset({"CreateDelegationToken"})
 """Their answers are secret: they are not kept in the log."""
 
@@ -76,6 +80,7 @@ class AdminDoor:
         self._apis = apis
         self._forwarding = forwarding
         self._telemetry = telemetry
+        self._pages = Pages(apis.driver.engine)
 
     async def submit(self, request: AdminRequest, context: Any) -> AdminResponse:
         """One request. Raises ApiError."""
@@ -89,7 +94,7 @@ class AdminDoor:
 
     async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:
         """Many requests, each answered when it is ready."""
-        under_way = _UnderWay(lambda request: self._one_of_many(request, context))
+        under_way = UnderWay(lambda request: self._one_of_many(request, context))
         try:
             under_way.begin(requests)
             while responses := await under_way.ready():
@@ -101,7 +106,7 @@ class AdminDoor:
         timeout_ms = request.timeout_ms or TIMEOUT_MS
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self.submit(request, _OneOfMany(stream, timeout_ms))
+                return await self.submit(request, OneOfMany(stream, timeout_ms))
         except TimeoutError:
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within its timeout_ms of {timeout_ms}")
         except ApiError as refusal:
@@ -110,17 +115,40 @@ class AdminDoor:
 
     async def _answer(self, request: AdminRequest, *, host: str) -> AdminResponse:
         api = _chosen(request)
-        asked = to_struct(getattr(request, api.field))
-        answer = await self._apis.answer(
-            Call(
-                rpc=api.rpc,
-                asked=asked,
-                host=host,
-                validate_only=request.validate_only,
-                request_id=_request_id(request, api),
-            )
+        call = Call(
+            rpc=api.rpc,
+            asked=to_struct(getattr(request, api.field)),
+            host=host,
+            validate_only=request.validate_only,
+            request_id=_request_id(request, api),
         )
-        return self._filled(request, api, answer)
+        if api.rpc == PAGED:
+            return await self._page(request, api, call)
+        if request.page_token:
+            raise _misfit("page_token", f"{api.rpc} answers in one piece; only {PAGED} has pages")
+        return self._filled(request, api, await self._apis.answer(call))
+
+    async def _page(self, request: AdminRequest, api: Api, call: Call) -> AdminResponse:
+        """One page of a list; the first is of what is committed now, the others of the same moment."""
+        if request.page_token:
+            page = parse(request.page_token)
+            self._pages.check(page)
+            call = replace(call, as_of=page.offset, asked=msgspec.structs.replace(call.asked, cursor=page.cursor))
+            return await self._page_of(request, api, call, page.offset)
+        engine = self._apis.driver.engine
+        offset = engine.hold_stable()
+        if offset is None:
+            return self._filled(request, api, await self._apis.answer(call))
+        try:
+            return await self._page_of(request, api, replace(call, as_of=offset), offset)
+        finally:
+            engine.state.registry.release(offset)
+
+    async def _page_of(self, request: AdminRequest, api: Api, call: Call, offset: Offset) -> AdminResponse:
+        answer = await self._apis.answer(call)
+        filled = self._filled(request, api, answer)
+        filled.next_page_token = self._pages.turn(offset, answer.response)
+        return filled
 
     def _filled(self, request: AdminRequest, api: Api, answer: Answer) -> AdminResponse:
         filled = AdminResponse(
@@ -148,90 +176,10 @@ class AdminDoor:
         )
 
 
-class _UnderWay:
-    """The requests of one stream that have begun, and the answers that have not left yet."""
-
-    def __init__(self, answer: Callable[[AdminRequest], Awaitable[AdminResponse]]) -> None:
-        self._answer = answer
-        self._room = asyncio.Semaphore(UNDER_WAY_MAX)
-        self._changed = asyncio.Event()
-        self._ready: list[AdminResponse] = []
-        self._failed: BaseException | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def begin(self, requests: AsyncIterator[AdminRequests]) -> None:
-        """Read from now on."""
-        self._spawn(self._read(requests))
-
-    async def ready(self) -> list[AdminResponse]:
-        """All answers that wait to leave, one at least; none when everything is answered. Raises what went wrong."""
-        while not self._ready and self._tasks and self._failed is None:
-            self._changed.clear()
-            await self._changed.wait()
-        if self._failed is not None:
-            raise self._failed
-        ready, self._ready = self._ready, []
-        return ready
-
-    async def end(self) -> None:
-        """Nobody waits for the rest. What was appended may be committed all the same."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _read(self, requests: AsyncIterator[AdminRequests]) -> None:
-        async for message in requests:
-            for request in message.requests:
-                await self._room.acquire()
-                self._spawn(self._one(request))
-
-    async def _one(self, request: AdminRequest) -> None:
-        try:
-            answer = await self._answer(request)
-            self._ready.append(answer)
-        finally:
-            self._room.release()
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._is_over)
-
-    def _is_over(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            self._failed = failure
-        self._changed.set()
-
-
-class _OneOfMany:
-    """What a handler asks of a call's context, for one request of a stream."""
-
-    def __init__(self, stream: Any, timeout_ms: int) -> None:
-        self._stream = stream
-        self._ends = time.monotonic() + timeout_ms / 1000
-
-    def invocation_metadata(self) -> Any:
-        return self._stream.invocation_metadata()
-
-    def peer(self) -> str:
-        peer: str = self._stream.peer()
-        return peer
-
-    def time_remaining(self) -> float:
-        return self._ends - time.monotonic()
-
-    def set_trailing_metadata(self, _: Any) -> None:
-        """It stands in the answer."""
-
-
 def _chosen(request: AdminRequest) -> Api:
     field = request.WhichOneof("request")
     if field is None:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, "request: one of the admin APIs must be asked for", {"field": "request"}
-        )
+        raise _misfit("request", "one of the admin APIs must be asked for")
     if field not in APIS:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{field} is not served by this controller")
     return APIS[field]
@@ -241,18 +189,14 @@ def _request_id(request: AdminRequest, api: Api) -> RequestId | None:
     if not request.request_id:
         return None
     if len(request.request_id) != ID_BYTES:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"request_id: it has {len(request.request_id)} bytes, and takes {ID_BYTES}",
-            {"field": "request_id"},
-        )
+        raise _misfit("request_id", f"it has {len(request.request_id)} bytes, and takes {ID_BYTES}")
     if api.rpc in NOT_REPEATABLE:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"request_id: the answer to {api.rpc} is secret and not kept, so that it cannot be given twice",
-            {"field": "request_id"},
-        )
+        raise _misfit("request_id", f"the answer to {api.rpc} is secret and not kept, so that it cannot be given twice")
     return RequestId(request.request_id, api.response)
+
+
+def _misfit(field: str, why: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"{field}: {why}", {"field": field})
 
 
 def _told(error: ApiError) -> AdminError:

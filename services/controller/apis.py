@@ -147,6 +147,8 @@ def _read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
 
     async def handle(apis: Apis, call: Call) -> Answer:
         await apis.quorum.confirm(apis.driver.leader_epoch)
+        if call.as_of is not None:
+            return apis.driver.read(command(apis, call), as_of=call.as_of)
         return await apis.driver.write(call.rpc, command(apis, call), lane=Lane.ADMIN)
 
     return handle

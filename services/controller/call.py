@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quorate.controller.repeats import RequestId
-from quorate.nouns import ANONYMOUS, Principal
+from quorate.nouns import ANONYMOUS, Offset, Principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +25,5 @@ class Call:
     validate_only: bool = False
     request_id: RequestId | None = None
     """Of a request that may be sent again without being meant again."""
+    as_of: Offset | None = None
+    """Of a read that is to see the state at this offset, which is held; the present if None."""

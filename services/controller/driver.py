@@ -126,6 +126,12 @@ class Driver:
             raise answer.error
         return answer
 
+    def read(self, command: Command[T], *, as_of: Offset) -> Answer:
+        """What a read says of the state at an offset that is held, and committed. Raises ApiError."""
+        decision = command(self.engine.state.at(as_of), Moment(next_offset=as_of, now_ms=self._clock.wall_ms()))
+        assert not decision.records, decision.records
+        return Answer(token=None, response=decision.response, epoch=self.leader_epoch, offset=as_of)
+
     def _applied_own(self, waiting: _Waiting, base: Offset, decided_ns: int) -> None:
         """The writer's own `apply`: before the append, since what cannot be applied must not be replicated."""
         if self.engine.next_offset > base:

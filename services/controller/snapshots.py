@@ -122,7 +122,7 @@ class Snapshots:
             for values in self._pieces(state, snapshot.offset):
                 await call.write(CreateSnapshotRequest(values=values))
                 await asyncio.sleep(0)
-                if state.registry.held != snapshot.offset:
+                if not state.registry.is_held(snapshot.offset):
                     raise Lost(f"the state at offset {snapshot.offset} is gone")
             await call.write(CreateSnapshotRequest())  # only this says that it is whole
             await call.done_writing()

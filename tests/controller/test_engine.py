@@ -329,4 +329,4 @@ def test_nothing_is_held_at_the_beginning_or_within_a_transaction() -> None:
     engine.replay([FeatureLevelRecord(METADATA_VERSION, 25), BeginTransactionRecord()], base_offset=0, end_offset=2)
 
     assert engine.hold_stable() is None
-    assert engine.state.registry.held is None
+    assert not engine.state.registry.is_held(2)

@@ -11,12 +11,14 @@ import pytest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.metadata.partition_record_pb2 import PartitionRecord
 from kraft.metadata.topic_record_pb2 import TopicRecord
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import uuid_text
+from services.controller.pages import Cursor, Page
 from tests.e2e.cluster import VOTERS, WITHIN_S, Cluster, spoken
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -107,14 +109,52 @@ async def test_an_id_belongs_to_one_kind_of_request(cluster: Cluster) -> None:
             AdminRequest(describe_cluster=DescribeClusterRequest(), request_id=b"short"),
             "request_id: it has 5 bytes, and takes 16",
         ),
+        (
+            AdminRequest(describe_cluster=DescribeClusterRequest(), page_token="any"),
+            "page_token: DescribeCluster answers in one piece",
+        ),
     ],
-    ids=["nothing asked", "short id"],
+    ids=["nothing asked", "short id", "no pages"],
 )
 async def test_a_bad_envelope_is_named(cluster: Cluster, request_: AdminRequest, said: str) -> None:
     with pytest.raises(ApiError, match=said) as refused:
         await submit(cluster, request_, at=1)
 
     assert ErrorCode.INVALID_REQUEST == refused.value.code
+
+
+@pytest.mark.parametrize("door", VOTERS)
+async def test_all_pages_of_a_list_are_of_one_moment(cluster: Cluster, door: int) -> None:
+    await submit(cluster, AdminRequest(create_topics=create(*(f"page-{door}-{name}" for name in "abcd"))), at=door)
+    asked = DescribeTopicPartitionsRequest(response_partition_limit=3)
+    page = await submit(cluster, AdminRequest(describe_topic_partitions=asked), at=door)
+    offset, told = page.offset, list(page.describe_topic_partitions.topics)
+    await submit(cluster, AdminRequest(create_topics=create(f"page-{door}-e")), at=door)
+    gone = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=f"page-{door}-d")])
+    await submit(cluster, AdminRequest(delete_topics=gone), at=door)
+    while page.next_page_token:
+        request = AdminRequest(describe_topic_partitions=asked, page_token=page.next_page_token)
+        page = await submit(cluster, request, at=door)
+        told += page.describe_topic_partitions.topics
+
+        assert offset == page.offset
+
+    names = [topic.name for topic in told if topic.name.startswith(f"page-{door}-")]
+    assert [f"page-{door}-{name}" for name in "abcd"] == names
+    assert {f"page-{door}-{name}" for name in "abce"} <= (await cluster.topics(at=door)).keys()
+
+
+@pytest.mark.parametrize(
+    ("token", "code"),
+    [("?", ErrorCode.INVALID_REQUEST), (Page(1, Cursor("t", 0)).token(), ErrorCode.SNAPSHOT_NOT_FOUND)],
+    ids=["none of ours", "a state that is not held"],
+)
+async def test_a_page_that_cannot_be_had_is_refused(cluster: Cluster, token: str, code: ErrorCode) -> None:
+    request = AdminRequest(describe_topic_partitions=DescribeTopicPartitionsRequest(), page_token=token)
+    with pytest.raises(ApiError) as refused:
+        await submit(cluster, request, at=1)
+
+    assert code == refused.value.code
 
 
 @pytest.mark.parametrize("door", VOTERS)

@@ -111,24 +111,23 @@ class AgainstCopies(RuleBasedStateMachine):
     def forget_before(self, pick: int, above: int) -> None:
         offset = self.some_offset(pick) + above
         self.registry.forget_before(offset)
-        self.then = {at: copy for at, copy in self.then.items() if at >= offset or at == self.registry.held}
+        self.then = {at: copy for at, copy in self.then.items() if at >= offset or self.registry.is_held(at)}
 
-    @precondition(lambda self: self.then and self.registry.held is None)
+    @precondition(lambda self: self.then)
     @rule(pick=st.integers(0, 9))
     def hold(self, pick: int) -> None:
         self.registry.hold(self.some_offset(pick))
 
-    @precondition(lambda self: self.registry.held is not None)
-    @rule()
-    def release(self) -> None:
-        assert self.registry.held is not None
-        self.registry.release(self.registry.held)
+    @precondition(lambda self: self.then)
+    @rule(pick=st.integers(0, 9))
+    def release(self, pick: int) -> None:
+        self.registry.release(self.some_offset(pick))
 
     @precondition(lambda self: self.then)
     @rule(pick=st.integers(0, 9))
     def delete_snapshot(self, pick: int) -> None:
         offset = self.some_offset(pick)
-        if offset == self.registry.held:
+        if self.registry.is_held(offset):
             return
         self.registry.delete(offset)
         del self.then[offset]

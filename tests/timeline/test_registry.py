@@ -207,14 +207,14 @@ def test_a_held_snapshot_stays_readable_until_it_is_released(registry: SnapshotR
 
     registry.forget_before(13)
 
-    assert ([3], 3) == (list(registry.offsets), registry.held)
+    assert ([3], True) == (list(registry.offsets), registry.is_held(3))
     assert {"orders-0": 1} == leaders.at(3)
     assert {"orders-0": 3, "orders-1": 4} == leaders
 
     registry.release(3)
     registry.forget_before(13)
 
-    assert ([], None) == (list(registry.offsets), registry.held)
+    assert ([], False) == (list(registry.offsets), registry.is_held(3))
 
 
 def test_what_lies_before_a_held_snapshot_is_forgotten_and_what_comes_after_the_offset_is_not(
@@ -237,16 +237,38 @@ def test_a_held_snapshot_that_is_lost_is_held_no_more(registry: SnapshotRegistry
 
     registry.reset() if loss == "reset" else registry.revert_to(1)
 
-    assert registry.held is None
+    assert not registry.is_held(3)
     registry.release(3)
 
 
-def test_one_snapshot_is_held_at_a_time_and_it_is_not_deleted(registry: SnapshotRegistry) -> None:
+def test_a_snapshot_is_held_until_everybody_has_released_it(registry: SnapshotRegistry) -> None:
     registry.create(3)
-    registry.create(9)
+    registry.hold(3)
     registry.hold(3)
 
-    with pytest.raises(AssertionError, match="3"):
-        registry.hold(9)
+    registry.release(3)
+    registry.forget_before(9)
+
+    assert [3] == list(registry.offsets)
     with pytest.raises(AssertionError, match="held"):
         registry.delete(3)
+
+    registry.release(3)
+    registry.forget_before(9)
+
+    assert [] == list(registry.offsets)
+
+
+def test_each_of_several_held_takes_over_what_comes_before_the_next(registry: SnapshotRegistry) -> None:
+    leaders: TimelineDict[str, int] = TimelineDict(registry)
+    for offset in range(6):
+        leaders["orders-0"] = offset
+        registry.create(offset)
+        if offset % 2:
+            registry.hold(offset)
+    leaders["orders-0"] = 9
+
+    registry.forget_before(6)
+
+    assert (1, 3, 5) == registry.offsets
+    assert [1, 3, 5] == [leaders.at(offset)["orders-0"] for offset in registry.offsets]

@@ -168,7 +168,7 @@ class Engine:
 
         None if there is nothing yet, or an open transaction reaches over it. It is let go with
         `state.registry.release`; a state that goes back to nothing, or loads a snapshot, lets go of it too
-        (`state.registry.held` is None then).
+        (`state.registry.is_held` is False then).
         """
         offset = self._first_uncommitted()
         if not offset:

@@ -14,9 +14,9 @@ snapshot. So three things are simple:
 * Forget the oldest: drop what it kept. Nobody else needs it.
 
 * Hold one: it is not forgotten before it is released, and takes over what the forgotten ones after it kept.
-  So a checkpoint is written while the present moves on.
+  So a checkpoint is written, and a list is read page by page, while the present moves on.
 
-There are one or two snapshots at a time (the last committed offset, the batches in flight), so a plain
+There are a few snapshots at a time (the last committed offset, the batches in flight, what is held), so a plain
 list in ascending order is enough.
 """
 
@@ -106,7 +106,7 @@ class SnapshotRegistry:
 
     def __init__(self) -> None:
         self.newest: Snapshot | None = None
-        self._held: Offset | None = None
+        self._held: dict[Offset, int] = {}  # by how many
         self._snapshots: list[Snapshot] = []
         # Weak: a registry does not keep alive a collection that the state has dropped. By id() as in Snapshot.
         self._collections: WeakValueDictionary[int, Reversible] = WeakValueDictionary()
@@ -130,21 +130,20 @@ class SnapshotRegistry:
         place = self._place(offset)
         return place < len(self._snapshots) and self._snapshots[place].offset == offset
 
-    @property
-    def held(self) -> Offset | None:
-        """The snapshot that is held; None if there is none, or it was lost in a reset or a revert."""
-        return self._held
+    def is_held(self, offset: Offset) -> bool:
+        """Is the snapshot at `offset` held, and not lost in a reset or a revert?"""
+        return offset in self._held
 
     def hold(self, offset: Offset) -> None:
-        """Keep one snapshot, whatever is forgotten, until it is released. One is held at a time."""
-        assert self._held is None, (self._held, offset)
+        """Keep a snapshot, whatever is forgotten, until it is released as many times as it was held."""
         assert offset in self, f"no snapshot at offset {offset}; there are {list(self.offsets)}"
-        self._held = offset
+        self._held[offset] = self._held.get(offset, 0) + 1
 
     def release(self, offset: Offset) -> None:
         """The snapshot at `offset` may be forgotten again like any other; nothing happens if it is not held."""
-        if self._held == offset:
-            self._held = None
+        count = self._held.pop(offset, 0)
+        if count > 1:
+            self._held[offset] = count - 1
 
     def create(self, offset: Offset) -> None:
         """Make the present something to come back to: the state with all records below `offset` applied."""
@@ -164,26 +163,25 @@ class SnapshotRegistry:
         place = self._find(offset)
         while len(self._snapshots) > place + 1:
             self._snapshots.pop().revert()
-        if self._held is not None and self._held > offset:
-            self._held = None
+        self._held = {held: count for held, count in self._held.items() if held <= offset}
         self._snapshots[place].revert()
         self.newest = self._snapshots[place]
 
     def forget_before(self, offset: Offset) -> None:
-        """Forget the snapshots below `offset`, but for a held one. `offset` need not be one. The present stays."""
+        """Forget the snapshots below `offset`, but for held ones. `offset` need not be one. The present stays."""
         end = self._place(offset)
-        if self._held is not None and self._held < offset:
-            held = self._find(self._held)
-            for later in self._snapshots[held + 1 : end]:
-                self._snapshots[held].absorb(later)
-            self._snapshots[:end] = [self._snapshots[held]]
-        else:
-            del self._snapshots[:end]
+        kept: list[Snapshot] = []
+        for snapshot in self._snapshots[:end]:
+            if snapshot.offset in self._held:
+                kept.append(snapshot)
+            elif kept:
+                kept[-1].absorb(snapshot)
+        self._snapshots[:end] = kept
         self.newest = self._snapshots[-1] if self._snapshots else None
 
     def delete(self, offset: Offset) -> None:
         """Forget one snapshot. What it kept goes to the one before it, if there is one."""
-        assert offset != self._held, f"the snapshot at offset {offset} is held"
+        assert offset not in self._held, f"the snapshot at offset {offset} is held"
         place = self._find(offset)
         if place > 0:
             self._snapshots[place - 1].absorb(self._snapshots[place])
@@ -193,7 +191,8 @@ class SnapshotRegistry:
     def reset(self) -> None:
         """Forget all snapshots and empty every collection, as before a checkpoint is loaded."""
         self._snapshots.clear()
-        self.newest = self._held = None
+        self._held.clear()
+        self.newest = None
         for collection in list(self._collections.values()):
             collection.empty()
 

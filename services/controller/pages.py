@@ -1,0 +1,82 @@
+"""Lists of several pages that are all of one moment: states held at an offset for as long as somebody reads on."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from typing import Final
+
+from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from quorate.controller.engine import Engine
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Offset
+
+KEPT_S: Final = 60.0
+"""A state is held so long after its last page was read; what it costs is what has been overwritten since."""
+KEPT_MAX: Final = 16
+"""States held for readers at once. The one that was read longest ago makes room."""
+
+Cursor = DescribeTopicPartitionsRequest.Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a list goes on: the state's offset, and the first item."""
+
+    offset: Offset
+    cursor: Cursor
+
+    def token(self) -> str:
+        """Opaque to clients."""
+        text = f"{self.offset}:{self.cursor.partition_index}:{self.cursor.topic_name}"
+        return urlsafe_b64encode(text.encode()).decode("ascii")
+
+
+def parse(token: str) -> Page:
+    """The page that a token names. Raises ApiError(INVALID_REQUEST)."""
+    try:
+        offset, partition, name = urlsafe_b64decode(token.encode("ascii")).decode().split(":", 2)
+        return Page(int(offset), Cursor(name, int(partition)))
+    except ValueError:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"page_token: {token!r} is none of ours", {"field": "page_token"}
+        ) from None
+
+
+class Pages:
+    """The states that readers of an active controller page through."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._kept: dict[Offset, asyncio.TimerHandle] = {}
+
+    def check(self, page: Page) -> None:
+        """Raises ApiError(SNAPSHOT_NOT_FOUND) if its state is not held, here or any more."""
+        if page.offset not in self._kept or not self._engine.state.registry.is_held(page.offset):
+            raise ApiError(
+                ErrorCode.SNAPSHOT_NOT_FOUND,
+                f"the state at offset {page.offset} is not kept any more: the list has to be read from its beginning",
+            )
+
+    def turn(self, offset: Offset, response: DescribeTopicPartitionsResponse) -> str:
+        """The token of the page after `response`, whose state is kept from now on; empty if that was the last one."""
+        if response.next_cursor is None:
+            return ""
+        self._keep(offset)
+        following = Cursor(response.next_cursor.topic_name, response.next_cursor.partition_index)
+        return Page(offset, following).token()
+
+    def _keep(self, offset: Offset) -> None:
+        timer = self._kept.pop(offset, None)
+        if timer is None:
+            self._engine.state.registry.hold(offset)
+            if len(self._kept) >= KEPT_MAX:
+                self._drop(next(iter(self._kept)))
+        else:
+            timer.cancel()
+        self._kept[offset] = asyncio.get_running_loop().call_later(KEPT_S, self._drop, offset)
+
+    def _drop(self, offset: Offset) -> None:
+        self._kept.pop(offset).cancel()
+        self._engine.state.registry.release(offset)
