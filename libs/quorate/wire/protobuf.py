@@ -14,17 +14,10 @@ from google.protobuf.message import Message as ProtobufMessage
 from kraft import Message
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import parse_uuid, uuid_text
-from quorate.wire.compile import struct_class
+from quorate.wire.convert import RANGES, reader, writer
 from quorate.wire.schema import Field, Kind, Layout, layout, layout_of
 
 P = TypeVar("P", bound=ProtobufMessage)
-
-_RANGES = {
-    Kind.INT8: (-(1 << 7), (1 << 7) - 1),
-    Kind.INT16: (-(1 << 15), (1 << 15) - 1),
-    Kind.UINT16: (0, (1 << 16) - 1),
-}
-"""What Kafka's type holds, where protobuf's holds more."""
 
 
 def to_struct(message: ProtobufMessage) -> Any:
@@ -32,14 +25,18 @@ def to_struct(message: ProtobufMessage) -> Any:
 
     Raises ApiError(INVALID_REQUEST) naming the field that does not fit Kafka's type.
     """
-    return _to_struct(layout(type(message)), message, "")  # type: ignore[arg-type]  # classes hash; the stubs look at instances
+    shape = layout(type(message))  # type: ignore[arg-type]  # classes hash; the stubs look at instances
+    try:
+        return reader(shape)(message)
+    except ValueError as misfit:
+        _find_misfit(shape, message, "")
+        raise AssertionError(f"no field of {message!r} is said to be wrong") from misfit
 
 
 def to_protobuf(message: Message) -> ProtobufMessage:
     """The protobuf message with the values of a struct."""
-    made = layout_of(type(message)).protobuf()
-    _fill(layout_of(type(message)), message, made)
-    return made
+    shape = layout_of(type(message))
+    return writer(shape)(message, shape.protobuf)
 
 
 def json_form(message: Message) -> dict[str, Any]:
@@ -47,67 +44,33 @@ def json_form(message: Message) -> dict[str, Any]:
     return _json(layout_of(type(message)), message)
 
 
-def _to_struct(shape: Layout, message: ProtobufMessage, path: str) -> Message:
-    values = {field.name: _value(field, message, f"{path}{field.name}") for field in shape.fields}
-    return struct_class(shape)(**values)
+def _find_misfit(shape: Layout, message: ProtobufMessage, path: str) -> None:
+    """Raises ApiError for the first field that does not fit."""
+    for field in shape.fields:
+        value, where = getattr(message, field.name), f"{path}{field.name}"
+        if field.array:
+            for index, item in enumerate(value.items if field.box else value):
+                _check_one(field, item, f"{where}[{index}]")
+        elif message.HasField(field.name):
+            _check_one(field, value, where)
 
 
-def _value(field: Field, message: ProtobufMessage, path: str) -> Any:
-    value = getattr(message, field.name)
-    if field.array:
-        if field.box:
-            if not message.HasField(field.name):
-                return None
-            value = value.items
-        return tuple(_one(field, item, f"{path}[{index}]") for index, item in enumerate(value))
-    if not message.HasField(field.name):
-        if field.nullable_since is not None:
-            return None
-        if field.kind in (Kind.STRUCT, Kind.UUID):
-            return struct_class(field.struct)() if field.struct else field.default
-    return _one(field, value, path)
-
-
-def _one(field: Field, value: Any, path: str) -> Any:
-    if field.kind is Kind.STRUCT:
-        assert field.struct is not None
-        return _to_struct(field.struct, value, f"{path}.")
-    if field.kind is Kind.UUID:
+def _check_one(field: Field, value: Any, path: str) -> None:
+    if field.struct is not None:
+        _find_misfit(field.struct, value, f"{path}.")
+    elif field.kind is Kind.UUID:
         try:
-            return parse_uuid(value)
+            parse_uuid(value)
         except ValueError as problem:
             raise _misfit(path, str(problem)) from None
-    low, high = _RANGES.get(field.kind, (None, None))
-    if low is not None and high is not None and not low <= value <= high:
-        raise _misfit(path, f"{value} is outside {field.kind.value} ({low} to {high})")
-    return value
+    elif field.kind in RANGES:
+        low, high = RANGES[field.kind]
+        if not low <= value <= high:
+            raise _misfit(path, f"{value} is outside {field.kind.value} ({low} to {high})")
 
 
 def _misfit(path: str, why: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, f"{path}: {why}", {"field": path})
-
-
-def _fill(shape: Layout, message: Message, into: ProtobufMessage) -> None:
-    for field in shape.fields:
-        value = getattr(message, field.name)
-        if value is None:
-            continue
-        if field.array:
-            target = getattr(into, field.name)
-            if field.box:
-                target.SetInParent()
-                target = target.items
-            if field.struct:
-                for item in value:
-                    _fill(field.struct, item, target.add())
-            else:
-                target.extend(uuid_text(item) for item in value) if field.kind is Kind.UUID else target.extend(value)
-        elif field.struct:
-            target = getattr(into, field.name)
-            target.SetInParent()
-            _fill(field.struct, value, target)
-        else:
-            setattr(into, field.name, uuid_text(value) if field.kind is Kind.UUID else value)
 
 
 def _json(shape: Layout, message: Message) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""Turns a layout into Python source: one straight function from struct to protobuf, and one back.
+
+As in `compile`, going through a general converter costs more than the fields. The source has no words for errors:
+what does not fit raises ValueError, and `protobuf` then says which field and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf.message import Message as ProtobufMessage
+
+from kraft import Message
+from quorate.nouns import parse_uuid, uuid_text
+from quorate.wire.compile import struct_class
+from quorate.wire.schema import Field, Kind, Layout
+
+__all__ = ["RANGES", "reader", "writer"]
+
+RANGES: Final = {
+    Kind.INT8: (-(1 << 7), (1 << 7) - 1),
+    Kind.INT16: (-(1 << 15), (1 << 15) - 1),
+    Kind.UINT16: (0, (1 << 16) - 1),
+}
+"""What Kafka's type holds, where protobuf's holds more."""
+
+Make = Callable[..., ProtobufMessage]
+"""A class of protobuf messages, or a repeated field's `add`: scalars by name, and None for what is absent."""
+
+
+@cache
+def writer(layout: Layout) -> Callable[[Message, Make], ProtobufMessage]:
+    """The function that makes the protobuf message of a struct."""
+    names: dict[str, Any] = {"uuid_text": uuid_text}
+    lines = ["def write(m, new):", f"    made = new({_write_members(layout, 'm', names)})"]
+    for field in layout.fields:
+        if field.box:
+            lines += _write_box(field, names)
+        elif field.array and field.struct:
+            lines += [f"    add = made.{field.name}.add", *_write_each(field, names, indent=4)]
+    write: Callable[[Message, Make], ProtobufMessage] = _built(names, "write", [*lines, "    return made"])
+    return write
+
+
+def _write_members(layout: Layout, value: str, names: dict[str, Any]) -> str:
+    """The arguments that need no loop of their own."""
+    return ", ".join(
+        f"{field.name}={_write_one(field, f'{value}.{field.name}', names)}"
+        for field in layout.fields
+        if not (field.box or (field.array and field.struct))
+    )
+
+
+def _write_one(field: Field, value: str, names: dict[str, Any]) -> str:
+    if field.struct is None:
+        return _to_text(field, value)
+    write, new = _named(names, writer(field.struct)), _named(names, field.struct.protobuf)
+    return f"None if {value} is None else {write}({value}, {new})"
+
+
+def _write_each(field: Field, names: dict[str, Any], *, indent: int) -> list[str]:
+    """A loop over structs that hands each to `add`: in one go if they hold no arrays of structs themselves."""
+    assert field.struct is not None
+    if any(each.box or (each.array and each.struct) for each in field.struct.fields):
+        body = f"{_named(names, writer(field.struct))}(item, add)"
+    else:
+        body = f"add({_write_members(field.struct, 'item', names)})"
+    return [f"{' ' * indent}for item in m.{field.name}: {body}"]
+
+
+def _write_box(field: Field, names: dict[str, Any]) -> list[str]:
+    value = f"m.{field.name}"
+    lines = [f"    if {value} is not None:", f"        box = made.{field.name}", "        box.SetInParent()"]
+    if field.struct:
+        return [*lines, "        add = box.items.add", *_write_each(field, names, indent=8)]
+    return [*lines, f"        box.items.extend({_to_text(field, value)})"]
+
+
+def _to_text(field: Field, value: str) -> str:
+    if field.kind is not Kind.UUID:
+        return value
+    if field.array:
+        return f"[uuid_text(item) for item in {value}]"
+    return f"None if {value} is None else uuid_text({value})"
+
+
+@cache
+def reader(layout: Layout) -> Callable[[ProtobufMessage], Any]:
+    """The function that makes the struct of a protobuf message. Raises ValueError for what does not fit."""
+    names: dict[str, Any] = {"parse_uuid": parse_uuid, "within": _within}
+    make = _named(names, struct_class(layout))
+    values = ", ".join(_read(field, names) for field in layout.fields)
+    read: Callable[[ProtobufMessage], Any] = _built(names, "read", ["def read(m):", f"    return {make}({values})"])
+    return read
+
+
+def _read(field: Field, names: dict[str, Any]) -> str:
+    value, is_there = f"m.{field.name}", f'm.HasField("{field.name}")'
+    if field.array:
+        one = _read_one(field, "item", names)
+        items = f"{value}.items" if field.box else value
+        read = f"tuple({items})" if one == "item" else f"tuple([{one} for item in {items}])"
+        return f"{read} if {is_there} else None" if field.box else read
+    one = _read_one(field, value, names)
+    if field.nullable_since is not None:
+        return f"{one} if {is_there} else None"
+    if field.kind in (Kind.STRUCT, Kind.UUID):
+        absent = struct_class(field.struct)() if field.struct else field.default
+        return f"{one} if {is_there} else {_named(names, absent)}"
+    return one
+
+
+def _read_one(field: Field, value: str, names: dict[str, Any]) -> str:
+    if field.struct:
+        return f"{_named(names, reader(field.struct))}({value})"
+    if field.kind is Kind.UUID:
+        return f"parse_uuid({value})"
+    if field.kind in RANGES:
+        low, high = RANGES[field.kind]
+        return f"within({value}, {low}, {high})"
+    return value
+
+
+def _within(value: int, low: int, high: int) -> int:
+    if low <= value <= high:
+        return value
+    raise ValueError(value)
+
+
+def _named(names: dict[str, Any], value: Any) -> str:
+    """A name under which the source finds `value`."""
+    found = f"_{len(names)}"
+    names[found] = value
+    return found
+
+
+def _built(names: dict[str, Any], name: str, lines: list[str]) -> Any:
+    exec(compile("\n".join(lines), f"<{name}>", "exec"), names)
+    return names[name]
