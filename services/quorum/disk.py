@@ -49,6 +49,8 @@ class Disk:
         """
         self._directory = directory / PARTITION_DIRECTORY
         self._directory.mkdir(exist_ok=True)
+        self._election = ElectionFile(self._directory, voters=tuple(sorted(static.ids)))
+        self._election.read()  # there is no way around a broken one: nothing is touched then
         self.removed = remove_leftovers(self._directory)
         self._checkpoints = Checkpoints(self._directory)
         self.damaged = self._checkpoints.damaged
@@ -63,7 +65,6 @@ class Disk:
         _, base = self._checkpoints.quorum_at(self.log.start)
         self._voters = History(static if base.voters is None else base.voters, seen.voters)
         self._kraft_versions = History(base.kraft_version or 0, seen.versions)
-        self._election = ElectionFile(self._directory, voters=tuple(sorted(static.ids)))
         self.damaged_to = self._promise.read()
         self._keep_promise()
 

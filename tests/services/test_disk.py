@@ -14,7 +14,15 @@ import pytest
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.errors import Corrupt, ErrorCode
 from quorate.nouns import OffsetAndEpoch
-from quorate.storage.names import DAMAGED, LOG, PARTITION_DIRECTORY, PROMISE, checkpoint_file, segment_file
+from quorate.storage.names import (
+    DAMAGED,
+    LOG,
+    PARTITION_DIRECTORY,
+    PROMISE,
+    QUORUM_STATE,
+    checkpoint_file,
+    segment_file,
+)
 from services.quorum.disk import Disk
 from services.quorum.driver import Driver
 from services.quorum.taking import take_snapshot
@@ -64,6 +72,16 @@ def test_who_has_nobody_to_ask_does_not_start_and_says_where_the_damage_is(
 
     assert segment_file(partition(damaged), 0, LOG) == found.value.path
     assert before == sorted(path.name for path in partition(damaged).iterdir())
+
+
+def test_with_a_broken_vote_not_even_the_damage_in_the_log_is_put_aside(damaged: Path) -> None:
+    (partition(damaged) / QUORUM_STATE).write_text("{")
+    before = {path.name: path.read_bytes() for path in partition(damaged).iterdir()}
+
+    with pytest.raises(Corrupt, match=r"quorum-state: .*the vote in it cannot be guessed"):
+        open_disk(damaged, voters=3, recovers=True)
+
+    assert before == {path.name: path.read_bytes() for path in partition(damaged).iterdir()}
 
 
 def test_who_has_others_opens_up_to_the_damage_and_says_what_it_had_promised(damaged: Path) -> None:
