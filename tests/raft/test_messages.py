@@ -318,12 +318,25 @@ def test_a_held_fetch_is_refused_when_the_leader_resigns_and_dropped_when_its_as
     assert () == take(loses).answers
 
 
-def test_a_fetch_of_nobody_is_served_and_neither_held_nor_listed() -> None:
+def test_fetches_of_nobody_are_held_like_others_and_not_listed() -> None:
+    """Who has no id and is answered at once asks again at once, and keeps the leader busy."""
     made = leader()
-    answer, _ = ask(made, replace(FETCH, replica=ReplicaKey(-1), fetch_offset=11, last_fetched_epoch=6), 3_000)
+    at_end = replace(FETCH, fetch_offset=11, last_fetched_epoch=6, high_watermark=11)
+    for name, directory_id in (("one", Uuid(b"1" * 16)), ("two", Uuid(b"2" * 16))):
+        nobody = replace(at_end, replica=ReplicaKey(-1, directory_id), reply_to=name)
+        made.core.step(nobody, 3_000)
+
+        assert () == take(made).answers
+
+    # Who cannot be told apart from one that is held is answered.
+    answer, _ = ask(made, replace(at_end, replica=ReplicaKey(-1, Uuid(b"1" * 16))), 3_000)
 
     assert ErrorCode.NONE == answer.error
     assert () == made.core.describe(3_000).observers
+
+    made.core.tick(3_000 + FETCH.max_wait_ms)
+
+    assert {"one", "two"} == {answer.reply_to for answer in take(made).answers}
 
 
 # The leader's own appends.

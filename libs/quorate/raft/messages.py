@@ -98,7 +98,7 @@ class FetchRequest:
     epoch: Epoch
     """CurrentLeaderEpoch in Kafka's fetch."""
     replica: ReplicaKey
-    """An id of -1 is nobody: served, but neither listed nor held."""
+    """An id of -1 is nobody: served, but not listed."""
     fetch_offset: Offset
     last_fetched_epoch: Epoch
     max_bytes: int

@@ -27,10 +27,17 @@ def serve_fetch(turn: Turn, role: Leader, request: FetchRequest) -> None:
     # The fetch itself may have moved the high watermark, which is news to whoever sent it.
     progress.advance(turn, role)
     wait_ms = _wait_ms(turn, role, key, request)
-    if wait_ms == 0 or key not in role.replicas:
+    if wait_ms == 0 or not _may_be_held(turn, role, key):
         turn.answer(request, _records(turn, role, request))
     else:
         holding.park(turn, role, key, request, wait_ms=wait_ms, answer=_answer(turn, role))
+
+
+def _may_be_held(turn: Turn, role: Leader, key: ReplicaKey) -> bool:
+    """Is it listed; or nobody, told apart from others like it by its directory id, and is there room?"""
+    if key.id >= 0:
+        return key in role.replicas
+    return key not in role.parked and len(role.parked) < turn.settings.observers_max
 
 
 def _misfit(turn: Turn, role: Leader, request: FetchRequest) -> FetchResponse | None:

@@ -7,6 +7,7 @@ dropped again when the leader's log turns out to be another one (KIP-595, diverg
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ class LogReader:
         self._connect = connect
         self._cluster_id = cluster_id
         self._replica_id = replica_id
+        # Readers without an id are told apart by it, so that the leader can hold a fetch of each.
+        self._directory_id = uuid_text(secrets.token_bytes(16)) if replica_id < 0 else ""
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._at = servers[0]
         self._hint: str | None = None
@@ -163,6 +166,7 @@ class LogReader:
                             fetch_offset=self._fetched,
                             last_fetched_epoch=self._last_epoch,
                             high_watermark=self.high_watermark,
+                            replica_directory_id=self._directory_id,
                         )
                     ],
                 )
