@@ -210,6 +210,18 @@ def test_too_many_waiting_are_refused_with_an_error_to_try_again() -> None:
     assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
 
 
+def test_brokers_and_chores_have_room_when_admins_have_none() -> None:
+    quorum = Quorum().begin()
+    for number in range(Lane.ADMIN.value):
+        quorum.write(f"{number}", put("a", "1"))
+    for number in range(Lane.ADMIN.value, Lane.CLUSTER.value):
+        quorum.write(f"{number}", put("a", "1"), lane=Lane.CLUSTER)
+
+    for lane in Lane:
+        with pytest.raises(ApiError, match=f"{lane.value} requests wait already"):
+            quorum.write("one more", put("a", "1"), lane=lane)
+
+
 def test_a_write_that_is_too_large_is_refused_whole() -> None:
     quorum = Quorum().begin()
     quorum.write("many", put_all(10_001))
