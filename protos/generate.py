@@ -106,7 +106,7 @@ def struct_module(source: str, comments: Comments) -> str:
 
     pb2 = importlib.import_module(source.removesuffix(".proto").replace("/", ".") + "_pb2")
     lines = [f'"""Generated from protos/{source}."""', "", "from __future__ import annotations", ""]
-    lines += ["from kraft import Message, UnknownTags, Uuid"]
+    lines += ["from typing import ClassVar", "", "from kraft import Message, UnknownTags, Uuid"]
     for name in pb2.DESCRIPTOR.message_types_by_name:
         message = layout(getattr(pb2, name))
         lines += ["", "", *struct(message, nested_structs(message), source, comments, indent="")]
@@ -133,6 +133,8 @@ def struct(layout: Any, known: dict[str, Any], source: str, comments: Comments, 
     lines += [""]
     lines += [f"{inner}{field.name}: {annotation(field)} = {default(field)}" for field in layout.fields]
     lines += [f"{inner}unknown_tags: UnknownTags = ()"]
+    if secret := [field.name for field in layout.fields if field.secret]:
+        lines += [f"{inner}secret_fields: ClassVar[frozenset[str]] = frozenset({secret!r})"]
     return lines
 
 

@@ -31,7 +31,8 @@ from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 from quorate.wire.compile import struct_class
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
-from services.controller.apis import HANDLERS, Apis
+from services.controller.apis import HANDLERS, KEEPS_THE_CLUSTER, Apis
+from services.controller.authorizing import Caller
 from services.controller.call import Call
 from services.controller.forwarding import Forwarding, is_forwarded
 from services.controller.pages import Pages, parse
@@ -60,8 +61,7 @@ def _apis() -> dict[str, Api]:
     for field in AdminRequest.DESCRIPTOR.oneofs_by_name["request"].fields:
         response = responses[field.name].message_type
         rpc = response.name.removesuffix("Response")
-        if rpc in HANDLERS:
-            found[field.name] = Api(field.name, rpc, struct_class(layout(_class_of(response))))
+        found[field.name] = Api(field.name, rpc, struct_class(layout(_class_of(response))))
     return found
 
 
@@ -69,8 +69,8 @@ APIS: Final = _apis()
 """By the field of the envelope."""
 PAGED: Final = "DescribeTopicPartitions"
 """The list that has pages; Kafka's own cursor goes on in whatever state there is then."""
-NOT_REPEATABLE: Final = frozenset({"CreateDelegationToken"})
-"""Their answers are secret: they are not kept in the log."""
+
+assert {api.rpc for api in APIS.values()} == HANDLERS.keys() - KEEPS_THE_CLUSTER, APIS
 
 
 class AdminDoor:
@@ -86,7 +86,7 @@ class AdminDoor:
         """One request. Raises ApiError."""
 
         async def here() -> AdminResponse:
-            return await self._answer(request, host=context.peer())
+            return await self._answer(request, self._apis.authorizing.caller(context))
 
         with self._span(request, context):
             response: AdminResponse = await self._forwarding.serve("Submit", request, context, here)
@@ -113,12 +113,13 @@ class AdminDoor:
             error = refusal
         return AdminResponse(correlation_id=request.correlation_id, error=_told(error))
 
-    async def _answer(self, request: AdminRequest, *, host: str) -> AdminResponse:
+    async def _answer(self, request: AdminRequest, caller: Caller) -> AdminResponse:
         api = _chosen(request)
         call = Call(
             rpc=api.rpc,
             asked=to_struct(getattr(request, api.field)),
-            host=host,
+            principal=caller.principal,
+            host=caller.host,
             validate_only=request.validate_only,
             request_id=_request_id(request, api),
         )
@@ -180,8 +181,6 @@ def _chosen(request: AdminRequest) -> Api:
     field = request.WhichOneof("request")
     if field is None:
         raise _misfit("request", "one of the admin APIs must be asked for")
-    if field not in APIS:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{field} is not served by this controller")
     return APIS[field]
 
 
@@ -190,8 +189,6 @@ def _request_id(request: AdminRequest, api: Api) -> RequestId | None:
         return None
     if len(request.request_id) != ID_BYTES:
         raise _misfit("request_id", f"it has {len(request.request_id)} bytes, and takes {ID_BYTES}")
-    if api.rpc in NOT_REPEATABLE:
-        raise _misfit("request_id", f"the answer to {api.rpc} is secret and not kept, so that it cannot be given twice")
     return RequestId(request.request_id, api.response)
 
 

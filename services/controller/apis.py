@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from kraft import Uuid
 from kraft.service.placer_pb2_grpc import PlacerStub
+from quorate.authorizer import StandardAuthorizer
 from quorate.controller.commands.allocate_producer_ids import allocate_producer_ids
+from quorate.controller.commands.alter_client_quotas import alter_client_quotas, wanted_hosts
+from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
+from quorate.controller.commands.alter_user_scram_credentials import alter_user_scram_credentials
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
+from quorate.controller.commands.create_acls import create_acls
+from quorate.controller.commands.create_delegation_token import create_delegation_token, with_hmac
 from quorate.controller.commands.create_partitions import create_partitions, wanted_more
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
+from quorate.controller.commands.delete_acls import delete_acls
 from quorate.controller.commands.delete_topics import delete_topics
+from quorate.controller.commands.describe_acls import describe_acls
+from quorate.controller.commands.describe_client_quotas import describe_client_quotas
 from quorate.controller.commands.describe_cluster import describe_cluster
+from quorate.controller.commands.describe_configs import describe_configs
+from quorate.controller.commands.describe_delegation_token import describe_delegation_token
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
+from quorate.controller.commands.describe_user_scram_credentials import describe_user_scram_credentials
 from quorate.controller.commands.elect_leaders import elect_leaders
+from quorate.controller.commands.expire_delegation_token import expire_delegation_token
+from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
 from quorate.controller.commands.register_broker import register_broker
 from quorate.controller.commands.register_controller import register_controller
+from quorate.controller.commands.renew_delegation_token import renew_delegation_token
 from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import kraft_version_update, update_features
@@ -31,10 +47,12 @@ from quorate.controller.settings import Settings
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
 from quorate.runtime.client import Client
+from services.controller.authorizing import Authorizing
 from services.controller.call import Call
 from services.controller.driver import Driver
 from services.controller.placing import Placing
 from services.controller.quorum_node import QuorumNode
+from services.controller.resolving import resolvable
 
 PLACEMENTS_TRIED_MAX: Final = 3
 """Brokers come and go while the placer is asked; who meets that so often is told to try again."""
@@ -54,17 +72,25 @@ class Apis:
     """Everything that a handler may need, on the controller that is active."""
 
     def __init__(
-        self, driver: Driver, quorum: QuorumNode, placers: Client[PlacerStub], settings: Settings, *, cluster_id: str
+        self,
+        driver: Driver,
+        quorum: QuorumNode,
+        placers: Client[PlacerStub],
+        settings: Settings,
+        *,
+        cluster_id: str,
+        authorizer: StandardAuthorizer | None = None,
     ) -> None:
         self.driver = driver
         self.quorum = quorum
         self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state))
         self.settings = settings
         self.cluster_id = cluster_id
+        self.authorizing = Authorizing(driver.engine.state, authorizer)
 
     async def answer(self, call: Call) -> Answer:
-        """The answer to one request, once all that it rests on is committed."""
-        return await HANDLERS[call.rpc](self, call)
+        """The answer to one request, as far as its caller may ask, once all that it rests on is committed."""
+        return await self.authorizing.serve(call, lambda granted: HANDLERS[granted.rpc](self, granted))
 
     async def write(self, call: Call, command: Command[Any]) -> Answer:
         """Decides, and writes unless it was only asked what would be written."""
@@ -133,6 +159,21 @@ async def _register_broker(apis: Apis, call: Call) -> Answer:
     return await apis.write(call, command)
 
 
+async def _alter_client_quotas(apis: Apis, call: Call) -> Answer:
+    known_hosts = await resolvable(wanted_hosts(call.asked))
+    return await apis.write(call, alter_client_quotas(call.asked, known_hosts=known_hosts))
+
+
+async def _create_delegation_token(apis: Apis, call: Call) -> Answer:
+    """The HMAC is added when all else is done: it is in no decision, and in nothing that is kept of one."""
+    tokens = apis.settings.delegation_tokens
+    command = create_delegation_token(
+        call.asked, principal=call.principal, new_token_id=_random_id, settings=tokens, allows=call.allows
+    )
+    answer = await apis.write(call, command)
+    return answer if call.validate_only else replace(answer, response=with_hmac(answer.response, tokens))
+
+
 def _plain(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
     """Nothing has to be asked of anybody else first."""
 
@@ -156,26 +197,46 @@ def _read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
 
 _PLAIN: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
     "AllocateProducerIds": lambda _, call: allocate_producer_ids(call.asked),
+    "AlterConfigs": lambda apis, call: alter_configs(call.asked, settings=apis.settings),
     "AlterPartition": lambda apis, call: alter_partition(call.asked, settings=apis.settings),
     "AlterPartitionReassignments": lambda apis, call: alter_partition_reassignments(call.asked, settings=apis.settings),
+    "AlterUserScramCredentials": lambda _, call: alter_user_scram_credentials(call.asked),
     "AssignReplicasToDirs": lambda apis, call: assign_replicas_to_dirs(call.asked, settings=apis.settings),
     "ControllerRegistration": lambda _, call: register_controller(call.asked),
+    "CreateAcls": lambda _, call: create_acls(call.asked, new_acl_id=_random_id),
+    "DeleteAcls": lambda _, call: delete_acls(call.asked),
     "DeleteTopics": lambda apis, call: delete_topics(call.asked, settings=apis.settings),
     "ElectLeaders": lambda apis, call: elect_leaders(call.asked, settings=apis.settings),
+    "ExpireDelegationToken": lambda apis, call: expire_delegation_token(
+        call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
+    ),
+    "IncrementalAlterConfigs": lambda apis, call: incremental_alter_configs(call.asked, settings=apis.settings),
+    "RenewDelegationToken": lambda apis, call: renew_delegation_token(
+        call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
+    ),
     "UnregisterBroker": lambda apis, call: unregister_broker(call.asked, settings=apis.settings),
     "UnregisterController": lambda _, call: unregister_controller(call.asked),
 }
 
 _READS: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
+    "DescribeAcls": lambda _, call: describe_acls(call.asked),
+    "DescribeClientQuotas": lambda _, call: describe_client_quotas(call.asked),
     "DescribeCluster": lambda apis, call: describe_cluster(
         call.asked, cluster_id=apis.cluster_id, controller_id=apis.driver.leader_id
     ),
-    "DescribeTopicPartitions": lambda _, call: describe_topic_partitions(call.asked),
+    "DescribeConfigs": lambda apis, call: describe_configs(call.asked, settings=apis.settings),
+    "DescribeDelegationToken": lambda apis, call: describe_delegation_token(
+        call.asked, principal=call.principal, settings=apis.settings.delegation_tokens, allows=call.allows
+    ),
+    "DescribeTopicPartitions": lambda _, call: describe_topic_partitions(call.asked, allows=call.allows),
+    "DescribeUserScramCredentials": lambda _, call: describe_user_scram_credentials(call.asked),
     "ListPartitionReassignments": lambda _, call: list_partition_reassignments(call.asked),
 }
 
 HANDLERS: Final[Mapping[str, Handler]] = {
+    "AlterClientQuotas": _alter_client_quotas,
     "BrokerRegistration": _register_broker,
+    "CreateDelegationToken": _create_delegation_token,
     "CreatePartitions": _create_partitions,
     "CreateTopics": _create_topics,
     "UpdateFeatures": _update_features,

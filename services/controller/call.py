@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from quorate.controller.delegation_tokens import Allows, allows_all
 from quorate.controller.repeats import RequestId
 from quorate.nouns import ANONYMOUS, Offset, Principal
 
@@ -27,3 +28,5 @@ class Call:
     """Of a request that may be sent again without being meant again."""
     as_of: Offset | None = None
     """Of a read that is to see the state at this offset, which is held; the present if None."""
+    allows: Allows = allows_all
+    """What the caller may do to single resources; the call as a whole is granted."""

@@ -4,9 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import Endpoint, Listener, endpoint, integer, list_of, listener, milliseconds, path, size
+from quorate.runtime.kinds import (
+    Endpoint,
+    Kind,
+    Listener,
+    boolean,
+    choice,
+    endpoint,
+    integer,
+    list_of,
+    listener,
+    milliseconds,
+    optional,
+    path,
+    python_class,
+    size,
+    text,
+)
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def principals() -> Kind[frozenset[str]]:
+    """Principals as Kafka lists them: User:alice;User:CN=bob,O=example. Names may have commas and colons."""
+    return Kind(
+        "principals of the form type:name with ; between them", _principals, lambda users: ";".join(sorted(users))
+    )
+
+
+def _principals(text: str) -> frozenset[str]:
+    users = frozenset(user.strip() for user in text.split(";")) - {""}
+    for user in users:
+        kind, colon, name = user.partition(":")
+        if not (kind and colon and name):
+            raise ValueError
+    return users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +66,6 @@ class Config:
         "Replicas of a topic that does not say how many.",
         default=1,
     )
-    min_insync_replicas: int = setting(
-        "min.insync.replicas", integer(1, 2**31 - 1), "The default of the topic config of this name.", default=1
-    )
     idle_interval_ms: int = setting(
         "metadata.max.idle.interval.ms",
         milliseconds(0),
@@ -51,4 +83,59 @@ class Config:
         milliseconds(0, None),
         "A snapshot is made so long after the last one if the log has gone on; 0 for never.",
         default=3600 * 1000,
+    )
+    delegation_token_secret_key: str | None = setting(
+        "delegation.token.secret.key",
+        optional(text()),
+        "What delegation tokens are made with, the same on all controllers and brokers; without it there are none.",
+        default=None,
+        secret=True,
+    )
+    delegation_token_max_lifetime_ms: int = setting(
+        "delegation.token.max.lifetime.ms",
+        milliseconds(1, None),
+        "So long a delegation token can be renewed.",
+        default=7 * 24 * 3600 * 1000,
+    )
+    delegation_token_expiry_time_ms: int = setting(
+        "delegation.token.expiry.time.ms",
+        milliseconds(1, None),
+        "So long a delegation token is good without being renewed.",
+        default=24 * 3600 * 1000,
+    )
+    delegation_token_expiry_check_interval_ms: int = setting(
+        "delegation.token.expiry.check.interval.ms",
+        milliseconds(1, None),
+        "How often delegation tokens that have expired are removed.",
+        default=3600 * 1000,
+    )
+    create_topic_policy: type | None = setting(
+        "create.topic.policy.class.name",
+        optional(python_class("validate")),
+        "A class that may refuse new topics (quorate.controller.policies).",
+        default=None,
+    )
+    alter_config_policy: type | None = setting(
+        "alter.config.policy.class.name",
+        optional(python_class("validate")),
+        "A class that may refuse changes of configs (quorate.controller.policies).",
+        default=None,
+    )
+    authorizer: str | None = setting(
+        "authorizer.class.name",
+        optional(choice(STANDARD_AUTHORIZER)),
+        "Who decides what callers may do, by the entries in the log; without one everybody may do everything.",
+        default=None,
+    )
+    super_users: frozenset[str] = setting(
+        "super.users",
+        principals(),
+        "Who may do everything, whatever the entries say: who makes the first of them, and the cluster's own nodes.",
+        default=frozenset(),
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        "allow.everyone.if.no.acl.found",
+        boolean(),
+        "Whether everybody may do everything with a resource that no entry is about.",
+        default=False,
     )

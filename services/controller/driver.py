@@ -152,14 +152,14 @@ class Driver:
         """The quorum node has it in its log."""
         if self.is_active:
             self.engine.took(end_offset)
+            self._carry_out()  # the commit may have been heard of before
 
     def refused(self, error: ErrorCode, wanted: Offset) -> None:
         """The quorum node did not take it: another leader, or a control record in between."""
         if not self.is_active:
             return
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and self.engine.wanted(wanted):
             log.info("deciding again", wanted=wanted, next_offset=self.engine.next_offset)
-            self.engine.wanted(wanted)
         elif error in FOR_NOW and self.engine.refuse(ApiError(error, FOR_NOW[error])):
             log.warning("nothing can be written", reason=FOR_NOW[error])
         else:

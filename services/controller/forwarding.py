@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import Message as ProtobufMessage
@@ -19,6 +20,8 @@ from services.controller.quorum_node import UNTOUCHED
 
 FORWARDED: Final = "kraft-forwarded"
 """Metadata key of a call that a controller has passed on: who is not active either, refuses it."""
+CLIENT_HOST: Final = "kraft-client-host"
+"""Metadata key of a call that was passed on: the address that it came from."""
 DEADLINE_MS: Final = 30_000
 """For calls that have no deadline of their own."""
 HOLD_S: Final = 5.0
@@ -79,7 +82,7 @@ class Forwarding:
             request,
             deadline_ms=max(1, int((ends - time.monotonic()) * 1000)),
             telemetry=self._telemetry,
-            metadata=((FORWARDED, "1"),),
+            metadata=((FORWARDED, "1"), (CLIENT_HOST, peer_address(context))),
             server=address,
             trailing=context.set_trailing_metadata,
         )
@@ -123,6 +126,12 @@ class Forwarding:
 def is_forwarded(context: Any) -> bool:
     """Has another controller passed this call on?"""
     return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
+
+
+def peer_address(context: Any) -> str:
+    """The address at the other end of a call's connection; empty if it has none. gRPC writes `ipv4:10.0.0.1:5000`."""
+    kind, _, rest = unquote(context.peer()).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
 
 
 async def _either(*waits: Awaitable[Any]) -> None:

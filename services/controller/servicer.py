@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import grpc
 
+from kraft import Uuid
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse, AdminResponses
 from kraft.service.controller_pb2 import (
     ChangeBrokerStateRequest,
@@ -20,6 +21,7 @@ from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
+from quorate.nouns import parse_uuid
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.controller.admin import AdminDoor
@@ -66,9 +68,14 @@ class Servicer(ControllerServicer):
             broker_epoch=request.broker_epoch,
             target=_STATES[request.target],
             settings=self._apis.settings,
+            offline_log_dirs=_ids("offline_log_dirs", request.offline_log_dirs),
+            cordoned_log_dirs=_ids("cordoned_log_dirs", request.cordoned_log_dirs.items)
+            if request.HasField("cordoned_log_dirs")
+            else None,
         )
 
         async def change() -> ChangeBrokerStateResponse:
+            self._check("ChangeBrokerState", context)
             answer = await self._driver.write("ChangeBrokerState", command)
             self._speak_of(answer, context)
             return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
@@ -77,6 +84,7 @@ class Servicer(ControllerServicer):
 
     async def AlterQuorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
         """The quorum node beside this controller walks, whoever leads."""
+        self._check("AlterQuorum", context)
         try:
             async for step in self._apis.quorum.alter_quorum(request, left_s=context.time_remaining()):
                 yield step
@@ -102,7 +110,8 @@ class Servicer(ControllerServicer):
         """One of `HANDLERS`."""
 
         async def here() -> Any:
-            answer = await self._apis.answer(Call(rpc=rpc, asked=to_struct(request), host=context.peer()))
+            principal, host = self._apis.authorizing.caller(context)
+            answer = await self._apis.answer(Call(rpc=rpc, asked=to_struct(request), principal=principal, host=host))
             self._speak_of(answer, context)
             return to_protobuf(answer.response)
 
@@ -112,11 +121,16 @@ class Servicer(ControllerServicer):
         """One of `ABOUT_THE_QUORUM`."""
 
         async def here() -> Any:
+            self._check(rpc, context)
             left_s, most_ms = context.time_remaining(), ABOUT_THE_QUORUM[rpc]
             left_ms = most_ms if left_s is None else max(1, min(most_ms, int(left_s * 1000)))
             return await self._apis.quorum.ask(rpc, request, deadline_ms=left_ms)
 
         return await self._forwarding.serve(rpc, request, context, here)
+
+    def _check(self, rpc: str, context: Any) -> None:
+        """May whoever calls ask for this? Raises ApiError(CLUSTER_AUTHORIZATION_FAILED)."""
+        self._apis.authorizing.check(rpc, self._apis.authorizing.caller(context))
 
     def _speak_of(self, answer: Answer, context: Any) -> None:
         """Say of which state the answer speaks."""
@@ -127,6 +141,14 @@ class Servicer(ControllerServicer):
                 ("kraft-offset", str(answer.offset)),
             )
         )
+
+
+def _ids(field: str, texts: Iterable[str]) -> tuple[Uuid, ...]:
+    """Raises ApiError(INVALID_REQUEST) for what is no id."""
+    try:
+        return tuple(map(parse_uuid, texts))
+    except ValueError as problem:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{field}: {problem}", {"field": field}) from None
 
 
 def _method(serve: Callable[[Servicer, str, Any, Any], Awaitable[Any]], rpc: str) -> Callable[..., Awaitable[Any]]:

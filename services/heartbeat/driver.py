@@ -11,12 +11,14 @@ import asyncio
 from typing import Final
 
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse
+from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse, LogDirectories
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError
-from quorate.liveness import ControlState, Registration, Sessions, decide
+from quorate.liveness import ControlState, Registration, Sessions, Transition, decide
 from quorate.metadata.brokers import Broker
-from quorate.nouns import NodeId
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
+from quorate.nouns import NodeId, uuid_text
 from quorate.runtime.client import Client
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
@@ -74,8 +76,10 @@ class Driver:
             metadata_offset=request.current_metadata_offset,
             now_ms=self.now_ms,
         )
-        if transition.next is not transition.current:
-            answer = await self._change(broker_id, broker_epoch, transition.next, reason="the broker's heartbeat")
+        if transition.next is not transition.current or _tells_news(self.replica.state, broker, transition):
+            answer = await self._change(
+                broker_id, broker_epoch, transition.next, reason="the broker's heartbeat", told=transition
+            )
             await self._reached(answer.offset)
         if transition.next is ControlState.CONTROLLED_SHUTDOWN:
             self.sessions.begin_shutdown(broker_id, broker_epoch=broker_epoch, offset=self.replica.applied - 1)
@@ -97,13 +101,17 @@ class Driver:
             log.debug("no such registration in the log", offset=offset, applied=self.replica.applied)
 
     async def _change(
-        self, broker_id: NodeId, broker_epoch: int, target: ControlState, *, reason: str
+        self, broker_id: NodeId, broker_epoch: int, target: ControlState, *, reason: str, told: Transition | None = None
     ) -> ChangeBrokerStateResponse:
+        """`told` is what the broker says of its directories besides."""
+        cordoned = None if told is None else told.cordoned_log_dirs
         request = ChangeBrokerStateRequest(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
             target=_NUMBERS[target],  # type: ignore[arg-type]  # the stubs' enum type
             reason=reason,
+            offline_log_dirs=[] if told is None else map(uuid_text, told.offline_log_dirs),
+            cordoned_log_dirs=None if cordoned is None else LogDirectories(items=map(uuid_text, cordoned)),
         )
         answer = await self._controllers.call(lambda stub: stub.ChangeBrokerState, request, deadline_ms=DEADLINE_MS)
         log.info("changed a broker's state", broker=broker_id, target=target.value, reason=reason)
@@ -138,6 +146,16 @@ class Driver:
     def _lowest_active_offset(self) -> int | None:
         active = [(broker.id, broker.epoch) for broker in self.replica.state.brokers.active()]
         return self.sessions.lowest_metadata_offset(active)
+
+
+def _tells_news(state: ClusterState, broker: Broker | None, told: Transition) -> bool:
+    """Does the broker say of its directories what the log does not have, and has room for? Then it is to be written."""
+    level = state.features.record_level
+    if broker is None or level < DIRECTORIES:
+        return False
+    cordoned, known = told.cordoned_log_dirs, broker.cordoned_log_dirs
+    is_news = cordoned is not None and (known is None or set(known) != set(cordoned))
+    return not set(told.offline_log_dirs).isdisjoint(broker.log_dirs) or (is_news and level >= CORDONED_DIRECTORIES)
 
 
 def _registration(broker: Broker) -> Registration:

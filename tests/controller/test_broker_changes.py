@@ -7,8 +7,9 @@ import pytest
 from kraft import Uuid
 from quorate.controller.broker_changes import is_online, rules_for
 from quorate.liveness import ControlState
+from quorate.metadata.features import ELR_VERSION
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
-from quorate.records import PartitionChangeRecord
+from quorate.records import FeatureLevelRecord, PartitionChangeRecord
 from tests.controller.clusters import Cluster, uuid
 
 
@@ -55,3 +56,18 @@ def test_no_more_in_sync_are_asked_for_than_there_are_replicas() -> None:
     cluster.topic("t", [1, 2], min_insync_replicas="3")
 
     assert rules_for(cluster.state, "t", cluster.partition("t"), cluster.settings).min_isr == 2
+
+
+def test_an_elr_that_is_left_over_ends_with_an_unclean_stop() -> None:
+    """The feature was turned off while broker 3 was eligible; then it lost its log's end. KIP-966.
+
+    In Kafka it stays in that ELR, and is elected from it as if it lacked nothing. Found by tests/sim_controller.
+    """
+    cluster = Cluster(25, elr=True).brokers(1, 2, 3)
+    cluster.topic("t", [1, 2, 3], min_insync_replicas="3")
+    cluster.change(3, ControlState.FENCED)
+    assert cluster.partition("t").elr == (3,)
+
+    cluster.apply([FeatureLevelRecord(ELR_VERSION, 0)])
+    cluster.register(3, incarnation=1, previous_broker_epoch=-1)
+    assert cluster.partition("t").elr == ()

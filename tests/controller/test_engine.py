@@ -342,3 +342,77 @@ def test_nothing_is_held_at_the_beginning_or_within_a_transaction() -> None:
 
     assert engine.hold_stable() is None
     assert not engine.state.registry.is_held(2)
+
+
+# What the quorum's own control records have to do with it; found by tests/sim_controller.
+
+
+def test_a_control_record_that_is_not_committed_is_not_stood_upon() -> None:
+    """It may give way to another's record, at the same offset: what stands behind it would never see that."""
+    quorum = Quorum()
+    quorum.engine.replay([FeatureLevelRecord(METADATA_VERSION, 25)], base_offset=0, end_offset=1)
+    quorum.engine.claim(EPOCH, 2)  # at offset 1 is a voters record
+    quorum.engine.renounce()
+    assert quorum.engine.next_offset == 1
+
+    quorum.engine.replay([ConfigRecord(TOPIC, "t", "a", "theirs")], base_offset=1, end_offset=2)
+    assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "theirs"
+
+
+def test_nor_is_one_that_came_in_between() -> None:
+    quorum = Quorum().begin()
+    quorum.write("mine", put("a", "1"))
+    quorum.engine.ready()
+    quorum.engine.wanted(3)
+    quorum.engine.renounce()
+
+    assert quorum.engine.next_offset == 2
+    assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "0"
+
+
+def test_a_read_waits_for_the_control_record_before_it() -> None:
+    quorum = Quorum()
+    quorum.engine.replay([ConfigRecord(TOPIC, "t", "a", "0")], base_offset=0, end_offset=1)
+    quorum.engine.claim(EPOCH, 2)
+    quorum.write("read", get("a"))
+    quorum.append()
+    assert quorum.told() == []
+
+    quorum.commit(2)
+    assert quorum.told() == [("read", "0")]
+
+
+def test_a_checkpoint_holds_no_abort_that_is_not_committed() -> None:
+    """The Abort has gone back over the state before it: that state is to be had again only by its commit."""
+    quorum = _left_open()
+    assert quorum.engine.hold_stable() is None
+
+    quorum.append()
+    quorum.commit(5)
+    assert quorum.engine.hold_stable() == 5
+
+
+def test_an_abort_cannot_be_decided_again() -> None:
+    """A control record came in between, and the state before the Abort is gone: this controller cannot go on."""
+    quorum = _left_open()
+    quorum.engine.ready()
+
+    assert not quorum.engine.wanted(5)
+    quorum.engine.renounce()
+    assert quorum.engine.next_offset == 0
+    assert [answer.error.code for answer in quorum.engine.ready().answers if answer.error] == [ErrorCode.NOT_CONTROLLER]
+
+
+def _left_open() -> Quorum:
+    """Active where another has left a transaction open: the Abort is decided, and not yet sent."""
+    quorum = Quorum()
+    quorum.records = [
+        FeatureLevelRecord(METADATA_VERSION, 25),
+        ConfigRecord(TOPIC, "t", "a", "0"),
+        BeginTransactionRecord("half"),
+        ConfigRecord(TOPIC, "t", "a", "half"),
+    ]
+    quorum.engine.replay(quorum.records, base_offset=0, end_offset=4)
+    quorum.engine.claim(EPOCH, 4)
+    quorum.write("activate", activate((), Settings()))
+    return quorum

@@ -6,10 +6,14 @@ import pytest
 
 from kraft.api.create_partitions_pb2 import CreatePartitionsRequest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
+from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
 from kraft.api.update_features_pb2 import UpdateFeaturesRequest
+from kraft.boxes_pb2 import StringList
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import TOPIC
 from tests.e2e.cluster import VOTERS, Cluster, spoken
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -60,3 +64,36 @@ async def test_a_feature_that_nobody_supports_is_refused_and_says_why(cluster: C
         await spoken(cluster.controller_stub(3).UpdateFeatures, UpdateFeaturesRequest(feature_updates=[update]))
 
     assert ErrorCode.INVALID_UPDATE_VERSION == refused.value.code
+
+
+async def test_a_config_that_is_set_at_one_controller_is_told_by_another(cluster: Cluster) -> None:
+    await cluster.create("configured", at=1)
+    asked = IncrementalAlterConfigsRequest.AlterConfigsResource
+    resources = [
+        asked(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[asked.AlterableConfig(name="flush.ms", config_operation=0, value="7")],
+        )
+        for name in ("configured", "nobody's")
+    ]
+    changed = await spoken(
+        cluster.controller_stub(2).IncrementalAlterConfigs, IncrementalAlterConfigsRequest(resources=resources)
+    )
+
+    assert [("configured", ErrorCode.NONE), ("nobody's", ErrorCode.INVALID_TOPIC_EXCEPTION)] == [
+        (each.resource_name, each.error_code) for each in changed.response.responses
+    ]
+
+    wanted = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name="configured", configuration_keys=StringList(items=["flush.ms"])
+    )
+    request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+    told = (await spoken(cluster.controller_stub(3).DescribeConfigs, request)).response
+    (config,) = told.results[0].configs
+
+    assert ("flush.ms", "7", ["flush.ms", "log.flush.interval.ms"]) == (
+        config.name,
+        config.value,
+        [each.name for each in config.synonyms],
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.interop.kafka import golden
+from tests.interop.kafka import decisions, golden
 from tests.interop.kafka.drive import Json
 from tests.interop.kafka.judge import DIRECTORY, dump_log, dumped_batches, files_of
 from tests.interop.kafka.release import absent, version
@@ -50,11 +50,12 @@ was done, by the wall clock in ms. Passwords of users are derived from their nam
 
 
 def main(wanted: Iterable[str]) -> None:
-    """Run each wanted story (all by default) and replace its fixtures; write the golden bytes."""
+    """Run each wanted story (all by default) and replace its fixtures; write the golden bytes and the decisions."""
     why = absent()
     if why:
         sys.exit(why)
     golden.main()
+    decisions.main()
     for name in tuple(wanted) or tuple(STORIES):
         with TemporaryDirectory() as scratch:
             nodes, moments, timeline = STORIES[name](Path(scratch))

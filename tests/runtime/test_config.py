@@ -141,6 +141,7 @@ def test_a_secret_is_never_shown() -> None:
 
     assert "hunter2" == config.password
     assert "***" == describe(config)["ssl.key.password"]
+    assert "hunter2" not in repr(config)
     assert ("ssl.key.password = *** (--set): must be a text that is not empty",) == caught.value.problems
 
 

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import re
 import secrets
 from typing import Final
 
 from quorate.cli.failures import Misused
+from quorate.controller.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, kept_keys, salted_password
 from quorate.metadata.scram import MECHANISMS
 from quorate.records import UserScramCredentialRecord
 
-__all__ = ["ITERATIONS_MAX", "ITERATIONS_MIN", "credential", "parse_scram"]
+__all__ = ["parse_scram"]
 
-ITERATIONS_MIN: Final = 4096
-"""As RFC 7677 asks for."""
-ITERATIONS_MAX: Final = 16384
-"""As Kafka has it: each login costs a broker so many rounds."""
 SALT_BYTES: Final = 24
 
-_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 _SETTING: Final = re.compile(r'\s*([A-Za-z]+)\s*=\s*("[^"]*"|[^",]*)\s*(?:,|$)')
 _KEYS: Final = ("name", "password", "saltedpassword", "salt", "iterations")
@@ -34,8 +28,8 @@ def parse_scram(text: str) -> UserScramCredentialRecord:
     rest = rest.strip()
     if not equals or rest[:1] != "[" or rest[-1:] != "]":
         raise Misused("--add-scram takes 'MECHANISM=[name=…,password=…]'; this one has no such form (it is not shown)")
-    if mechanism not in _HASHES:
-        raise Misused(f"--add-scram: mechanism {mechanism!r} is not known; known are {' and '.join(_HASHES)}")
+    if mechanism not in _NUMBERS:
+        raise Misused(f"--add-scram: mechanism {mechanism!r} is not known; known are {' and '.join(_NUMBERS)}")
     settings = _settings(rest[1:-1])
     name = settings.get("name", "")
     if not name:
@@ -43,38 +37,23 @@ def parse_scram(text: str) -> UserScramCredentialRecord:
     return UserScramCredentialRecord(
         name=name,
         mechanism=_NUMBERS[mechanism],
-        **_keys(name, mechanism, settings),  # type: ignore[arg-type]  # salt, keys and iterations, each of its type
+        **_keys(name, _NUMBERS[mechanism], settings),  # type: ignore[arg-type]  # salt, keys and iterations, each of its type
     )
 
 
-def credential(mechanism: str, password: bytes, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
-    """(StoredKey, ServerKey) of a password, RFC 5802 section 3.
-
-    >>> stored, _ = credential("SCRAM-SHA-256", b"pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
-    >>> base64.b64encode(stored).decode()
-    'WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY='
-    """
-    return _keys_of(mechanism, hashlib.pbkdf2_hmac(_HASHES[mechanism], password, salt, iterations))
-
-
-def _keys_of(mechanism: str, salted: bytes) -> tuple[bytes, bytes]:
-    name = _HASHES[mechanism]
-    client_key = hmac.digest(salted, b"Client Key", name)
-    return hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name)
-
-
-def _keys(user: str, mechanism: str, settings: dict[str, str]) -> dict[str, bytes | int]:
+def _keys(user: str, mechanism: int, settings: dict[str, str]) -> dict[str, bytes | int]:
     iterations = _iterations(user, settings.get("iterations", str(ITERATIONS_MIN)))
     salt = _base64(user, "salt", settings["salt"]) if settings.get("salt") else secrets.token_bytes(SALT_BYTES)
     password, salted = settings.get("password"), settings.get("saltedpassword")
     if bool(password) == bool(salted):
         raise Misused(f"--add-scram: user {user!r} takes one of password and saltedpassword")
     if password:
-        stored, server = credential(mechanism, password.encode("utf-8"), salt, iterations)
+        made = salted_password(mechanism, password.encode("utf-8"), salt, iterations)
     else:
         if "salt" not in settings:
             raise Misused(f"--add-scram: user {user!r} has a saltedpassword and no salt; both are needed")
-        stored, server = _keys_of(mechanism, _base64(user, "saltedpassword", salted or ""))
+        made = _base64(user, "saltedpassword", salted or "")
+    stored, server = kept_keys(mechanism, made)
     return {"salt": salt, "stored_key": stored, "server_key": server, "iterations": iterations}
 
 

@@ -8,6 +8,7 @@ elections         who may lead
 broker_changes    what a broker's coming and going means for its partitions
 activation        the first records of an epoch
 periodic          chores
-topic_configs     what can be configured of a topic
+config_changes    what altering configs comes to
+configs           what can be configured, of whom
 settings          what the operator configured for the controllers
 """

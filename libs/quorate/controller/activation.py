@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kraft import Message
+from quorate.controller.configs.topic import CONFIGS, MIN_INSYNC_REPLICAS, effective
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.settings import Settings
-from quorate.controller.topic_configs import CONFIGS, MIN_INSYNC_REPLICAS, effective
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION
@@ -35,10 +35,13 @@ def activate(bootstrap: tuple[Message, ...], settings: Settings) -> Command[None
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[None]:
-        begun = state.features.metadata_version
+        open_one = state.transactions.open
+        # What the open transaction says is about to be undone, and may be the first version itself.
+        settled = state if open_one is None else state.at(open_one.start)
+        begun = settled.features.metadata_version
         first = () if begun is not None else bootstrap or (FeatureLevelRecord(METADATA_VERSION, LATEST),)
         level = _level_of(first) if begun is None else begun
-        return Decision(None, (*_aborted(state, level), *_wrapped(first, level, state, settings)))
+        return Decision(None, (*_aborted(state, level), *_wrapped(first, level, settled, settings)))
 
     return command
 

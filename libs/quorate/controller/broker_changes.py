@@ -5,21 +5,21 @@ Each of these touches every partition that has the broker in its ISR, so the rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from kraft import Uuid
 from quorate.controller.elections import Election
 from quorate.controller.partition_change import Rules, Wish, partition_change
 from quorate.controller.settings import Settings
 from quorate.metadata.brokers import Broker
+from quorate.metadata.configs import TOPIC
 from quorate.metadata.partitions import NO_LEADER, Partition, default_directory
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Found
 from quorate.nouns import LOST_DIRECTORY, NodeId, reserved_uuid
 from quorate.records import PartitionChangeRecord
 
-__all__ = ["is_online", "joining", "leaving", "rules_for", "unclean_stop"]
+__all__ = ["Rulebook", "is_online", "joining", "leaving", "losing", "rules_for", "unclean_stop"]
 
 
 def leaving(state: ClusterState, broker_id: NodeId, settings: Settings) -> Iterator[PartitionChangeRecord]:
@@ -32,21 +32,104 @@ def joining(state: ClusterState, broker_id: NodeId, settings: Settings) -> Itera
     yield from _changes(state, state.topics.led_by(NO_LEADER), settings, come=broker_id)
 
 
+def losing(
+    state: ClusterState, broker_id: NodeId, directories: Collection[Uuid], settings: Settings
+) -> Iterator[PartitionChangeRecord]:
+    """Some of the broker's directories have failed: its replicas there lead nothing and are in no ISR. KIP-858."""
+    found = state.topics.with_replica(broker_id)
+    lost = (each for each in found if each.partition.directory_of(broker_id) in directories)
+    yield from _changes(state, lost, settings, gone=broker_id)
+
+
 def unclean_stop(state: ClusterState, broker_id: NodeId, settings: Settings) -> Iterator[PartitionChangeRecord]:
     """A new incarnation registers, and the last did not stop in order: its logs may have lost their ends. KIP-966.
 
-    Without ELR an unclean stop is like a clean one.
+    Without ELR an unclean stop is like a clean one; but an ELR that is left from when there was one ends with it. In
+    Kafka the broker stays in that, and may be elected from it though its records are in doubt.
     """
-    if not state.features.elr_enabled:
+    if state.features.elr_enabled:
+        yield from _changes(state, state.topics.in_isr(broker_id), settings, unclean=broker_id)
+    else:
         yield from leaving(state, broker_id, settings)
-        return
-    yield from _changes(state, state.topics.in_isr(broker_id), settings, unclean=broker_id)
     yield from _changes(state, state.topics.in_elr(broker_id), settings, unclean=broker_id)
+
+
+class Rulebook:
+    """The rules that hold for partitions now: what many have in common is asked once. Good for one state only."""
+
+    __slots__ = ("_elections", "_features", "_is_active", "_may_lead", "_min_isrs", "_settings", "_state")
+
+    def __init__(
+        self, state: ClusterState, settings: Settings, is_active: Callable[[NodeId], bool] | None = None
+    ) -> None:
+        """`is_active` says which brokers may lead, if not those that the state has as active."""
+        self._state = state
+        self._settings = settings
+        self._is_active = is_active or state.brokers.is_active
+        self._features = state.features.record_level, state.features.elr_enabled
+        self._min_isrs: dict[str, int] = {}
+        self._elections: dict[str, Election] = {}
+        self._may_lead: dict[tuple[NodeId, Uuid | None], bool] = {}
+
+    def rules(self, topic_name: str, partition: Partition) -> Rules:
+        """Those of one partition."""
+        min_isr = self._min_isrs.get(topic_name) or self._ask_min_isr(topic_name)
+        level, elr_enabled = self._features
+
+        def is_acceptable(replica: NodeId) -> bool:
+            # A replica that is only to come has no directory yet that could be offline.
+            directory = partition.directory_of(replica) if replica in partition.replicas else None
+            may_lead = self._may_lead.get((replica, directory))
+            return self._ask_broker(replica, directory) if may_lead is None else may_lead
+
+        return Rules(
+            level=level,
+            elr_enabled=elr_enabled,
+            min_isr=min(min_isr, len(partition.replicas)),
+            is_acceptable=is_acceptable,
+            default_directory=self._default_directory,
+        )
+
+    def election(self, topic_name: str) -> Election:
+        """How a leader is found where none is asked for: by any means only if the topic wants it so."""
+        return self._elections.get(topic_name) or self._ask_election(topic_name)
+
+    def _ask_min_isr(self, topic_name: str) -> int:
+        asked = self._alike(topic_name)
+        if asked not in self._min_isrs:
+            self._min_isrs[asked] = self._settings.min_insync_replicas(self._state, asked)
+        self._min_isrs[topic_name] = self._min_isrs[asked]
+        return self._min_isrs[asked]
+
+    def _ask_election(self, topic_name: str) -> Election:
+        asked = self._alike(topic_name)
+        if asked not in self._elections:
+            uncleanly = self._settings.elects_uncleanly(self._state, asked)
+            self._elections[asked] = Election.UNCLEAN if uncleanly else Election.ONLINE
+        self._elections[topic_name] = self._elections[asked]
+        return self._elections[asked]
+
+    def _alike(self, topic_name: str) -> str:
+        """The topic to ask about: all of which nothing is set are like the one without a name."""
+        return topic_name if self._state.configs.of(TOPIC, topic_name) else ""
+
+    def _ask_broker(self, replica: NodeId, directory: Uuid | None) -> bool:
+        """Is the broker active, and the replica's directory, if it has one, online?"""
+        broker = self._state.brokers.get(replica)
+        may_lead = broker is not None and self._is_active(replica)
+        if broker is not None and directory is not None:
+            may_lead = may_lead and is_online(directory, broker)
+        self._may_lead[replica, directory] = may_lead
+        return may_lead
+
+    def _default_directory(self, replica: NodeId) -> Uuid:
+        broker = self._state.brokers.get(replica)
+        return default_directory(() if broker is None else broker.log_dirs)
 
 
 def rules_for(state: ClusterState, topic_name: str, partition: Partition, settings: Settings) -> Rules:
     """The rules that hold for one partition now."""
-    return _rules(state, partition, settings.min_insync_replicas(state, topic_name), state.brokers.is_active)
+    return Rulebook(state, settings).rules(topic_name, partition)
 
 
 def is_online(directory: Uuid, broker: Broker) -> bool:
@@ -70,39 +153,15 @@ def _changes(
     def is_active(replica: NodeId) -> bool:
         return replica not in out and (replica == come or state.brokers.is_active(replica))
 
-    # Asked once a topic, not once a partition.
-    elects_uncleanly = cache(partial(settings.elects_uncleanly, state))
-    min_insync_replicas = cache(partial(settings.min_insync_replicas, state))
+    book = Rulebook(state, settings, is_active)
+    unclean_shutdown = frozenset(() if unclean is None else (unclean,))
     for topic, partition_id, partition in found:
         wish = Wish(
-            isr=tuple(replica for replica in partition.isr if replica not in out),
-            unclean_shutdown=frozenset() if unclean is None else frozenset((unclean,)),
-            election=Election.UNCLEAN if elects_uncleanly(topic.name) else Election.ONLINE,
+            isr=tuple([replica for replica in partition.isr if replica not in out]),
+            unclean_shutdown=unclean_shutdown,
+            election=book.election(topic.name),
         )
-        rules = _rules(state, partition, min_insync_replicas(topic.name), is_active)
+        rules = book.rules(topic.name, partition)
         change = partition_change(partition, topic.id, partition_id, wish, rules)
         if change is not None:
             yield change
-
-
-def _rules(
-    state: ClusterState, partition: Partition, min_insync_replicas: int, is_active: Callable[[NodeId], bool]
-) -> Rules:
-    def is_acceptable(replica: NodeId) -> bool:
-        broker = state.brokers.get(replica)
-        if broker is None or not is_active(replica):
-            return False
-        # A replica that is only to come has no directory yet that could be offline.
-        return replica not in partition.replicas or is_online(partition.directory_of(replica), broker)
-
-    return Rules(
-        level=state.features.record_level,
-        elr_enabled=state.features.elr_enabled,
-        min_isr=min(min_insync_replicas, len(partition.replicas)),
-        is_acceptable=is_acceptable,
-        default_directory=lambda replica: _default_directory(state.brokers.get(replica)),
-    )
-
-
-def _default_directory(broker: Broker | None) -> Uuid:
-    return default_directory(() if broker is None else broker.log_dirs)

@@ -8,8 +8,9 @@ election is on, whoever is there. The latter two may have lost records, and say 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from quorate.metadata.partitions import NO_LEADER
 from quorate.nouns import NodeId
@@ -28,8 +29,7 @@ class Election(Enum):
     """As ONLINE, and at the last any replica that is there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     """A partition before an election. `last_known_leader` only where it may be resorted to."""
 
     replicas: tuple[NodeId, ...]
@@ -46,8 +46,7 @@ class Candidates:
         return replica in complete and self.is_acceptable(replica)
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(msgspec.Struct, frozen=True, gc=False):
     """Who leads, NO_LEADER for nobody. `unclean`: it may lack committed records."""
 
     leader: NodeId

@@ -136,12 +136,17 @@ class Engine:
     # -- leadership --------------------------------------------------------------------------------
 
     def claim(self, epoch: Epoch, next_offset: Offset) -> None:
-        """Become active: all earlier epochs are applied, and the log ends at `next_offset`."""
+        """Become active: all earlier epochs are applied, and the log ends at `next_offset`.
+
+        In between are control records only, and these need not be committed: who stood behind one that gives way to
+        another's record would never see that.
+        """
         assert self.epoch is None or self.epoch < epoch, (self.epoch, epoch)
         assert not self._pending, "the pending commands of an earlier epoch were not answered"
         assert next_offset >= self.next_offset, (next_offset, self.next_offset)
-        self.epoch = epoch
+        committed, self.epoch = self.next_offset, epoch
         self._stand_at(next_offset)
+        self.committed = self._high_watermark = committed
 
     def renounce(self) -> None:
         """Stop being active: back to the last commit, and NOT_CONTROLLER to all that waited.
@@ -151,6 +156,7 @@ class Engine:
         if self.epoch is None:
             return
         self._go_back_to(self._first_uncommitted())
+        self._go_before_control_records()
         refusal = ApiError(
             ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was committed"
         )
@@ -166,15 +172,17 @@ class Engine:
     def hold_stable(self) -> Offset | None:
         """Hold the state as of the last commit for a checkpoint: `state.at` the answer stays while writes go on.
 
-        None if there is nothing yet, or an open transaction reaches over it. It is let go with
-        `state.registry.release`; a state that goes back to nothing, or loads a snapshot, lets go of it too
-        (`state.registry.is_held` is False then).
+        None if there is nothing yet, if an open transaction reaches over it, or if an Abort has gone back over it. It
+        is let go with `state.registry.release`; a state that goes back to nothing, or loads a snapshot, lets go of it
+        too (`state.registry.is_held` is False then).
         """
         offset = self._first_uncommitted()
-        if not offset:
+        if not 0 < offset <= self.committed:
             return None
         registry = self.state.registry
         if offset not in registry:
+            if self._in_flight:
+                return None
             registry.create(offset)
         if self.state.at(offset).transactions.open is not None:
             return None
@@ -210,17 +218,23 @@ class Engine:
         self.appended = max(self.appended, end_offset)
         self._settle()
 
-    def wanted(self, offset: Offset) -> None:
-        """The quorum refused a base offset: a control record came in between. Decide again from there."""
+    def wanted(self, offset: Offset) -> bool:
+        """The quorum refused a base offset: a control record came in between. Decide again from there.
+
+        False if the state cannot go back so far: then this controller cannot stay active.
+        """
         assert self.epoch is not None
         again = [waiting for waiting in self._pending if waiting.end_offset > self.appended]
         self._go_back_to(self.appended)
+        if self.next_offset != self.appended:
+            return False
         self._pending = deque(waiting for waiting in self._pending if waiting.end_offset <= self.appended)
         self._appends.clear()
         assert offset >= self.appended, (offset, self.appended)
         self.next_offset = self.appended = offset
         for waiting in again:
             self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent, waiting.request_id)
+        return True
 
     def refuse(self, error: ApiError) -> bool:
         """The quorum cannot keep more now: what it has not taken never was, and whoever waits for it gets `error`.
@@ -376,6 +390,14 @@ class Engine:
             self.next_offset = 0
         while self._in_flight and self._in_flight[-1].base_offset >= offset:
             self._in_flight.pop()
+
+    def _go_before_control_records(self) -> None:
+        """To the last commit, where the same state is: the quorum's own records in between may give way to others."""
+        registry = self.state.registry
+        for offset in registry.offsets:
+            if offset > self.committed:
+                registry.delete(offset)
+        self.next_offset = min(self.next_offset, self.committed)
 
     def _stand_at(self, offset: Offset) -> None:
         """Everything below is applied, taken and committed; nothing is in flight."""

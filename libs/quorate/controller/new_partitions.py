@@ -92,12 +92,17 @@ def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: 
 
 
 def check_registered(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
-    """Are these brokers, each once? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Are these brokers, each once, and may they get replicas? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
     if not replicas:
         raise bad_assignment(name, f"partition {partition_id} has no replicas")
     for broker_id, count in Counter(replicas).items():
-        if broker_id not in state.brokers:
+        broker = state.brokers.get(broker_id)
+        if broker is None:
             raise bad_assignment(name, f"partition {partition_id} is on broker {broker_id}, which is not registered")
+        if not _has_room(broker):
+            raise bad_assignment(
+                name, f"partition {partition_id} is on broker {broker_id}, whose log directories are all cordoned"
+            )
         if count > 1:
             raise bad_assignment(name, f"partition {partition_id} is on broker {broker_id} more than once")
 
@@ -132,7 +137,10 @@ def partition_records(
 
 
 def _is_usable(broker: Broker) -> bool:
-    """May it get replicas?"""
-    if broker.in_controlled_shutdown:
-        return False
+    """May it be given replicas?"""
+    return not broker.in_controlled_shutdown and _has_room(broker)
+
+
+def _has_room(broker: Broker) -> bool:
+    """Has it a log directory that may get more replicas? KIP-1066."""
     return not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())

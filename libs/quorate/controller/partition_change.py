@@ -7,8 +7,9 @@ directories. So the rules on ISR, ELR, leader and epochs stand in one place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kraft import Uuid
 from quorate.controller.elections import Candidates, Election, elect
@@ -20,8 +21,7 @@ from quorate.records import PartitionChangeRecord
 __all__ = ["Rules", "Wish", "partition_change"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What is wanted of a partition; None leaves a thing as it is.
 
     `unclean_shutdown` are brokers that stopped without a goodbye: their logs may have lost their ends, so they
@@ -33,14 +33,13 @@ class Wish:
     adding: tuple[NodeId, ...] | None = None
     removing: tuple[NodeId, ...] | None = None
     unclean_shutdown: frozenset[NodeId] = frozenset()
-    directories: Mapping[NodeId, Uuid] = field(default_factory=dict)
+    directories: Mapping[NodeId, Uuid] = {}
     recovered: bool = False
     """The leader says that it has recovered from an unclean election. KIP-704."""
     election: Election = Election.ONLINE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for a partition beside its registration.
 
     `level` is the metadata.version, `min_isr` the smaller of min.insync.replicas and the replica count.
@@ -54,8 +53,7 @@ class Rules:
     default_directory: Callable[[NodeId], Uuid]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Next:
+class _Next(msgspec.Struct, gc=False, kw_only=True):
     """The registration in the making."""
 
     replicas: tuple[NodeId, ...]
@@ -125,7 +123,7 @@ def _choose_eligible(partition: Partition, coming: _Next, wish: Wish, rules: Rul
         return
     eligible = {*partition.elr, *partition.isr} if rules.elr_enabled else {*partition.elr}
     coming.last_known_elr = tuple(replica for replica in coming.last_known_elr if replica in coming.replicas)
-    coming.elr = tuple(sorted(eligible & set(coming.replicas) - {*coming.isr, *wish.unclean_shutdown}))
+    coming.elr = tuple(sorted(eligible.intersection(coming.replicas).difference(coming.isr, wish.unclean_shutdown)))
 
 
 def _choose_leader(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> None:
@@ -195,6 +193,8 @@ def _raises_epoch(partition: Partition, coming: _Next, rules: Rules) -> bool:
 
 def _moved(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> dict[str, Any]:
     """Replicas, and beside each the directory that it had, is given, or is to get. KIP-455, KIP-858."""
+    if coming.replicas == partition.replicas and not wish.directories:
+        return {}
     changes: dict[str, Any] = {} if coming.replicas == partition.replicas else {"replicas": coming.replicas}
     if rules.level < DIRECTORIES:
         return changes

@@ -9,18 +9,22 @@ from typing import Final
 
 from quorate.controller.broker_changes import rules_for
 from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.delegation_tokens import is_expired
 from quorate.controller.elections import Election
 from quorate.controller.partition_change import Wish, partition_change
 from quorate.controller.settings import Settings
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Found
-from quorate.records import NoOpRecord, PartitionChangeRecord
+from quorate.records import NoOpRecord, PartitionChangeRecord, RemoveDelegationTokenRecord
 
 __all__ = ["CHORES", "ELECTIONS_PER_WRITE_MAX", "Chore"]
 
 ELECTIONS_PER_WRITE_MAX: Final = 1_000
 """Elections in one go, as in Kafka: other requests shall not wait for more."""
+
+EXPIRED_TOKENS_PER_WRITE_MAX: Final = 1_000
+"""Kafka's, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +86,19 @@ def _elections(
     return command
 
 
+def _expire_tokens(_: Settings) -> Command[int]:
+    """Strike off delegation tokens that are past their time; that takes no secret key. KIP-48."""
+
+    def command(state: ClusterState, moment: Moment) -> Decision[int]:
+        expired = (token for token in state.delegation_tokens if is_expired(token, moment.now_ms))
+        records = tuple(
+            RemoveDelegationTokenRecord(token.token_id) for token in islice(expired, EXPIRED_TOKENS_PER_WRITE_MAX)
+        )
+        return Decision(len(records), records)
+
+    return command
+
+
 CHORES: Final = (
     Chore(
         name="write a no-op",
@@ -103,5 +120,12 @@ CHORES: Final = (
         interval_ms=300_000,
         is_due=lambda state: any(_is_off(found) for found in state.topics.all()),
         command=_elect_preferred,
+    ),
+    Chore(
+        name="expire tokens",
+        setting="delegation.token.expiry.check.interval.ms",
+        interval_ms=3_600_000,
+        is_due=lambda state: len(state.delegation_tokens) > 0,
+        command=_expire_tokens,
     ),
 )

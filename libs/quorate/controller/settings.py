@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from quorate.controller.topic_configs import CONFIGS, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, Effective, effective
+from quorate.controller.configs.broker import file_faults
+from quorate.controller.configs.topic import CONFIGS, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, Effective, effective
+from quorate.controller.configs.values import is_true, whole
+from quorate.controller.delegation_tokens import TokenSettings
+from quorate.controller.policies import AlterConfigPolicy, CreateTopicPolicy
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 
@@ -22,11 +26,19 @@ class Settings:
     """Kafka's `default.replication.factor`."""
     delete_topic_enable: bool = True
     """Kafka's `delete.topic.enable`."""
+    delegation_tokens: TokenSettings = field(default_factory=TokenSettings)
+    """Kafka's `delegation.token.…`; there are none unless a secret key is given."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
+    """By Kafka's names, with values that `file_faults` has nothing against."""
+    create_topic_policy: CreateTopicPolicy | None = None
+    """Kafka's `create.topic.policy.class.name`."""
+    alter_config_policy: AlterConfigPolicy | None = None
+    """Kafka's `alter.config.policy.class.name`."""
 
     def __post_init__(self) -> None:
         assert self.num_partitions >= 1, self.num_partitions
         assert self.default_replication_factor >= 1, self.default_replication_factor
+        assert not file_faults(self.static_configs), file_faults(self.static_configs)
 
     def effective(self, state: ClusterState, topic_name: str, config: str) -> Effective:
         """The value of a topic config that counts for an existing topic."""
@@ -39,8 +51,8 @@ class Settings:
 
     def min_insync_replicas(self, state: ClusterState, topic_name: str) -> int:
         """How many replicas a write to the topic needs; may be more than there are."""
-        return int(self.effective(state, topic_name, MIN_INSYNC_REPLICAS).value)
+        return whole(self.effective(state, topic_name, MIN_INSYNC_REPLICAS).value)
 
     def elects_uncleanly(self, state: ClusterState, topic_name: str) -> bool:
         """May the topic's partitions be led by a replica that lacks committed records?"""
-        return self.effective(state, topic_name, UNCLEAN_ELECTION).value.strip().lower() == "true"
+        return is_true(self.effective(state, topic_name, UNCLEAN_ELECTION).value)

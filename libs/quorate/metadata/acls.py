@@ -1,9 +1,10 @@
-"""Who may do what to which resource. KIP-801."""
+"""Who may do what to which resource: entries, and what finds those that a decision needs. KIP-11, KIP-290, KIP-801."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeVar
 
 from kraft import Message, Uuid
 from quorate.metadata.faults import ReplayFault
@@ -12,42 +13,115 @@ from quorate.nouns import Offset, uuid_text
 from quorate.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict
 
-__all__ = ["NAMES", "Acls"]
+__all__ = [
+    "NAMES",
+    "WILDCARD",
+    "Acls",
+    "Operation",
+    "Pattern",
+    "PatternType",
+    "Permission",
+    "ResourceType",
+    "pattern_of",
+]
+
+WILDCARD: Final = "*"
+"""As a literal name: every resource of the type. As a host: everywhere. As the name in a principal: every user."""
+
+
+class ResourceType(IntEnum):
+    """What is protected; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an entry names its resources (LITERAL, PREFIXED); ANY and MATCH are for filters. KIP-290."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What may be done; ANY is for filters, ALL stands for every one."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """Whether it may be done; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+_FIELDS: Final[Mapping[str, type[IntEnum]]] = {
+    "resourceType": ResourceType,
+    "patternType": PatternType,
+    "operation": Operation,
+    "permissionType": Permission,
+}
+_FOR_FILTERS: Final = frozenset({"UNKNOWN", "ANY", "MATCH"})
 
 NAMES: Final[Mapping[str, Mapping[int, str]]] = {
-    "resourceType": dict(enumerate(("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"), 2)),
-    "patternType": {3: "LITERAL", 4: "PREFIXED"},
-    "operation": dict(
-        enumerate(
-            (
-                "ALL",
-                "READ",
-                "WRITE",
-                "CREATE",
-                "DELETE",
-                "ALTER",
-                "DESCRIBE",
-                "CLUSTER_ACTION",
-                "DESCRIBE_CONFIGS",
-                "ALTER_CONFIGS",
-                "IDEMPOTENT_WRITE",
-                "CREATE_TOKENS",
-                "DESCRIBE_TOKENS",
-                "TWO_PHASE_COMMIT",
-            ),
-            2,
-        )
-    ),
-    "permissionType": {2: "DENY", 3: "ALLOW"},
+    field: {int(member): member.name for member in numbers if member.name not in _FOR_FILTERS}
+    for field, numbers in _FIELDS.items()
 }
 """Kafka's names of the numbers in an entry, by field."""
 
 
+class Pattern(NamedTuple):
+    """The resources that an entry is about."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LITERAL: Final = int(PatternType.LITERAL)
+_PREFIXED: Final = int(PatternType.PREFIXED)
+_NO_LENGTHS: Final[Mapping[int, int]] = {}
+
+
 class Acls:
-    """Entries by id: the records themselves."""
+    """Entries by id: the records themselves; and by pattern and principal, for decisions."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._entries: TimelineDict[Uuid, AccessControlEntryRecord] = TimelineDict(registry)
+        # What follows is made of the entries alone. Values are replaced, never changed; none is empty or 0.
+        self._said: TimelineDict[tuple[Pattern, str], tuple[AccessControlEntryRecord, ...]] = TimelineDict(registry)
+        self._counts: TimelineDict[Pattern, int] = TimelineDict(registry)
+        self._prefix_lengths: TimelineDict[int, Mapping[int, int]] = TimelineDict(registry)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -56,9 +130,42 @@ class Acls:
         """All entries, by id."""
         return iter([self._entries[entry_id] for entry_id in sorted(self._entries)])
 
+    def entries(self) -> Iterator[AccessControlEntryRecord]:
+        """All entries, in no order that means anything."""
+        return iter(self._entries.values())
+
     def get(self, entry_id: Uuid) -> AccessControlEntryRecord | None:
         """The entry with this id, or None."""
         return self._entries.get(entry_id)
+
+    def patterns(self) -> Iterator[Pattern]:
+        """Every pattern that has an entry, in no order that means anything."""
+        return iter(self._counts)
+
+    def covering(self, resource_type: int, name: str) -> list[Pattern]:
+        """The patterns that have entries and cover this resource: its own name, the wildcard, its prefixes.
+
+        Looks only at candidates: one for each length that a prefix of this resource type has, not one for each entry.
+        """
+        candidates = [(resource_type, name, _LITERAL)]
+        if name != WILDCARD:
+            candidates.append((resource_type, WILDCARD, _LITERAL))
+        for length in self._prefix_lengths.get(resource_type, _NO_LENGTHS):
+            if length <= len(name):
+                candidates.append((resource_type, name[:length], _PREFIXED))
+        counts = self._counts
+        # A plain tuple is as good a key as a Pattern, and is made in a tenth of the time.
+        return [Pattern(*candidate) for candidate in candidates if candidate in counts]
+
+    def said(self, pattern: Pattern, principal: str) -> tuple[AccessControlEntryRecord, ...]:
+        """The entries of exactly this pattern and principal, in no order that means anything."""
+        return self._said.get((pattern, principal), ())
+
+    def has(self, entry: AccessControlEntryRecord) -> bool:
+        """Is there an entry that says the same, whatever its id?"""
+        asked = (entry.host, entry.operation, entry.permission_type)
+        there = self.said(pattern_of(entry), entry.principal)
+        return any(asked == (each.host, each.operation, each.permission_type) for each in there)
 
     def records(self) -> Iterator[tuple[Message, int]]:
         """Each entry, by id."""
@@ -67,10 +174,56 @@ class Acls:
 
     def add(self, record: AccessControlEntryRecord, _: Offset) -> None:
         """An entry as it is from now on."""
-        self._entries[record.id] = known(record)
+        before = self._entries.get(record.id)
+        if before is not None:
+            self._leave_out(before)
+        entry = self._entries[record.id] = known(record)
+        self._take_in(entry)
 
     def remove(self, record: RemoveAccessControlEntryRecord, _: Offset) -> None:
         """An entry goes. Raises ReplayFault if there is none with this id."""
-        if record.id not in self._entries:
+        entry = self._entries.get(record.id)
+        if entry is None:
             raise ReplayFault(f"there is no access control entry with id {uuid_text(record.id)}")
         del self._entries[record.id]
+        self._leave_out(entry)
+
+    def _take_in(self, entry: AccessControlEntryRecord) -> None:
+        pattern = pattern_of(entry)
+        self._said[pattern, entry.principal] = (*self.said(pattern, entry.principal), entry)
+        count = self._counts[pattern] = self._counts.get(pattern, 0) + 1
+        if count == 1:
+            self._count_length(pattern, 1)
+
+    def _leave_out(self, entry: AccessControlEntryRecord) -> None:
+        pattern = pattern_of(entry)
+        left = tuple(each for each in self.said(pattern, entry.principal) if each.id != entry.id)
+        _keep(self._said, (pattern, entry.principal), left)
+        count = self._counts[pattern] - 1
+        _keep(self._counts, pattern, count)
+        if count == 0:
+            self._count_length(pattern, -1)
+
+    def _count_length(self, pattern: Pattern, change: int) -> None:
+        if pattern.pattern_type != PatternType.PREFIXED:
+            return
+        lengths = dict(self._prefix_lengths.get(pattern.resource_type, _NO_LENGTHS))
+        length = len(pattern.name)
+        lengths[length] = lengths.get(length, 0) + change
+        assert lengths[length] >= 0, (pattern, lengths)
+        if lengths[length] == 0:
+            del lengths[length]
+        _keep(self._prefix_lengths, pattern.resource_type, lengths)
+
+
+def pattern_of(entry: AccessControlEntryRecord) -> Pattern:
+    """The resources that `entry` is about."""
+    return Pattern(entry.resource_type, entry.resource_name, entry.pattern_type)
+
+
+def _keep(table: TimelineDict[K, V], key: K, value: V) -> None:
+    """Nothing that is empty is kept."""
+    if value:
+        table[key] = value
+    else:
+        del table[key]

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Protocol, TypeAlias
 
 from kraft import Message
 from quorate.nouns import Offset
 from quorate.records import ClientQuotaRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict
 
-__all__ = ["ClientQuotas", "Entity"]
+__all__ = ["CLIENT_ID", "IP", "TYPES", "USER", "ClientQuotas", "Entity", "entity_of"]
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+TYPES: Final = frozenset({USER, CLIENT_ID, IP})
+"""What an entity is made of."""
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 """(type, name) pairs, by type: `user`, `client-id`, `ip`. A name of None is the default of its type."""
 
 _NO_QUOTAS: Final[Mapping[str, float]] = {}
+
+
+class _Part(Protocol):
+    @property
+    def entity_type(self) -> str: ...
+    @property
+    def entity_name(self) -> str | None: ...
+
+
+def entity_of(parts: Iterable[_Part]) -> Entity:
+    """The entity of these parts, as records and requests have them; of a type that is there twice the last one."""
+    return tuple(sorted({part.entity_type: part.entity_name for part in parts}.items()))
 
 
 class ClientQuotas:
@@ -47,7 +65,7 @@ class ClientQuotas:
 
     def set(self, record: ClientQuotaRecord, _: Offset) -> None:
         """Set a quota or remove it."""
-        entity = tuple(sorted({part.entity_type: part.entity_name for part in record.entity}.items()))
+        entity = entity_of(record.entity)
         before = self._entities.get(entity, _NO_QUOTAS)
         if not record.remove:
             self._entities[entity] = {**before, record.key: record.value}

@@ -14,6 +14,7 @@ __all__ = ["REDACTED", "is_secret", "redacted"]
 REDACTED: Final = "(redacted)"
 
 _SECRET_ENDINGS: Final = (
+    "passphrase",
     "password",
     "sasl.jaas.config",
     "secret",

@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from quorate.properties import parse_properties
 from quorate.runtime.kinds import Kind
 
-__all__ = ["Checked", "ConfigError", "describe", "load", "setting", "settings_table"]
+__all__ = ["Checked", "ConfigError", "describe", "given_texts", "load", "setting", "settings_table"]
 
 ENV_PREFIX: Final = "QUORATE_"
 FILE_VARIABLE: Final = ENV_PREFIX + "CONFIG"
@@ -69,7 +69,7 @@ class _Setting:
 
     @property
     def variable(self) -> str:
-        return ENV_PREFIX + self.key.upper().replace(".", "_").replace("-", "_")
+        return _variable(self.key)
 
     @property
     def default_text(self) -> str:
@@ -85,11 +85,11 @@ class _Given:
 def setting(key: str, kind: Kind[T], help: str, *, default: T | _Required = _REQUIRED, secret: bool = False) -> T:
     """A field of a configuration: Kafka's name for it, what it may be, and what it does in one line.
 
-    Without `default` it must be given. The value of a `secret` is never printed.
+    Without `default` it must be given. The value of a `secret` is never printed, nor is it in the `repr`.
     """
     declared = _Setting(key, kind, help, default, secret)
     # `dataclasses.field` is typed the same way: it says the type of the field's value, not its own.
-    made: T = dataclasses.field(metadata={"setting": declared}, **_field_default(default))
+    made: T = dataclasses.field(metadata={"setting": declared}, repr=not secret, **_field_default(default))
     return made
 
 
@@ -104,11 +104,7 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
         sys.stdout.write(settings_table(cls) + "\n")
         raise SystemExit(0)
     problems: list[str] = []
-    file, overrides = _arguments(argv, problems)
-    file = file or environ.get(FILE_VARIABLE)
-    given = _from_file(Path(file), problems) if file else {}
-    given |= _from_environment(declared.values(), environ)
-    given |= overrides
+    given = _given(argv, environ, [each.key for each in declared.values()], problems)
     known = {each.key for each in declared.values()}
     problems += _unknown(given, known, known | set(others))
     values = {name: _value(each, given, problems) for name, each in declared.items()}
@@ -118,6 +114,12 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
     if isinstance(config, Checked) and (unfit := list(config.problems())):
         raise ConfigError(unfit)
     return config
+
+
+def given_texts(argv: Sequence[str], environ: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
+    """What is said of `keys`, declared or not, as it was written. For after `load`, which finds what is wrong."""
+    given = _given(argv, environ, keys, [])
+    return {key: given[key].value for key in keys if key in given}
 
 
 def describe(config: object) -> dict[str, str]:
@@ -177,6 +179,16 @@ def _arguments(argv: Sequence[str], problems: list[str]) -> tuple[str | None, di
     return file, overrides
 
 
+def _given(
+    argv: Sequence[str], environ: Mapping[str, str], keys: Collection[str], problems: list[str]
+) -> dict[str, _Given]:
+    """All that is said: in the file of whatever there is, in the environment of `keys`, on the command line."""
+    file, overrides = _arguments(argv, problems)
+    file = file or environ.get(FILE_VARIABLE)
+    from_file = _from_file(Path(file), problems) if file else {}
+    return from_file | _from_environment(keys, environ) | overrides
+
+
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
     try:
         properties = parse_properties(file.read_text("utf-8"))
@@ -189,12 +201,17 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
     return {}
 
 
-def _from_environment(declared: Collection[_Setting], environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(keys: Collection[str], environ: Mapping[str, str]) -> dict[str, _Given]:
     # Variables that name no setting are passed over: several services share an environment, and Kubernetes adds
     # QUORATE_…_SERVICE_HOST of its own to every pod beside a Service named quorate-….
+    variables = {key: _variable(key) for key in keys}
     return {
-        each.key: _Given(environ[each.variable].strip(), each.variable) for each in declared if each.variable in environ
+        key: _Given(environ[variable].strip(), variable) for key, variable in variables.items() if variable in environ
     }
+
+
+def _variable(key: str) -> str:
+    return ENV_PREFIX + key.upper().replace(".", "_").replace("-", "_")
 
 
 def _unknown(given: Mapping[str, _Given], known: Collection[str], allowed: Collection[str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -23,6 +24,7 @@ __all__ = [
     "optional",
     "path",
     "port",
+    "python_class",
     "size",
     "text",
     "voter",
@@ -82,6 +84,23 @@ def text() -> Kind[str]:
 def boolean() -> Kind[bool]:
     """Kafka's booleans: true or false, in any case."""
     return Kind("true or false", _boolean, lambda value: str(value).lower())
+
+
+def python_class(method: str) -> Kind[type]:
+    """A class of the operator's own, which is imported, made without arguments, and has this method."""
+
+    def parse(value: str) -> type:
+        module, _, name = value.partition(":")
+        try:
+            found = getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError):
+            raise ValueError from None
+        if not isinstance(found, type) or not callable(getattr(found, method, None)):
+            raise ValueError
+        return found
+
+    rule = f"module:Class of a Python class that can be imported and has a method {method}"
+    return Kind(rule, parse, lambda found: f"{found.__module__}:{found.__qualname__}")
 
 
 def integer(low: int, high: int | None = None) -> Kind[int]:

@@ -47,7 +47,7 @@ class Field:
 
     `until` is inclusive and None when the field still exists. `nullable_since` is None for a field
     that is never null. `struct` is the element's layout when the kind is STRUCT. `box` says that
-    the protobuf field is a message around the list.
+    the protobuf field is a message around the list, `secret` that its value is not to be shown.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Field:
     ignorable: bool
     map_key: bool
     box: bool
+    secret: bool
 
     def in_version(self, version: int) -> bool:
         """Does the field exist in `version` of its message?"""
@@ -192,6 +193,7 @@ def _field(field: Any, nested: Callable[[Any], Layout]) -> Field:
         ignorable=options[schema_pb2.ignorable],
         map_key=options[schema_pb2.map_key],
         box=box,
+        secret=given.debug_redact,
     )
 
 

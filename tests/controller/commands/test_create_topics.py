@@ -15,7 +15,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from quorate.placement import PlacementSpec, UsableBroker
-from quorate.records import BrokerRegistrationChangeRecord, ConfigRecord, PartitionRecord, TopicRecord
+from quorate.records import BrokerRegistrationChangeRecord, ClearElrRecord, ConfigRecord, PartitionRecord, TopicRecord
 from tests.controller.clusters import Assignment, Cluster, Config, Topic, uuid
 
 
@@ -50,6 +50,14 @@ REFUSED = {
     "a config that does not exist": (Topic("t", 1, 1, (), (Config("no.such", "1"),)), ErrorCode.INVALID_CONFIG),
     "a config without value": (Topic("t", 1, 1, (), (Config("segment.ms", None),)), ErrorCode.INVALID_CONFIG),
     "a config out of range": (Topic("t", 1, 1, (), (Config("segment.ms", "0"),)), ErrorCode.INVALID_CONFIG),
+    "a config that is too long": (
+        Topic("t", 1, 1, (), (Config("leader.replication.throttled.replicas", "0:1" + ",0:1" * 8_192),)),
+        ErrorCode.INVALID_CONFIG,
+    ),
+    "tiered storage that the brokers do not have": (
+        Topic("t", 1, 1, (), (Config("remote.storage.enable", "true"),)),
+        ErrorCode.INVALID_CONFIG,
+    ),
     "a bad config before a bad count": (Topic("t", 0, 0, (), (Config("x", "0"),)), ErrorCode.INVALID_CONFIG),
     "by hand, with a count": (by_hand("t", (1,), count=1), ErrorCode.INVALID_REQUEST),
     "by hand, with a factor": (by_hand("t", (1,), factor=1), ErrorCode.INVALID_REQUEST),
@@ -105,6 +113,21 @@ def test_a_negative_count_buys_no_room() -> None:
     request = CreateTopicsRequest(topics=(Topic("x", -20_000, 1), Topic("y", 10_001, 1)))
     with pytest.raises(ApiError, match="10001 partitions"):
         wanted_placements(cluster.state, request, cluster.settings)
+
+
+def test_with_elr_its_own_least_in_sync_replicas_are_a_change_of_them() -> None:
+    """Kafka: createTopics writes what altering the config would."""
+    cluster = Cluster(elr=True).brokers(1)
+    topics = (
+        Topic("t", -1, -1, (Assignment(0, (1,)),), (Config("min.insync.replicas", "1"),)),
+        Topic("u", -1, -1, (Assignment(0, (1,)),), (Config("segment.ms", "9"),)),
+    )
+    records = cluster.decide(cluster.creating(CreateTopicsRequest(topics=topics))).records
+
+    assert ["TopicRecord", "ConfigRecord", "ClearElrRecord", "PartitionRecord"] == [
+        type(record).__name__ for record in records[:4]
+    ]
+    assert [ClearElrRecord("t")] == [record for record in records if isinstance(record, ClearElrRecord)]
 
 
 def test_writes_topic_configs_and_partitions_in_this_order() -> None:

@@ -70,6 +70,19 @@ def test_a_topic_that_is_asked_for_twice_stays() -> None:
     assert ["a", "b"] == names(cluster)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [Asked("a"), Asked("nobody"), Asked(topic_id=uuid(1000)), Asked(topic_id=uuid(99)), Asked(""), Asked()],
+    ids=["name", "no such name", "id", "no such id", "empty name", "neither"],
+)
+def test_what_is_in_the_request_twice_is_told_of_once_whether_it_is_there_or_not(asked: Asked) -> None:
+    """Kafka looks for doubles before it looks for topics, and answers with what was asked."""
+    cluster, _, _ = two_topics()
+
+    assert [(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST)] == deleted(cluster, asked, asked)
+    assert ["a", "b"] == names(cluster)
+
+
 def test_deletion_can_be_turned_off() -> None:
     cluster = Cluster(25, settings=Settings(delete_topic_enable=False)).brokers(1)
     cluster.topic("a", [1])

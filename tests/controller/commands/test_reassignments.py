@@ -12,6 +12,7 @@ from quorate.controller.commands.alter_partition_reassignments import alter_part
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
+from quorate.metadata.partitions import RECOVERING
 from quorate.records import PartitionChangeRecord
 from tests.controller.clusters import Cluster
 
@@ -20,8 +21,8 @@ Asked = Topic.ReassignablePartition
 Shape = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
-def cluster(**configs: str) -> Cluster:
-    made = Cluster(25).brokers(1, 2, 3, 4, 5, 6)
+def cluster(*, elr: bool = False, **configs: str) -> Cluster:
+    made = Cluster(25, elr=elr).brokers(1, 2, 3, 4, 5, 6)
     made.topic("t", [1, 2, 3], **configs)
     return made
 
@@ -105,6 +106,24 @@ def test_going_back_without_anyone_in_sync_needs_leave_to_lose(unclean: str, cod
     if code is ErrorCode.NONE:
         partition = made.partition("t")
         assert ((1, 2, 3), (1,), 1) == (partition.replicas, partition.isr, partition.leader)
+        assert RECOVERING == partition.leader_recovery_state  # KIP-704: it may lack records
+
+
+@pytest.mark.parametrize(("elr", "isr"), [(True, ()), (False, (1,))])
+def test_going_back_to_nobody_leaves_the_isr_empty_where_it_may_be(elr: bool, isr: tuple[int, ...]) -> None:
+    """Whoever comes first is elected uncleanly, and recovers. Without an ELR the first replica stands for the ISR."""
+    made = cluster(elr=elr, unclean_leader_election_enable="true")
+    move(made, [4, 5, 6])
+    in_sync(made, 4)
+    topic_id = made.state.topics.id_of("t")
+    assert topic_id is not None
+    made.apply([PartitionChangeRecord(0, topic_id, isr=(4,), leader=4)])
+    for broker_id in (1, 2, 3):
+        made.change(broker_id, ControlState.FENCED)
+
+    assert ErrorCode.NONE == move(made, None)
+    partition = made.partition("t")
+    assert ((1, 2, 3), isr, -1) == (partition.replicas, partition.isr, partition.leader)
 
 
 @pytest.mark.parametrize(

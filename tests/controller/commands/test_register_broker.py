@@ -30,14 +30,14 @@ def registering(
 REFUSED = {
     "another cluster": ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
     "a negative id": ({"broker_id": -1}, ErrorCode.INVALID_REGISTRATION),
-    "one on ZooKeeper": ({"is_migrating_zk_broker": True}, ErrorCode.UNSUPPORTED_VERSION),
+    "one on ZooKeeper": ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
     "no directory": ({"log_dirs": ()}, ErrorCode.INVALID_REGISTRATION),
     "a reserved directory": ({"log_dirs": (Uuid(bytes(15) + b"\x63"),)}, ErrorCode.INVALID_REGISTRATION),
     "a directory twice": ({"log_dirs": (uuid(9), uuid(9))}, ErrorCode.INVALID_REGISTRATION),
     "a directory of broker 1": ({"log_dirs": (uuid(150),)}, ErrorCode.INVALID_REGISTRATION),
     "no listener": ({"listeners": ()}, ErrorCode.INVALID_REGISTRATION),
     "a listener twice": ({"listeners": (Listener("A", "h", 1), Listener("A", "h", 2))}, ErrorCode.INVALID_REGISTRATION),
-    "no feature": ({"features": ()}, ErrorCode.UNSUPPORTED_VERSION),
+    "no feature": ({"features": ()}, ErrorCode.INVALID_REGISTRATION),
     "too new for this cluster": (
         {"features": (Feature("metadata.version", 26, 33), Feature("kraft.version", 0, 1))},
         ErrorCode.UNSUPPORTED_VERSION,

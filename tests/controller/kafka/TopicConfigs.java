@@ -21,24 +21,61 @@ public class TopicConfigs {
         "1048576", "1048575", "9", "10", "17", "18", "22", "23", "-131072", "-131073", "true", "TRUE", "False", "yes",
         "delete", "compact", "compact,delete", "compact, delete", "compact,compact", "delete,", ",", "none", "Delete",
         "gzip", "zstd", "producer", "GZIP", "uncompressed", "CreateTime", "LogAppendTime", "createtime",
-        "*", "0:1", "0:1,1:2", "0:1, 1:2", "0:", "a:b", "0:1,*", "*,*", "0:1,0:1");
+        "*", "0:1", "0:1,1:2", "0:1, 1:2", "0:", "a:b", "0:1,*", "*,*", "0:1,0:1", ",0:1", "0:1,", "0:1,,1:2", "*,", ",*", " * ",
+        "\u00a07", "7\u2003", "\u00007\u001f");
 
-    static final List<Map<String, String>> TOGETHER = List.of(
-        Map.of("min.compaction.lag.ms", "10", "max.compaction.lag.ms", "9"),
-        Map.of("min.compaction.lag.ms", "10", "max.compaction.lag.ms", "10"),
-        Map.of("remote.storage.enable", "true"),
-        Map.of("remote.storage.enable", "true", "cleanup.policy", "compact"),
-        Map.of("remote.storage.enable", "true", "retention.ms", "5", "local.retention.ms", "6"),
-        Map.of("remote.storage.enable", "true", "retention.bytes", "5", "local.retention.bytes", "6"),
-        Map.of("retention.ms", "5", "local.retention.ms", "6"),
-        Map.of("retention.ms", "5", "local.retention.ms", "-1"),
-        Map.of("remote.log.delete.on.disable", "true"),
-        Map.of("remote.log.copy.disable", "true", "local.retention.ms", "5"));
+    static final Map<String, String> TIERED = Map.of("remote.storage.enable", "true");
+
+    /** What was set, what is set now. */
+    static final List<List<Map<String, String>>> CHANGES = List.of(
+        List.of(Map.of(), Map.of("min.compaction.lag.ms", "10", "max.compaction.lag.ms", "9")),
+        List.of(Map.of(), Map.of("min.compaction.lag.ms", "10", "max.compaction.lag.ms", "10")),
+        List.of(Map.of(), TIERED),
+        List.of(TIERED, Map.of()),
+        List.of(TIERED, Map.of("remote.storage.enable", "false")),
+        List.of(TIERED, Map.of("remote.storage.enable", "false", "remote.log.delete.on.disable", "true")),
+        List.of(TIERED, TIERED),
+        List.of(Map.of(), with("cleanup.policy", "compact")),
+        List.of(Map.of(), with("cleanup.policy", "")),
+        List.of(Map.of(), with("cleanup.policy", "delete,compact")),
+        List.of(Map.of(), with("cleanup.policy", "delete")),
+        List.of(Map.of(), with("retention.ms", "5", "local.retention.ms", "6")),
+        List.of(Map.of(), with("retention.ms", "5", "local.retention.ms", "5")),
+        List.of(Map.of(), with("retention.ms", "5", "local.retention.ms", "-1")),
+        List.of(Map.of(), with("retention.ms", "5", "local.retention.ms", "-2")),
+        List.of(Map.of(), with("retention.ms", "-1", "local.retention.ms", "-1")),
+        List.of(Map.of(), with("retention.bytes", "5", "local.retention.bytes", "6")),
+        List.of(Map.of(), with("retention.bytes", "5", "local.retention.bytes", "-1")),
+        List.of(Map.of(), with("retention.bytes", "-5", "local.retention.bytes", "-1")),
+        List.of(Map.of(), with("retention.bytes", "0", "local.retention.bytes", "-1")),
+        List.of(Map.of(), with("retention.bytes", "0", "local.retention.bytes", "1")),
+        List.of(Map.of(), with("retention.bytes", "-1", "local.retention.bytes", "6")),
+        List.of(Map.of(), with("remote.copy.lag.ms", "6", "local.retention.ms", "5")),
+        List.of(Map.of(), with("remote.copy.lag.ms", "5", "local.retention.ms", "5")),
+        List.of(Map.of(), with("remote.copy.lag.ms", "6", "retention.ms", "5")),
+        List.of(Map.of(), with("remote.copy.lag.ms", "6", "retention.ms", "-1")),
+        List.of(Map.of(), with("remote.copy.lag.bytes", "6", "local.retention.bytes", "5")),
+        List.of(Map.of(), with("remote.copy.lag.bytes", "1", "retention.bytes", "0")),
+        List.of(Map.of(), with("remote.copy.lag.bytes", "6")),
+        List.of(Map.of(), with("remote.log.copy.disable", "true")),
+        List.of(Map.of(), with("remote.log.copy.disable", "true", "local.retention.ms", "5")),
+        List.of(Map.of(), with("remote.log.copy.disable", "true", "local.retention.ms", "5", "retention.ms", "5")),
+        List.of(Map.of(), with("remote.log.copy.disable", "true", "local.retention.bytes", "5", "retention.bytes", "6")),
+        List.of(Map.of(), Map.of("retention.ms", "5", "local.retention.ms", "6")),
+        List.of(Map.of(), Map.of("remote.log.delete.on.disable", "true")),
+        List.of(Map.of(), Map.of("remote.log.copy.disable", "true", "local.retention.ms", "5")));
+
+    static Map<String, String> with(String... pairs) {
+        Map<String, String> made = new TreeMap<>(TIERED);
+        for (int i = 0; i < pairs.length; i += 2) made.put(pairs[i], pairs[i + 1]);
+        return made;
+    }
 
     public static void main(String[] args) {
         for (String name : new TreeMap<>(LogConfig.configKeys()).keySet()) values(name);
         values("no.such.config");
-        for (Map<String, String> values : TOGETHER) row("together", values);
+        for (var change : CHANGES)
+            for (boolean tiered : List.of(false, true)) changed(change.get(0), change.get(1), tiered);
         KafkaConfigSchema schema = new KafkaConfigSchema(
             Map.of(ConfigResource.Type.TOPIC, LogConfig.configDefCopy()), ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS);
         effective(schema, Map.of(), Map.of(), Map.of());
@@ -56,16 +93,20 @@ public class TopicConfigs {
         System.out.println(json);
     }
 
-    static void row(String kind, Map<String, String> values) {
-        ObjectNode json = JsonNodeFactory.instance.objectNode().put("kind", kind);
-        ObjectNode given = json.putObject("values");
-        new TreeMap<>(values).forEach(given::put);
-        System.out.println(json.put("valid", isValid(values)));
+    static void changed(Map<String, String> before, Map<String, String> now, boolean tiered) {
+        ObjectNode json = JsonNodeFactory.instance.objectNode().put("kind", "changed").put("tiered", tiered);
+        new TreeMap<>(before).forEach(json.putObject("before")::put);
+        new TreeMap<>(now).forEach(json.putObject("now")::put);
+        System.out.println(json.put("valid", isValid(before, now, tiered)));
     }
 
     static boolean isValid(Map<String, String> values) {
+        return isValid(Map.of(), values, true);
+    }
+
+    static boolean isValid(Map<String, String> before, Map<String, String> now, boolean tiered) {
         try {
-            LogConfig.validate(values);
+            LogConfig.validate(before, now, Map.of("cleanup.policy", "delete"), tiered);
             return true;
         } catch (RuntimeException refused) {
             return false;

@@ -12,7 +12,7 @@ from quorate.controller.broker_changes import rules_for
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.elections import Election
 from quorate.controller.new_partitions import bad_assignment, check_registered
-from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.partition_change import Rules, Wish, partition_change
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
@@ -66,14 +66,14 @@ def _alter(
     partition = None if topic is None else topic.partitions.get(asked.partition_index)
     if topic is None or partition is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{asked.partition_index}")
+    rules = rules_for(state, name, partition, settings)
     if asked.replicas is None:
-        wish = _back(state, name, asked.partition_index, partition, settings)
+        wish = _back(state, name, asked.partition_index, partition, settings, rules)
     else:
         check_registered(state, name, asked.partition_index, asked.replicas)
         if not may_change_factor:
             _check_factor(name, asked.partition_index, partition, asked.replicas)
         wish = _away(partition, asked.replicas)
-    rules = rules_for(state, name, partition, settings)
     return partition_change(partition, topic.id, asked.partition_index, wish, rules)
 
 
@@ -89,7 +89,9 @@ def _away(partition: Partition, target: Replicas) -> Wish:
     return Wish(replicas=(*target, *removing), adding=adding or kept, removing=removing or partition.removing_replicas)
 
 
-def _back(state: ClusterState, name: str, partition_id: int, partition: Partition, settings: Settings) -> Wish:
+def _back(
+    state: ClusterState, name: str, partition_id: int, partition: Partition, settings: Settings, rules: Rules
+) -> Wish:
     """Where it came from: without those that were to come, with those that were to go."""
     if not partition.is_reassigning:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {name}-{partition_id} is not being moved")
@@ -107,7 +109,10 @@ def _back(state: ClusterState, name: str, partition_id: int, partition: Partitio
                 f"partition {partition_id} cannot go back: of {list(replicas)} none is in sync, "
                 "and the topic does not allow unclean elections",
             )
-        isr = replicas[:1]
+        # Who leads now has to recover; in Kafka the first replica counts as in sync, and leads as if it lacked nothing.
+        # Only where nobody can lead, and no ISR may be empty, it stands for the ISR here too.
+        may_be_empty = rules.elr_enabled or any(map(rules.is_acceptable, replicas))
+        isr = () if may_be_empty else replicas[:1]
     return Wish(
         replicas=replicas,
         isr=isr,

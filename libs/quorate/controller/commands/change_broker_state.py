@@ -6,18 +6,19 @@ whether it is fenced is the log's to say, so the decision is made on the state a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from kraft import Message
-from quorate.controller.broker_changes import joining, leaving
+from kraft import Message, Uuid
+from quorate.controller.broker_changes import joining, leaving, losing
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
 from quorate.nouns import NodeId
 from quorate.records import BrokerRegistrationChangeRecord
 
@@ -34,9 +35,15 @@ class BrokerStateChanged:
 
 
 def change_broker_state(
-    *, broker_id: NodeId, broker_epoch: int, target: ControlState, settings: Settings
+    *,
+    broker_id: NodeId,
+    broker_epoch: int,
+    target: ControlState,
+    settings: Settings,
+    offline_log_dirs: Collection[Uuid] = (),
+    cordoned_log_dirs: Collection[Uuid] | None = None,
 ) -> Command[BrokerStateChanged]:
-    """The command that brings the broker to `target`, or as near as may be.
+    """The command that brings the broker to `target`, or as near as may be, and notes what became of its directories.
 
     A broker that leads nothing need not wait: asked into CONTROLLED_SHUTDOWN it may go at once. One in
     CONTROLLED_SHUTDOWN that still leads stays there; one that is not, and wants to go at once, is fenced. There is no
@@ -48,7 +55,11 @@ def change_broker_state(
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         broker = _checked(state, broker_id, broker_epoch)
         reached = _reachable(state, broker, target)
-        records = tuple(_records(state, broker, reached, settings))
+        records = (
+            *_records(state, broker, reached, settings),
+            *_lost(state, broker, offline_log_dirs, settings),
+            *_cordoned(state, broker, cordoned_log_dirs),
+        )
         return Decision(BrokerStateChanged(state=reached), records, atomic=False)
 
     return command
@@ -103,6 +114,25 @@ def _records(state: ClusterState, broker: Broker, reached: ControlState, setting
                 yield from leaving(state, broker.id, settings)
         case _:
             assert_never(reached)
+
+
+def _lost(state: ClusterState, broker: Broker, offline: Collection[Uuid], settings: Settings) -> Iterator[Message]:
+    """Those that are known are struck off, after their partitions have gone elsewhere; from 3.7-IV2 on. KIP-858."""
+    failed = tuple(directory for directory in broker.log_dirs if directory in offline)
+    if failed and state.features.record_level >= DIRECTORIES:
+        yield from losing(state, broker.id, failed, settings)
+        left = tuple(directory for directory in broker.log_dirs if directory not in offline)
+        yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+
+
+def _cordoned(state: ClusterState, broker: Broker, cordoned: Collection[Uuid] | None) -> Iterator[Message]:
+    """What the broker says, if it is news; from 4.3-IV0 on. KIP-1066."""
+    known = broker.cordoned_log_dirs
+    is_news = cordoned is not None and (known is None or set(known) != set(cordoned))
+    if is_news and state.features.record_level >= CORDONED_DIRECTORIES:
+        yield BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=tuple(cordoned or ())
+        )
 
 
 def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> BrokerRegistrationChangeRecord:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS, Effective, all_effective, faults
+from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
@@ -22,14 +25,14 @@ from quorate.controller.new_partitions import (
     partition_records,
     placed,
 )
+from quorate.controller.policies import NewTopic
 from quorate.controller.settings import Settings
-from quorate.controller.topic_configs import CONFIGS, effective, faults
 from quorate.controller.topic_names import METADATA_TOPIC, fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec, Replicas
-from quorate.records import ConfigRecord, TopicRecord
+from quorate.records import ClearElrRecord, ConfigRecord, TopicRecord
 
 __all__ = ["create_topics", "wanted_placements"]
 
@@ -108,7 +111,7 @@ def _check(state: ClusterState, request: CreateTopicsRequest, settings: Settings
     for topic in _asked_once(request):
         try:
             _check_name(state, topic.name)
-            _check_configs(topic)
+            _check_configs(state, topic, settings)
             if topic.assignments:
                 _check_assignments(state, topic)
             else:
@@ -145,14 +148,20 @@ def _check_name(state: ClusterState, name: str) -> None:
         )
 
 
-def _check_configs(topic: _Topic) -> None:
+def _check_configs(state: ClusterState, topic: _Topic, settings: Settings) -> None:
     without = [config.name for config in topic.configs if config.value is None]
     if without:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"topic {topic.name!r}: no value for {', '.join(without)}; a new topic takes no null",
         )
-    found = faults(_configs(topic))
+    too_long = [config.name for config in topic.configs if config.value is not None and is_too_long(config.value)]
+    if too_long:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"topic {topic.name!r}: {', '.join(too_long)} has a value of more than {VALUE_CHARS_MAX} characters",
+        )
+    found = faults(_configs(topic), configs=state.configs, static=settings.static_configs)
     if found:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"topic {topic.name!r}: {'; '.join(found)}")
 
@@ -216,7 +225,21 @@ def _choose(
         replicas = tuple(assignment.broker_ids for assignment in by_id)
     else:
         replicas = placed(state, topic.name, placements, _spec(topic, settings))
+    if settings.create_topic_policy is not None:
+        settings.create_topic_policy.validate(_proposed(topic, replicas))
     return _New(topic.name, _unused_id(state, new_topic_id), replicas, _configs(topic))
+
+
+def _proposed(topic: _Topic, replicas: tuple[Replicas, ...]) -> NewTopic:
+    """What a policy gets to see. KIP-108."""
+    by_hand = bool(topic.assignments)
+    return NewTopic(
+        topic=topic.name,
+        num_partitions=None if by_hand else len(replicas),
+        replication_factor=None if by_hand else len(replicas[0]),
+        replicas_assignments=dict(enumerate(replicas)) if by_hand else None,
+        configs=_configs(topic),
+    )
 
 
 def _unused_id(state: ClusterState, new_topic_id: Callable[[], Uuid]) -> Uuid:
@@ -234,6 +257,8 @@ def _records(state: ClusterState, new: _New) -> Iterator[Message]:
     yield TopicRecord(new.name, new.id)
     for name, value in new.configs.items():
         yield ConfigRecord(TOPIC, new.name, name, value)
+    if state.features.elr_enabled and MIN_INSYNC_REPLICAS in new.configs:
+        yield ClearElrRecord(new.name)  # Nobody is eligible yet: Kafka writes it with any change of the config.
     yield from partition_records(state, new.id, new.replicas)
 
 
@@ -241,18 +266,20 @@ def _records(state: ClusterState, new: _New) -> Iterator[Message]:
 
 
 def _created(state: ClusterState, new: _New, settings: Settings) -> _Result:
-    configs = []
-    for config in CONFIGS.values():
-        value = effective(config, topic=new.configs, configs=state.configs, static=settings.static_configs)
-        configs.append(_Config(name=config.name, value=value.value, config_source=int(value.source)))
+    configs = all_effective(topic=new.configs, configs=state.configs, static=settings.static_configs)
     return _Result(
         name=new.name,
         topic_id=new.id,
         error_message=None,
         num_partitions=len(new.replicas),
         replication_factor=len(new.replicas[0]),
-        configs=tuple(configs),
+        configs=_told(tuple(configs.items())),
     )
+
+
+@lru_cache(maxsize=256)  # most topics have the same configs
+def _told(configs: tuple[tuple[str, Effective], ...]) -> tuple[_Config, ...]:
+    return tuple(_Config(name=name, value=each.value, config_source=int(each.source)) for name, each in configs)
 
 
 def _refusal(name: str, refusal: ApiError) -> _Result:

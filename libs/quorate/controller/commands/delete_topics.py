@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -30,15 +31,15 @@ def delete_topics(request: DeleteTopicsRequest, *, settings: Settings) -> Comman
     def command(state: ClusterState, _: Moment) -> Decision[DeleteTopicsResponse]:
         if not settings.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this controller")
-        results: list[_Result] = []
+        asked = Counter(_asked(request))
+        results = [_result(each, _twice(each)) for each, count in asked.items() if count > 1]
         records = []
         seen: dict[Uuid, int] = {}
-        asked = tuple(_asked(request))
-        for each in asked:
+        for each in (each for each, count in asked.items() if count == 1):
             try:
                 topic = _find(state, each)
             except ApiError as refusal:
-                results.append(_result(each.name, each.topic_id, refusal))
+                results.append(_result(each, refusal))
                 continue
             seen[topic.id] = seen.get(topic.id, 0) + 1
             if seen[topic.id] == 1:
@@ -80,12 +81,18 @@ def _find(state: ClusterState, asked: _Asked) -> Topic:
 
 
 def _once(result: _Result, twice: set[Uuid]) -> _Result:
-    """A topic that was asked for more than once, by name or by id, is not deleted: one of them may be a mistake."""
+    """A topic that was asked for by name and by id is not deleted either."""
     if result.topic_id not in twice or result.error_code:
         return result
-    refusal = ApiError(ErrorCode.INVALID_REQUEST, f"topic {result.name!r} is in the request more than once")
-    return _result(result.name, result.topic_id, refusal)
+    asked = _Asked(result.name, result.topic_id)
+    return _result(asked, _twice(asked))
 
 
-def _result(name: str | None, topic_id: Uuid, refusal: ApiError) -> _Result:
-    return _Result(name=name, topic_id=topic_id, error_code=int(refusal.code), error_message=refusal.message)
+def _twice(asked: _Asked) -> ApiError:
+    """One of the two may be a mistake: none is deleted."""
+    named = uuid_text(asked.topic_id) if asked.name is None else repr(asked.name)
+    return ApiError(ErrorCode.INVALID_REQUEST, f"topic {named} is in the request more than once")
+
+
+def _result(asked: _Asked, refusal: ApiError) -> _Result:
+    return _Result(asked.name, asked.topic_id, int(refusal.code), refusal.message)

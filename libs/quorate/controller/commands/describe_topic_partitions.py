@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final, TypeAlias
 
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from quorate.controller.broker_changes import is_online
 from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.delegation_tokens import Allows, allows_all
 from quorate.controller.topic_names import INTERNAL_TOPICS, fault_of_name
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import Operation, ResourceType
 from quorate.metadata.partitions import NO_LEADER, Partition
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
@@ -29,13 +32,17 @@ _Cursor: TypeAlias = DescribeTopicPartitionsResponse.Cursor
 
 
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, *, partitions_per_page: int = PARTITIONS_PER_PAGE_MAX
+    request: DescribeTopicPartitionsRequest,
+    *,
+    partitions_per_page: int = PARTITIONS_PER_PAGE_MAX,
+    allows: Allows = allows_all,
 ) -> Command[DescribeTopicPartitionsResponse]:
     """The command that tells one page: topics by name from the cursor on, at most so many partitions.
 
     The page has `response_partition_limit` partitions at most, and not more than `partitions_per_page`, but one at
     least. `next_cursor` is where the next page begins, None on the last. Without topics in the request all are
-    told. A topic that does not exist is an item with an error; it takes no room.
+    told that the caller may see. A topic that does not exist, or may not be seen, is an item with an error if it was
+    named; it takes no room.
 
     Raises ApiError(INVALID_REQUEST) for a cursor at a negative partition.
     """
@@ -49,8 +56,10 @@ def describe_topic_partitions(
         names = _names(state, request)
         start = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
         room = max(1, min(partitions_per_page, request.response_partition_limit))
-        topics, following = _page(state, names[bisect_left(names, start[0]) :], start, room)
-        return Decision(DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=following))
+        sees = partial(allows, state, Operation.DESCRIBE, ResourceType.TOPIC)
+        topics, following = _page(state, filter(sees, names[bisect_left(names, start[0]) :]), start, room)
+        refused = [_refused(name) for name in names if request.topics and not sees(name)]
+        return Decision(DescribeTopicPartitionsResponse(topics=(*topics, *refused), next_cursor=following))
 
     return command
 
@@ -62,7 +71,7 @@ def _names(state: ClusterState, request: DescribeTopicPartitionsRequest) -> list
 
 
 def _page(
-    state: ClusterState, names: list[str], start: tuple[str, int], room: int
+    state: ClusterState, names: Iterable[str], start: tuple[str, int], room: int
 ) -> tuple[list[_Topic], _Cursor | None]:
     told: list[_Topic] = []
     for name in names:
@@ -84,6 +93,10 @@ def _page(
 def _unknown(name: str) -> _Topic:
     code = ErrorCode.INVALID_TOPIC_EXCEPTION if fault_of_name(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _Topic(error_code=int(code), name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _refused(name: str) -> _Topic:
+    return _Topic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
 
 
 def _described(state: ClusterState, topic: Topic, partition_ids: list[int]) -> _Topic:

@@ -29,7 +29,7 @@ _PartitionResult: TypeAlias = ElectLeadersResponse.ReplicaElectionResult.Partiti
 def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Command[ElectLeadersResponse]:
     """The command that elects leaders for the partitions of `request`, or for all where it names none.
 
-    Each partition succeeds or fails by itself; of all, those that need no election are not told of.
+    Each partition succeeds or fails by itself; of all, those that need no election are not told of, but every topic is.
     Raises ApiError(INVALID_REQUEST) for an election type that there is not.
     """
 
@@ -53,8 +53,7 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Comman
                         told.append(_PartitionResult(partition_id, int(refusal.code), refusal.message))
                 else:
                     told.append(_PartitionResult(partition_id, error_message=None))
-            if told or is_asked:
-                results.append(_Result(topic=name, partition_result=tuple(told)))
+            results.append(_Result(topic=name, partition_result=tuple(told)))
         response = ElectLeadersResponse(replica_election_results=tuple(results))
         return Decision(response, tuple(records), atomic=False)
 

@@ -74,8 +74,10 @@ def _check_identity(
             f"whose session of broker epoch {existing.epoch} is still valid",
         )
     if request.is_migrating_zk_broker:
+        # An odd code, but Kafka's.
         raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION, f"broker {request.broker_id} runs on ZooKeeper, which is no longer supported"
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"broker {request.broker_id} runs on ZooKeeper, which is no longer supported",
         )
 
 
@@ -110,8 +112,13 @@ def _check_features(state: ClusterState, request: BrokerRegistrationRequest, kra
     ranges = {
         feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
     }
-    for name, level in {**state.features.finalized(), KRAFT_VERSION: kraft_version}.items():
+    levels = {**state.features.finalized(), KRAFT_VERSION: kraft_version}
+    # What it names comes first: then the error for a broker that does not name metadata.version is Kafka's.
+    for name in sorted(levels, key=lambda name: name not in ranges):
         lowest, highest = ranges.get(name, (0, 0))
+        level = levels[name]
+        if name not in ranges and METADATA_VERSION not in ranges:
+            raise _invalid(request, f"does not say which {METADATA_VERSION} it supports")
         if not lowest <= level <= highest:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,

@@ -7,9 +7,9 @@ from enum import IntEnum
 
 from kraft import Message
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.settings import Settings
-from quorate.controller.topic_configs import MIN_INSYNC_REPLICAS
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION, FEATURES, KRAFT_VERSION, supported_features

@@ -1,0 +1,32 @@
+"""May they? The decision of Kafka's StandardAuthorizer over the entries of the replicated state. KIP-11, KIP-801.
+
+standard   the decision
+hosts      where a request may come from: one address, a network, anywhere
+
+>>> from quorate.metadata.acls import Acls, Operation, ResourceType
+>>> from quorate.nouns import ZERO_UUID, Principal
+>>> from quorate.records import AccessControlEntryRecord
+>>> from quorate.timeline import SnapshotRegistry
+>>> acls = Acls(SnapshotRegistry())
+>>> acls.add(AccessControlEntryRecord(ZERO_UUID, 2, "orders", 4, "User:alice", "*", 3, 3), 0)  # ALLOW READ on orders*
+>>> authorizer = StandardAuthorizer(super_users=frozenset({"User:admin"}))
+>>> alice = Requester(principal=Principal("User", "alice"), host="10.1.2.3")
+>>> orders = Resource(ResourceType.TOPIC, "orders-eu")
+>>> authorizer.allows(acls, alice, Operation.DESCRIBE, orders), authorizer.allows(acls, alice, Operation.WRITE, orders)
+(True, False)
+"""
+
+from quorate.authorizer.hosts import covers, fault_of_host, host_address, is_network
+from quorate.authorizer.standard import CLUSTER, CLUSTER_NAME, Requester, Resource, StandardAuthorizer
+
+__all__ = [
+    "CLUSTER",
+    "CLUSTER_NAME",
+    "Requester",
+    "Resource",
+    "StandardAuthorizer",
+    "covers",
+    "fault_of_host",
+    "host_address",
+    "is_network",
+]

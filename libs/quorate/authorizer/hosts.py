@@ -1,0 +1,96 @@
+"""Where a request may come from: one address, a network (KIP-1276), anywhere."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, NamedTuple
+
+from quorate.metadata.acls import WILDCARD
+
+__all__ = ["covers", "fault_of_host", "host_address", "is_network"]
+
+_V4_NETWORK: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})/([0-9]{1,2})")
+_PAIRS_REMEMBERED: Final = 65_536
+"""Answers for (pattern, host) that are kept: clients come again and again from the same hosts."""
+
+
+class _Network(NamedTuple):
+    """The addresses of one version whose first bits are those of `address`; `shift` bits are free."""
+
+    version: int
+    address: int
+    shift: int
+
+
+def is_network(pattern: str) -> bool:
+    """Is the host of an entry meant as a network? Any other text is compared as it stands."""
+    return "/" in pattern
+
+
+def fault_of_host(pattern: str) -> str | None:
+    """What is wrong with the host of an entry; None if nothing is. Like Kafka it knows networks, and no other text."""
+    if not pattern:
+        return "a host is needed; '*' stands for any"
+    if is_network(pattern) and _network(pattern) is None:
+        return f"host {pattern!r} is no network in CIDR notation, such as 10.0.0.0/8 or 2001:db8::/32"
+    return None
+
+
+def covers(pattern: str, host: str) -> bool:
+    """Does an entry for `pattern` hold for a request from `host`, written as `host_address` writes it?"""
+    if pattern in (WILDCARD, host):
+        return True
+    return is_network(pattern) and _lies_in(pattern, host)
+
+
+def host_address(address: str) -> str:
+    """An address as Kafka compares it: all groups of an IPv6 address written out, IPv4 inside IPv6 as IPv4.
+
+    What is no address stays as it is.
+
+    >>> host_address("::1"), host_address("::ffff:10.0.0.1")
+    ('0:0:0:0:0:0:0:1', '10.0.0.1')
+    """
+    bare, percent, scope = address.partition("%")
+    parsed = _address(bare)
+    if not isinstance(parsed, IPv6Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return ":".join(group.lstrip("0") or "0" for group in parsed.exploded.split(":")) + percent + scope
+
+
+@lru_cache(maxsize=_PAIRS_REMEMBERED)
+def _lies_in(pattern: str, host: str) -> bool:
+    network, address = _network(pattern), _address(host)
+    if network is None or address is None or address.version != network.version:
+        return False
+    return int(address) >> network.shift == network.address >> network.shift
+
+
+def _network(pattern: str) -> _Network | None:
+    """The network that `pattern` names; None if it names none."""
+    if ":" not in pattern:
+        found = _V4_NETWORK.fullmatch(pattern)
+        if found is None:
+            return None
+        *octets, bits = map(int, found.groups())
+        if max(octets) > 255 or bits > 32:
+            return None
+        return _Network(4, int.from_bytes(bytes(octets), "big"), 32 - bits)
+    text, _, prefix = pattern.partition("/")
+    address = _address(text.removeprefix("[").removesuffix("]"))
+    if not isinstance(address, IPv6Address) or address.ipv4_mapped is not None:
+        return None
+    if not (prefix.isascii() and prefix.isdigit() and int(prefix) <= 128):
+        return None
+    return _Network(6, int(address), 128 - int(prefix))
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

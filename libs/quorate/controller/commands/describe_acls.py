@@ -1,0 +1,44 @@
+"""DescribeAcls (29): the entries that a filter matches, grouped by resource, from committed state. KIP-140, KIP-290."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TypeAlias
+
+from kraft.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from quorate.controller.acl_filters import Matcher, check_filter
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.metadata.acls import pattern_of
+from quorate.metadata.state import ClusterState
+from quorate.records import AccessControlEntryRecord
+
+__all__ = ["describe_acls"]
+
+_Resource: TypeAlias = DescribeAclsResponse.DescribeAclsResource
+_Description: TypeAlias = DescribeAclsResponse.DescribeAclsResource.AclDescription
+
+
+def describe_acls(request: DescribeAclsRequest) -> Command[DescribeAclsResponse]:
+    """The command that tells the entries by resource type, name and pattern type; those of a resource by principal.
+
+    Raises ApiError(INVALID_REQUEST) for a filter with unknown numbers.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[DescribeAclsResponse]:
+        check_filter(request)
+        resources = tuple(
+            _Resource(
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                acls=tuple(map(_described, entries)),
+            )
+            for pattern, entries in groupby(Matcher(state.acls.entries()).matches(request), key=pattern_of)
+        )
+        return Decision(DescribeAclsResponse(error_message=None, resources=resources))
+
+    return command
+
+
+def _described(entry: AccessControlEntryRecord) -> _Description:
+    return _Description(entry.principal, entry.host, entry.operation, entry.permission_type)

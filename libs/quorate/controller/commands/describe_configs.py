@@ -1,0 +1,157 @@
+"""DescribeConfigs (32): what is set, and what counts where nothing is. KIP-133, KIP-226, KIP-569.
+
+Kafka's controller tells of its own configs as a broker; here any controller tells of every resource, from the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from quorate.controller.configs import broker, client_metrics, group, topic
+from quorate.controller.configs.broker import Scope
+from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
+from quorate.controller.configs.kinds import kind_of, said
+from quorate.controller.configs.values import Set, Source, ValueType
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.settings import Settings
+from quorate.controller.topic_names import fault_of_name
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC, Resource
+from quorate.metadata.state import ClusterState
+
+__all__ = ["describe_configs"]
+
+_Asked: TypeAlias = DescribeConfigsRequest.DescribeConfigsResource
+_Result: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult
+_Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
+_Synonym: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult.DescribeConfigsSynonym
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One config. `value` is what counts, `sets` all that there is, the first one first; empty, and none is set."""
+
+    name: str
+    value: str | None
+    sets: tuple[Set, ...]
+    type: ValueType
+    sensitive: bool = False
+    read_only: bool = False
+
+
+def describe_configs(request: DescribeConfigsRequest, *, settings: Settings) -> Command[DescribeConfigsResponse]:
+    """The command that reads the configs of the resources of `request`, each by itself; of secrets no value.
+
+    There is no documentation, asked for or not: it is Kafka's to give. A broker's file is its own: for it stands what
+    the controllers have in theirs.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[DescribeConfigsResponse]:
+        results = tuple(_described(state, asked, request.include_synonyms, settings) for asked in request.resources)
+        return Decision(DescribeConfigsResponse(results=results))
+
+    return command
+
+
+def _described(state: ClusterState, asked: _Asked, include_synonyms: bool, settings: Settings) -> _Result:
+    resource = Resource(asked.resource_type, asked.resource_name)
+    try:
+        _check(state, resource)
+    except ApiError as refusal:
+        return _Result(int(refusal.code), refusal.message, resource.type, resource.name)
+    entries = _ENTRIES[resource.type](state, resource.name, settings)
+    wanted = asked.configuration_keys
+    configs = tuple(_config(each, include_synonyms) for each in entries if not wanted or each.name in wanted)
+    return _Result(0, None, resource.type, resource.name, configs)
+
+
+def _check(state: ClusterState, resource: Resource) -> None:
+    if resource.type not in _ENTRIES:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{said(resource)} of type {resource.type}: described are the types {', '.join(map(str, _ENTRIES))}",
+        )
+    fault = fault_of_name(resource.name) if resource.type == TOPIC else None
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    kind = kind_of(resource)
+    kind.check_name(resource.name)
+    kind.check_exists(state, resource.name)
+
+
+def _config(entry: _Entry, include_synonyms: bool) -> _Config:
+    synonyms = (_Synonym(each.name, None if entry.sensitive else each.value, int(each.source)) for each in entry.sets)
+    return _Config(
+        name=entry.name,
+        value=None if entry.sensitive else entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.sets[0].source if entry.sets else Source.DEFAULT),
+        is_sensitive=entry.sensitive,
+        synonyms=tuple(synonyms) if include_synonyms else (),
+        config_type=int(entry.type),
+        documentation=None,
+    )
+
+
+def _topic(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
+    own = state.configs.of(TOPIC, name)
+    for config in topic.CONFIGS.values():
+        yield _Entry(
+            name=config.name,
+            value=settings.effective(state, name, config.name).value,
+            sets=tuple(topic.candidates(config, topic=own, configs=state.configs, static=settings.static_configs)),
+            type=config.values.type,
+        )
+
+
+def _broker(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
+    """Of a broker, all configs; of the default of all brokers, what is set."""
+    cluster, static = state.configs.of(BROKER, ""), settings.static_configs
+    if not name:
+        for each in sorted(cluster):
+            yield _broker_entry(each, [Set(each, cluster[each], Source.CLUSTER)])
+        return
+    own = state.configs.of(BROKER, name)
+    known = (FILE_ONLY.keys() | broker.DYNAMIC.keys()) - INTERNAL
+    for each in sorted(known | own.keys() | cluster.keys() | static.keys()):
+        yield _broker_entry(each, broker.candidates(each, own=own, cluster=cluster, static=static))
+
+
+def _broker_entry(name: str, sets: Iterable[Set]) -> _Entry:
+    """What nobody knows may be a secret."""
+    config, found = broker.config_of(name), tuple(sets)
+    return _Entry(
+        name=name,
+        value=found[0].value if found else None,
+        sets=found,
+        type=ValueType.UNKNOWN if config is None else config.values.type,
+        sensitive=config is None or config.values.is_sensitive,
+        read_only=config is not None and config.scope == Scope.FILE,
+    )
+
+
+def _client_metrics(state: ClusterState, name: str, _: Settings) -> Iterator[_Entry]:
+    own = state.configs.of(CLIENT_METRICS, name)
+    for config in client_metrics.CONFIGS.values():
+        found = tuple(client_metrics.candidates(config, own))
+        yield _Entry(name=config.name, value=found[0].value, sets=found, type=config.values.type)
+
+
+def _group(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
+    own, cluster = state.configs.of(GROUP, name), state.configs.of(BROKER, "")
+    for config in group.CONFIGS.values():
+        if not config.internal or config.name in own:
+            found = tuple(group.candidates(config, group=own, cluster=cluster, static=settings.static_configs))
+            yield _Entry(name=config.name, value=found[0].value, sets=found, type=config.values.type)
+
+
+_ENTRIES: Final[Mapping[int, Callable[[ClusterState, str, Settings], Iterator[_Entry]]]] = {
+    TOPIC: _topic,
+    BROKER: _broker,
+    CLIENT_METRICS: _client_metrics,
+    GROUP: _group,
+}
+"""By resource type: all of a resource's configs, by name."""

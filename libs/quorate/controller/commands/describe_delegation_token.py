@@ -1,0 +1,83 @@
+"""DescribeDelegationToken (41): the tokens of owners, as far as who asks may see them. KIP-48, KIP-373."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kraft.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.delegation_tokens import (
+    Allows,
+    TokenSettings,
+    allows_all,
+    check_authenticated,
+    check_on,
+    parse_principal,
+    token_hmac,
+)
+from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Principal
+from quorate.records import DelegationTokenRecord
+
+__all__ = ["describe_delegation_token"]
+
+_Token: TypeAlias = DescribeDelegationTokenResponse.DescribedDelegationToken
+
+
+def describe_delegation_token(
+    request: DescribeDelegationTokenRequest,
+    *,
+    principal: Principal,
+    settings: TokenSettings,
+    allows: Allows = allows_all,
+) -> Command[DescribeDelegationTokenResponse]:
+    """The command that lists the tokens of the owners in `request`, by id: null for all, an empty list for none.
+
+    What has expired is there until it is swept. Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    DELEGATION_TOKEN_AUTH_DISABLED.
+    """
+
+    def command(state: ClusterState, _: Moment) -> Decision[DescribeDelegationTokenResponse]:
+        check_authenticated(principal)
+        check_on(settings)
+        tokens = tuple(
+            _described(token, settings)
+            for token in state.delegation_tokens
+            if _is_asked_for(request, token) and _may_see(state, token, principal, allows)
+        )
+        return Decision(DescribeDelegationTokenResponse(tokens=tokens))
+
+    return command
+
+
+def _is_asked_for(request: DescribeDelegationTokenRequest, token: DelegationTokenRecord) -> bool:
+    if request.owners is None:
+        return True
+    return any(f"{owner.principal_type}:{owner.principal_name}" == token.owner for owner in request.owners)
+
+
+def _may_see(state: ClusterState, token: DelegationTokenRecord, principal: Principal, allows: Allows) -> bool:
+    """Who has to do with it, and who may see this token or all tokens of its owner."""
+    return (
+        str(principal) in (token.owner, token.requester, *token.renewers)
+        or allows(state, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or allows(state, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+    )
+
+
+def _described(token: DelegationTokenRecord, settings: TokenSettings) -> _Token:
+    owner, requester = parse_principal(token.owner), parse_principal(token.requester)
+    renewers = (parse_principal(renewer) for renewer in token.renewers)
+    return _Token(
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiration_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        hmac=token_hmac(settings, token.token_id),
+        renewers=tuple(_Token.DescribedDelegationTokenRenewer(each.type, each.name) for each in renewers),
+    )

@@ -1,0 +1,49 @@
+"""ExpireDelegationToken (40): says anew when a token expires, or ends it at once. KIP-48, KIP-900."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.delegation_tokens import (
+    TokenSettings,
+    check_authenticated,
+    check_may_change,
+    check_not_expired,
+    check_on,
+    check_version,
+    time_after,
+    token_by_hmac,
+)
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Principal
+from quorate.records import RemoveDelegationTokenRecord
+
+__all__ = ["expire_delegation_token"]
+
+
+def expire_delegation_token(
+    request: ExpireDelegationTokenRequest, *, principal: Principal, settings: TokenSettings
+) -> Command[ExpireDelegationTokenResponse]:
+    """The command that has a token expire `expiry_time_period_ms` from now; negative removes it, expired or not.
+
+    Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
+    DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED, looked for in this order.
+    """
+
+    def command(state: ClusterState, moment: Moment) -> Decision[ExpireDelegationTokenResponse]:
+        check_authenticated(principal)
+        check_on(settings)
+        check_version(state)
+        token = token_by_hmac(state, settings, request.hmac)
+        check_may_change(token, principal)
+        if request.expiry_time_period_ms < 0:
+            response = ExpireDelegationTokenResponse(expiry_timestamp_ms=moment.now_ms)
+            return Decision(response, (RemoveDelegationTokenRecord(token.token_id),))
+        check_not_expired(token, moment.now_ms)
+        expiry = min(token.max_timestamp, time_after(moment.now_ms, request.expiry_time_period_ms))
+        changed = msgspec.structs.replace(token, expiration_timestamp=expiry)
+        return Decision(ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry), (changed,))
+
+    return command

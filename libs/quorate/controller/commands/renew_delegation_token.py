@@ -1,0 +1,48 @@
+"""RenewDelegationToken (39): puts off a token's expiry, never past its greatest age. KIP-48, KIP-900."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kraft.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.delegation_tokens import (
+    TokenSettings,
+    check_authenticated,
+    check_may_change,
+    check_not_expired,
+    check_on,
+    check_version,
+    time_after,
+    token_by_hmac,
+)
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Principal
+
+__all__ = ["renew_delegation_token"]
+
+
+def renew_delegation_token(
+    request: RenewDelegationTokenRequest, *, principal: Principal, settings: TokenSettings
+) -> Command[RenewDelegationTokenResponse]:
+    """The command that has a token live `renew_period_ms` from now; 0 and less is as long as one renewal may give.
+
+    Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
+    DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH, looked for in this order.
+    """
+
+    def command(state: ClusterState, moment: Moment) -> Decision[RenewDelegationTokenResponse]:
+        check_authenticated(principal)
+        check_on(settings)
+        check_version(state)
+        token = token_by_hmac(state, settings, request.hmac)
+        check_not_expired(token, moment.now_ms)
+        check_may_change(token, principal)
+        period_ms = settings.expiry_time_ms
+        if request.renew_period_ms > 0:
+            period_ms = min(period_ms, request.renew_period_ms)
+        expiry = min(token.max_timestamp, time_after(moment.now_ms, period_ms))
+        renewed = msgspec.structs.replace(token, expiration_timestamp=expiry)
+        return Decision(RenewDelegationTokenResponse(expiry_timestamp_ms=expiry), (renewed,))
+
+    return command

@@ -1,0 +1,171 @@
+"""What a request may change about configs, and the records that change it; each resource succeeds or fails by itself.
+
+Kafka validates in two places: a broker before it passes a request on, and the controller. Requests come to us without
+a broker in between, so both are here. KIP-133, KIP-226, KIP-339.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kraft import Message
+from quorate.controller.configs.kinds import Change, kind_of, said
+from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
+from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long, items
+from quorate.controller.policies import ConfigChange
+from quorate.controller.settings import Settings
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import BROKER, TOPIC, Resource
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import CORDONED_DIRECTORIES
+from quorate.records import ClearElrRecord, ConfigRecord
+
+__all__ = ["CORDONED_LOG_DIRS", "Asked", "Changes", "Outcome", "alter"]
+
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+
+Changes: TypeAlias = Mapping[str, str | None]
+"""By config name the value to set, or None to delete it; in the order of the records to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One resource of a request: the names that it lists, and what they amount to for what is set now.
+
+    `changes` raises ApiError for what cannot be.
+    """
+
+    resource: Resource
+    names: tuple[str, ...]
+    changes: Callable[[Mapping[str, str]], Changes]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one resource; no refusal is success."""
+
+    resource: Resource
+    refusal: ApiError | None = None
+
+
+def alter(state: ClusterState, asked: Iterable[Asked], settings: Settings) -> tuple[list[Outcome], list[Message]]:
+    """One outcome for each resource that is named, in the request's order, and the records of those that succeed.
+
+    A resource that is named twice fails and is answered once, as in Kafka.
+    """
+    listed = tuple(asked)
+    counts = Counter(each.resource for each in listed)
+    outcomes: dict[Resource, Outcome] = {}
+    records: list[ConfigRecord] = []
+    for each in listed:
+        if each.resource in outcomes:
+            continue
+        try:
+            _check_once(each.resource, counts[each.resource])
+            records += _records(state, each, settings)
+            outcomes[each.resource] = Outcome(each.resource)
+        except ApiError as refusal:
+            outcomes[each.resource] = Outcome(each.resource, refusal)
+    return list(outcomes.values()), [*records, *_cleared(state, records)]
+
+
+def _check_once(resource: Resource, count: int) -> None:
+    if count > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{said(resource)} is in the request {count} times; once is right")
+
+
+def _records(state: ClusterState, asked: Asked, settings: Settings) -> Iterator[ConfigRecord]:
+    resource = asked.resource
+    kind = kind_of(resource)
+    _check_names(asked)
+    before = state.configs.of(*resource)
+    # Of a broker everything is written, as in Kafka: it reads its key stores again when their names are set anew.
+    changes = {
+        name: value
+        for name, value in asked.changes(before).items()
+        if resource.type == BROKER or value != before.get(name)
+    }
+    # From here on in Kafka's order, so that what has two faults is refused for the same one.
+    for name, value in changes.items():
+        _check_change(state, resource, name, value)
+    kind.check_name(resource.name)
+    after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+    given = {name: value for name, value in changes.items() if value is not None}
+    kind.check_change(
+        Change(state=state, settings=settings, resource=resource, before=before, given=given, after=after)
+    )
+    kind.check_exists(state, resource.name)
+    if settings.alter_config_policy is not None:
+        # What goes because a whole replacement does not name it, a policy does not see in Kafka either.
+        named = {name: value for name, value in changes.items() if name in asked.names}
+        settings.alter_config_policy.validate(ConfigChange(resource=resource, configs=named))
+    for name, value in changes.items():
+        yield ConfigRecord(resource.type, resource.name, name, value)
+
+
+def _check_names(asked: Asked) -> None:
+    twice = [name for name, count in Counter(asked.names).items() if count > 1]
+    if twice:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{said(asked.resource)}: {', '.join(twice)} is more than once among its configs"
+        )
+
+
+def _check_change(state: ClusterState, resource: Resource, name: str, value: str | None) -> None:
+    if value is not None and is_too_long(value):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{said(resource)}: {name} has a value of more than {VALUE_CHARS_MAX} characters, the most there can be",
+        )
+    if resource.type != BROKER:
+        return
+    if name == MIN_INSYNC_REPLICAS and state.features.elr_enabled:
+        _check_min_insync_replicas(resource, value)
+    if name == CORDONED_LOG_DIRS:
+        _check_cordoned(state, resource, value)
+
+
+def _check_min_insync_replicas(resource: Resource, value: str | None) -> None:
+    """With ELR all brokers must agree on it: the cluster says it, and no broker. KIP-966."""
+    if resource.name:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{said(resource)}: {MIN_INSYNC_REPLICAS} is for all brokers alike while eligible leader replicas are on",
+        )
+    if value is None:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{said(resource)}: {MIN_INSYNC_REPLICAS} cannot be deleted while eligible leader replicas are on",
+        )
+
+
+def _check_cordoned(state: ClusterState, resource: Resource, value: str | None) -> None:
+    """Only a broker knows its directories: here some can be taken off the list, but none put on it. KIP-1066."""
+    if state.features.record_level < CORDONED_DIRECTORIES:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{said(resource)}: {CORDONED_LOG_DIRS} is from metadata.version {CORDONED_DIRECTORIES} on; "
+            f"this is {state.features.record_level}",
+        )
+    present = items(state.configs.of(*resource).get(CORDONED_LOG_DIRS, ""))
+    added = [each for each in items(value or "") if each not in present]
+    if added:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{said(resource)}: only its broker adds {', '.join(added)} to {CORDONED_LOG_DIRS}",
+        )
+
+
+def _cleared(state: ClusterState, records: Iterable[ConfigRecord]) -> Iterator[ClearElrRecord]:
+    """Who is eligible depends on the least in-sync replicas: who was, need not be so any more. KIP-966.
+
+    The leaders see to the rest: Kafka re-evaluates no partition here, and neither do we.
+    """
+    if not state.features.elr_enabled:
+        return
+    for record in records:
+        if record.name == MIN_INSYNC_REPLICAS:
+            yield ClearElrRecord(record.resource_name if record.resource_type == TOPIC else "")

@@ -1,0 +1,327 @@
+"""What can be configured of a broker: from when a value counts, which are secrets, and what may be set at run time.
+
+The tables are Kafka 4.4's `KafkaConfig` and `DynamicBrokerConfig`; a test asks a released Kafka. KIP-226.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from quorate.controller.configs.broker_file import FILE_ONLY
+from quorate.controller.configs.values import (
+    INT_MAX,
+    LONG_MAX,
+    Set,
+    Source,
+    Values,
+    ValueType,
+    boolean,
+    decimal,
+    gzip_level,
+    integer,
+    java_class,
+    list_of,
+    long,
+    names,
+    one_of,
+    password,
+    text,
+)
+
+__all__ = ["DYNAMIC", "BrokerConfig", "Scope", "candidates", "config_of", "default_of", "faults", "file_faults"]
+
+
+class Scope(Enum):
+    """For whom a config can be set at run time."""
+
+    CLUSTER = "cluster-wide"
+    """For all brokers or for one."""
+    BROKER = "per-broker"
+    """For one broker only."""
+    FILE = "read-only"
+    """For nobody: it is in a broker's file, and counts from its start on."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One config; no default, and it has no value unless it is set."""
+
+    name: str
+    values: Values
+    default: str | None
+    scope: Scope
+
+
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+_OF_MECHANISM: Final = (
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+"""What a listener has for each SASL mechanism, whose name comes before."""
+_OF_TYPE: Final[Mapping[ValueType, Values]] = {
+    values.type: values
+    for values in (
+        *(boolean(), text(), integer(), integer(of=ValueType.SHORT), long()),
+        *(decimal(), java_class(), password(), Values(ValueType.LIST, "a list", lambda _: True)),
+    )
+}
+_ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
+    name: group
+    for group in (
+        ("log.roll.ms", "log.roll.hours"),
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    )
+    for name in group
+}
+"""Configs of which the first that is set counts."""
+
+
+def config_of(name: str) -> BrokerConfig | None:
+    """The config that a name means, with a listener's and a SASL mechanism's prefix or without; None if none is known.
+
+    >>> config_of("listener.name.internal.plain.sasl.jaas.config").values.is_sensitive
+    True
+    """
+    bare = _bare(name)
+    if bare in DYNAMIC:
+        return DYNAMIC[bare]
+    if bare not in FILE_ONLY:
+        return None
+    value_type, default = FILE_ONLY[bare]
+    return BrokerConfig(bare, _OF_TYPE[value_type], default, Scope.FILE)
+
+
+def default_of(name: str) -> str | None:
+    """Kafka's default of a config without a prefix; None if it has none."""
+    if name in DYNAMIC:
+        return DYNAMIC[name].default
+    return FILE_ONLY[name][1] if name in FILE_ONLY else None
+
+
+def candidates(
+    name: str, *, own: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str]
+) -> Iterator[Set]:
+    """Every value that there is for a broker's config; the first one counts, and the default is the last.
+
+    As Kafka tells it: what other units say comes after, and does not count for a config that is not set itself.
+    """
+    alike = _alike(name)
+    defaults = {each: value for each in alike if (value := default_of(each)) is not None}
+    found = (
+        Set(each, values[each], source)
+        for values, source in (
+            (own, Source.BROKER),
+            (cluster, Source.CLUSTER),
+            (static, Source.STATIC),
+            (defaults, Source.DEFAULT),
+        )
+        for each in alike
+        if each in values
+    )
+    seen = False
+    for each in found:
+        seen = seen or each.name == name
+        if seen:
+            yield each
+
+
+def faults(given: Mapping[str, str], *, one_broker: bool) -> list[str]:
+    """What is wrong with setting these at run time, one sentence each; empty if a Kafka broker would take them.
+
+    What nobody knows is taken: a broker's plugins may. No sentence has a secret, or what may be one.
+    """
+    return [fault for name, value in given.items() if (fault := _fault(name, value, one_broker)) is not None]
+
+
+def file_faults(values: Mapping[str, str]) -> list[str]:
+    """What in a file no broker could read, one sentence each and without secrets; ranges are not looked at."""
+    found = []
+    for name, value in values.items():
+        config = config_of(name)
+        if config is not None and not _OF_TYPE[config.values.type].takes(value):
+            shown = name if config.values.is_sensitive else f"{name}={value!r}"
+            found.append(f"{shown}: it takes {_OF_TYPE[config.values.type].rule}")
+    return found
+
+
+def _fault(name: str, value: str, one_broker: bool) -> str | None:
+    if name in FILE_ONLY:
+        return f"{name} cannot be set at run time; it is in a broker's file"
+    if name.startswith("ssl.") and name in DYNAMIC:
+        return f"{name} is set for a listener: listener.name.<listener>.{name}"
+    config = DYNAMIC.get(_OF_LISTENER.sub(r"\1", name))
+    if config is not None and not config.values.takes(value):
+        shown = name if config.values.is_sensitive else f"{name}={value!r}"
+        return f"{shown}: it takes {config.values.rule}"
+    if not one_broker and _is_for_one(name):
+        return f"{name} is set for one broker, not for all"
+    return None
+
+
+def _is_for_one(name: str) -> bool:
+    listened = _OF_LISTENER.fullmatch(name)
+    if listened is not None:
+        return listened[1] not in _OF_ALL_LISTENERS
+    return name in DYNAMIC and DYNAMIC[name].scope == Scope.BROKER
+
+
+_OF_ALL_LISTENERS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+
+
+def _bare(name: str) -> str:
+    if name in DYNAMIC or name in FILE_ONLY or (listened := _OF_LISTENER.fullmatch(name)) is None:
+        return name
+    return next((each for each in _OF_MECHANISM if listened[1].endswith(each)), listened[1])
+
+
+def _alike(name: str) -> tuple[str, ...]:
+    bare = _bare(name)
+    if bare != name:
+        return name, bare
+    return _ALIKE.get(name, (name,))
+
+
+def _every(name: str, values: Values, default: object) -> BrokerConfig:
+    return BrokerConfig(name, values, None if default is None else str(default), Scope.CLUSTER)
+
+
+def _each(name: str, values: Values, default: object) -> BrokerConfig:
+    return BrokerConfig(name, values, None if default is None else str(default), Scope.BROKER)
+
+
+DYNAMIC: Final[Mapping[str, BrokerConfig]] = {
+    config.name: config
+    for config in (
+        _every("background.threads", integer(1), 10),
+        _every("compression.gzip.level", gzip_level(), -1),
+        _every("compression.lz4.level", integer(1, 17), 9),
+        _every("compression.type", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), "producer"),
+        _every("compression.zstd.level", integer(-131072, 22), 3),
+        _every("config.providers", names(), ""),
+        _each("cordoned.log.dirs", names(), ""),
+        _every("errors.deadletterqueue.auto.create.topics.enable", boolean(), "false"),
+        _every("errors.deadletterqueue.topic.name.prefix", text(), "dlq."),
+        _every("follower.fetch.last.tiered.offset.enable", boolean(), "false"),
+        _every("follower.replication.throttled.rate", long(0), LONG_MAX),
+        _every("group.consumer.assignment.interval.ms", integer(0), 1000),
+        _every("group.consumer.assignor.offload.enable", boolean(), "true"),
+        _every("group.coordinator.cached.buffer.max.bytes", integer(524288), 1048588),
+        _every("group.share.assignment.interval.ms", integer(0), 1000),
+        _every("group.share.assignor.offload.enable", boolean(), "true"),
+        _every("group.streams.assignment.interval.ms", integer(0), 1000),
+        _every("group.streams.assignor.offload.enable", boolean(), "true"),
+        _every("leader.replication.throttled.rate", long(0), LONG_MAX),
+        _each(
+            "listener.security.protocol.map",
+            text(),
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        ),
+        _each("listeners", names(least=1), "PLAINTEXT://:9092"),
+        _every("log.cleaner.backoff.ms", long(0), 15000),
+        _every("log.cleaner.dedupe.buffer.size", long(), 134217728),
+        _every("log.cleaner.delete.retention.ms", long(0), 86400000),
+        _every("log.cleaner.io.buffer.load.factor", decimal(), "0.9"),
+        _every("log.cleaner.io.buffer.size", integer(0), 524288),
+        _every("log.cleaner.io.max.bytes.per.second", decimal(), "1.7976931348623157E308"),
+        _every("log.cleaner.max.compaction.lag.ms", long(1), LONG_MAX),
+        _every("log.cleaner.min.cleanable.ratio", decimal(0, 1), "0.5"),
+        _every("log.cleaner.min.compaction.lag.ms", long(0), 0),
+        _every("log.cleaner.threads", integer(0), 1),
+        _every("log.cleanup.policy", list_of("compact", "delete"), "delete"),
+        _every("log.flush.interval.messages", long(1), LONG_MAX),
+        _every("log.flush.interval.ms", long(), None),
+        _every("log.index.interval.bytes", integer(0), 4096),
+        _every("log.index.size.max.bytes", integer(4), 10485760),
+        _every("log.local.retention.bytes", long(-2), -2),
+        _every("log.local.retention.ms", long(-2), -2),
+        _every("log.message.timestamp.after.max.ms", long(0), 3600000),
+        _every("log.message.timestamp.before.max.ms", long(0), LONG_MAX),
+        _every("log.message.timestamp.type", one_of("CreateTime", "LogAppendTime"), "CreateTime"),
+        _every("log.preallocate", boolean(), "false"),
+        _every("log.remote.copy.lag.bytes", long(-1), -1),
+        _every("log.remote.copy.lag.ms", long(-1), 0),
+        _every("log.retention.bytes", long(), -1),
+        _every("log.retention.ms", long(), None),
+        _every("log.roll.jitter.ms", long(), None),
+        _every("log.roll.ms", long(), None),
+        _every("log.segment.bytes", integer(1048576), "1073741824"),
+        _every("log.segment.delete.delay.ms", long(0), 60000),
+        _every("max.connection.creation.rate", integer(0), INT_MAX),
+        _every("max.connections", integer(0), INT_MAX),
+        _every("max.connections.per.ip", integer(0), INT_MAX),
+        _every("max.connections.per.ip.overrides", text(), ""),
+        _every("max.decompressed.message.bytes", integer(1, 2147483639), "2147483639"),
+        _every("message.max.bytes", integer(0), 1048588),
+        _every("metric.reporters", names(), "org.apache.kafka.common.metrics.JmxReporter"),
+        _every("min.insync.replicas", integer(1), 1),
+        _every("num.io.threads", integer(1), 8),
+        _every("num.network.threads", integer(1), 3),
+        _every("num.recovery.threads.per.data.dir", integer(1), 2),
+        _every("num.replica.fetchers", integer(1), 1),
+        _each(
+            "principal.builder.class",
+            java_class(),
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        ),
+        _every("producer.id.expiration.ms", integer(1), 86400000),
+        _every("remote.fetch.max.wait.ms", integer(1), 500),
+        _every("remote.list.offsets.request.timeout.ms", long(1), 30000),
+        _every("remote.log.index.file.cache.total.size.bytes", long(1), "1073741824"),
+        _every("remote.log.manager.copier.thread.pool.size", integer(1), 10),
+        _every("remote.log.manager.copy.max.bytes.per.second", long(1), LONG_MAX),
+        _every("remote.log.manager.expiration.thread.pool.size", integer(1), 10),
+        _every("remote.log.manager.fetch.max.bytes.per.second", long(1), LONG_MAX),
+        _every("remote.log.manager.follower.thread.pool.size", integer(1), 2),
+        _every("remote.log.reader.threads", integer(1), 10),
+        _every("replica.alter.log.dirs.io.max.bytes.per.second", long(0), LONG_MAX),
+        _each("sasl.enabled.mechanisms", names(), "GSSAPI"),
+        _each("sasl.jaas.config", password(), None),
+        _each("sasl.kerberos.kinit.cmd", text(), "/usr/bin/kinit"),
+        _each("sasl.kerberos.min.time.before.relogin", long(), 60000),
+        _each("sasl.kerberos.principal.to.local.rules", names(), "DEFAULT"),
+        _each("sasl.kerberos.service.name", text(), None),
+        _each("sasl.kerberos.ticket.renew.jitter", decimal(), "0.05"),
+        _each("sasl.kerberos.ticket.renew.window.factor", decimal(), "0.8"),
+        _each("sasl.login.refresh.buffer.seconds", integer(of=ValueType.SHORT), 300),
+        _each("sasl.login.refresh.min.period.seconds", integer(of=ValueType.SHORT), 60),
+        _each("sasl.login.refresh.window.factor", decimal(), "0.8"),
+        _each("sasl.login.refresh.window.jitter", decimal(), "0.05"),
+        _each("sasl.mechanism.inter.broker.protocol", text(), "GSSAPI"),
+        _every("share.coordinator.cached.buffer.max.bytes", integer(524288), 1048588),
+        _each("ssl.cipher.suites", names(), ""),
+        _each("ssl.client.auth", one_of("required", "requested", "none"), "none"),
+        _each("ssl.enabled.protocols", names(), "TLSv1.2,TLSv1.3"),
+        _each("ssl.endpoint.identification.algorithm", text(), "https"),
+        _each("ssl.engine.factory.class", java_class(), None),
+        _each("ssl.key.password", password(), None),
+        _each("ssl.keymanager.algorithm", text(), "SunX509"),
+        _each("ssl.keystore.certificate.chain", password(), None),
+        _each("ssl.keystore.key", password(), None),
+        _each("ssl.keystore.location", text(), None),
+        _each("ssl.keystore.password", password(), None),
+        _each("ssl.keystore.type", text(), "JKS"),
+        _each("ssl.protocol", text(), "TLSv1.3"),
+        _each("ssl.provider", text(), None),
+        _each("ssl.secure.random.implementation", text(), None),
+        _each("ssl.trustmanager.algorithm", text(), "PKIX"),
+        _each("ssl.truststore.certificates", password(), None),
+        _each("ssl.truststore.location", text(), None),
+        _each("ssl.truststore.password", password(), None),
+        _each("ssl.truststore.type", text(), "JKS"),
+        _every("transaction.partition.verification.enable", boolean(), "true"),
+        _every("unclean.leader.election.enable", boolean(), "false"),
+    )
+}
+"""What can be set at run time: for all brokers (`_every`) or for each by itself (`_each`). By name, sorted."""
+
+assert list(DYNAMIC) == sorted(DYNAMIC), list(DYNAMIC)
+assert not DYNAMIC.keys() & FILE_ONLY.keys(), DYNAMIC.keys() & FILE_ONLY.keys()

@@ -1,0 +1,95 @@
+"""What can be configured of a client metrics subscription: which metrics of which clients, and how often. KIP-714."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.controller.configs.values import Set, Source, Values, integer, items, names, trim, whole
+from quorate.errors import ApiError, ErrorCode
+
+__all__ = ["CONFIGS", "ClientMetricsConfig", "candidates", "check"]
+
+INTERVAL_MS: Final = range(100, 3_600_001)
+PARAMETERS: Final = (
+    "client_id",
+    "client_instance_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+"""What can be asked of a client."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetricsConfig:
+    """One config."""
+
+    name: str
+    values: Values
+    default: str
+
+
+def check(values: Mapping[str, str]) -> None:
+    """Raises ApiError for what Kafka would not take, with its code: which one it is depends on what is wrong."""
+    unknown = sorted(values.keys() - CONFIGS.keys())
+    if unknown:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{unknown[0]!r} is no config of a subscription; there are {', '.join(CONFIGS)}"
+        )
+    for name, value in values.items():
+        if not CONFIGS[name].values.takes(value):
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{name}={value!r}: it takes {CONFIGS[name].values.rule}")
+    interval = values.get("interval.ms")
+    if interval is not None and whole(interval) not in INTERVAL_MS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"interval.ms={interval!r}: it takes a whole number from {INTERVAL_MS[0]} to {INTERVAL_MS[-1]}",
+        )
+    for criterion in items(values.get("match", "")):
+        if not _is_criterion(criterion):
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"match with {criterion!r}: it takes parameter=pattern, with one of {', '.join(PARAMETERS)} and a "
+                "regular expression",
+            )
+
+
+def candidates(config: ClientMetricsConfig, subscription: Mapping[str, str]) -> Iterator[Set]:
+    """The subscription's own value, if it has one, and the default."""
+    if config.name in subscription:
+        yield Set(config.name, subscription[config.name], Source.CLIENT_METRICS)
+    yield Set(config.name, config.default, Source.DEFAULT)
+
+
+_OF_JAVA_ONLY: Final = re.compile(r"\\[pPQEhHRXGzkKN]|&&|\(\?<[A-Za-z]|\[.*\[")
+"""Parts of a pattern that Java reads and Python does not, or otherwise."""
+
+
+def _is_criterion(text: str) -> bool:
+    parts = text.split("=")
+    if len(parts) != 2 or not parts[1] or trim(parts[0]) not in PARAMETERS:
+        return False
+    pattern = trim(parts[1])
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        # A client's brokers read it, in Java: what only Java can read is not for us to refuse.
+        return _OF_JAVA_ONLY.search(pattern) is not None
+    return True
+
+
+CONFIGS: Final[Mapping[str, ClientMetricsConfig]] = {
+    config.name: config
+    for config in (
+        ClientMetricsConfig("interval.ms", integer(), "300000"),
+        ClientMetricsConfig("match", names(twice=True), ""),
+        ClientMetricsConfig("metrics", names(twice=True), ""),
+    )
+}
+"""By name, sorted."""
+
+assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)

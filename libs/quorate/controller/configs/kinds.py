@@ -1,0 +1,210 @@
+"""The kinds of resources that can be configured: how each is named, when there is one, and what it takes. KIP-133."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.controller.configs import broker, client_metrics, group, topic
+from quorate.controller.configs.values import ValueType
+from quorate.controller.settings import Settings
+from quorate.controller.topic_names import fault_of_name
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Resource
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId
+
+__all__ = ["Change", "Kind", "kind_of", "node_id_of", "said"]
+
+_NODE_ID_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is set on a resource before and after, what of that is given anew, and all that may bear on it."""
+
+    state: ClusterState
+    settings: Settings
+    resource: Resource
+    before: Mapping[str, str]
+    given: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind. The checks raise ApiError."""
+
+    noun: str
+    check_name: Callable[[str], None]
+    check_change: Callable[[Change], None]
+    check_exists: Callable[[ClusterState, str], None]
+    list_default: Callable[[str], str | None]
+    """What a config of list type is unless it is set; None for every other name."""
+
+
+def kind_of(resource: Resource) -> Kind:
+    """Raises ApiError: UNSUPPORTED_VERSION for a type that Kafka has no number for, INVALID_REQUEST for loggers."""
+    if resource.type == BROKER_LOGGER:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{said(resource)}: a logger's level is not in the metadata; only the node that logs can be asked",
+        )
+    kind = _KINDS.get(resource.type)
+    if kind is None:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {resource.type}; there are {sorted(_KINDS)}"
+        )
+    return kind
+
+
+def said(resource: Resource) -> str:
+    """The resource in words.
+
+    >>> said(Resource(TOPIC, "orders"))
+    "topic 'orders'"
+    """
+    if resource.type == BROKER_LOGGER:
+        return f"the loggers of {resource.name!r}"
+    if resource == Resource(BROKER, ""):
+        return "the default of all brokers"
+    kind = _KINDS.get(resource.type)
+    return f"{'resource' if kind is None else kind.noun} {resource.name!r}"
+
+
+def node_id_of(name: str) -> NodeId | None:
+    """The broker or controller that a resource's name means; None for the default of all brokers.
+
+    Raises ApiError(INVALID_REQUEST) for what is no id, as the log writes one.
+    """
+    if not name:
+        return None
+    if not (name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= _NODE_ID_MAX):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{name!r} is no broker: brokers are named by their id, or not at all"
+        )
+    return int(name)
+
+
+# Topics.
+
+
+def _check_topic_name(name: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a topic without a name: topics have no common default to set")
+    fault = fault_of_name(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def _check_topic_change(change: Change) -> None:
+    found = topic.faults(
+        change.after, before=change.before, configs=change.state.configs, static=change.settings.static_configs
+    )
+    if found:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{said(change.resource)}: {'; '.join(found)}")
+
+
+def _check_topic_exists(state: ClusterState, name: str) -> None:
+    if state.topics.id_of(name) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+
+
+def _topic_list(name: str) -> str | None:
+    config = topic.CONFIGS.get(name)
+    return config.default if config is not None and config.values.type == ValueType.LIST else None
+
+
+# Brokers, and controllers.
+
+
+def _check_node_name(name: str) -> None:
+    node_id_of(name)
+
+
+def _check_broker_change(change: Change) -> None:
+    """Kafka's controller takes anything; its brokers refuse before they pass it on, with this code."""
+    found = broker.faults(change.given, one_broker=bool(change.resource.name))
+    if found:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{said(change.resource)}: {'; '.join(found)}")
+
+
+def _check_node_exists(state: ClusterState, name: str) -> None:
+    node_id = node_id_of(name)
+    if node_id is not None and node_id not in state.brokers and node_id not in state.controllers:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker and no controller {node_id} is registered")
+
+
+def _broker_list(name: str) -> str | None:
+    config = broker.config_of(name)
+    if config is None or config.name != name or config.values.type != ValueType.LIST:
+        return None
+    return config.default or ""
+
+
+# Client metrics subscriptions and groups: there are as many as have something set.
+
+
+def _check_subscription_name(name: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a client metrics subscription without a name")
+
+
+def _check_subscription_change(change: Change) -> None:
+    try:
+        client_metrics.check(change.after)
+    except ApiError as refusal:
+        raise ApiError(refusal.code, f"{said(change.resource)}: {refusal.message}") from None
+
+
+def _check_group_name(name: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a group without a name: groups have no common default to set")
+
+
+def _check_group_change(change: Change) -> None:
+    found = group.faults(change.after, static=change.settings.static_configs)
+    if found:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{said(change.resource)}: {'; '.join(found)}")
+
+
+def _always_exists(_: ClusterState, __: str) -> None:
+    """Nobody has to make one first."""
+
+
+def _no_list(_: str) -> str | None:
+    """Kafka's controller knows the types of topics' and brokers' configs alone, and appends to no others."""
+    return None
+
+
+_KINDS: Final[Mapping[int, Kind]] = {
+    TOPIC: Kind(
+        noun="topic",
+        check_name=_check_topic_name,
+        check_change=_check_topic_change,
+        check_exists=_check_topic_exists,
+        list_default=_topic_list,
+    ),
+    BROKER: Kind(
+        noun="broker",
+        check_name=_check_node_name,
+        check_change=_check_broker_change,
+        check_exists=_check_node_exists,
+        list_default=_broker_list,
+    ),
+    CLIENT_METRICS: Kind(
+        noun="client metrics subscription",
+        check_name=_check_subscription_name,
+        check_change=_check_subscription_change,
+        check_exists=_always_exists,
+        list_default=_no_list,
+    ),
+    GROUP: Kind(
+        noun="group",
+        check_name=_check_group_name,
+        check_change=_check_group_change,
+        check_exists=_always_exists,
+        list_default=_no_list,
+    ),
+}

@@ -1,0 +1,272 @@
+"""Which texts are values: configs are text in the log, and this is how Kafka reads them.
+
+As Java reads: blanks around a value do not count, a sign may stand before a number, underscores may not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+__all__ = [
+    "INT_MAX",
+    "LONG_MAX",
+    "SHORT_MAX",
+    "VALUE_CHARS_MAX",
+    "Set",
+    "Source",
+    "ValueType",
+    "Values",
+    "boolean",
+    "decimal",
+    "gzip_level",
+    "integer",
+    "is_too_long",
+    "is_true",
+    "items",
+    "java_class",
+    "list_of",
+    "long",
+    "names",
+    "one_of",
+    "password",
+    "split",
+    "text",
+    "trim",
+    "whole",
+]
+
+SHORT_MAX: Final = 2**15 - 1
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+
+class Source(IntEnum):
+    """Where a value comes from, as DescribeConfigs numbers it. KIP-226, KIP-714, KIP-848."""
+
+    TOPIC = 1
+    """Set at run time for one topic."""
+    BROKER = 2
+    """Set at run time for one broker."""
+    CLUSTER = 3
+    """Set at run time for all brokers."""
+    STATIC = 4
+    """From the configuration file."""
+    DEFAULT = 5
+    """Kafka's."""
+    CLIENT_METRICS = 7
+    """Set at run time for one subscription."""
+    GROUP = 8
+    """Set at run time for one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A value, where it is set, and the name that it has there."""
+
+    name: str
+    value: str
+    source: Source
+
+
+class ValueType(IntEnum):
+    """What a value is, as DescribeConfigs numbers it. KIP-569."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The texts that a config takes. `rule` says in words what `takes` checks."""
+
+    type: ValueType
+    rule: str
+    takes: Callable[[str], bool]
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Is a value a secret?"""
+        return self.type == ValueType.PASSWORD
+
+
+VALUE_CHARS_MAX: Final = 32_767
+"""Of any value; Java's characters, of 16 bits each."""
+
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+_SPACES: Final = " \t\n\v\f\r"
+"""What a Java pattern takes for white space, as around a list's commas."""
+# Values may be long and come from anybody: no pattern looks at a character more often than a few times.
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONG_DIGITS: Final = len(str(LONG_MAX))
+_DECIMAL: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
+_LOWEST: Final[Mapping[ValueType, int]] = {
+    ValueType.SHORT: -SHORT_MAX - 1,
+    ValueType.INT: -INT_MAX - 1,
+    ValueType.LONG: -LONG_MAX - 1,
+}
+
+
+def trim(text: str) -> str:
+    """Without what Java takes for blanks at both ends: control characters, but none beyond ASCII.
+
+    >>> trim("\\t\\x007 "), trim("\\N{NO-BREAK SPACE}7") == "7"
+    ('7', False)
+    """
+    return text.strip(_BLANKS)
+
+
+def whole(text: str) -> int:
+    """The number that a text is, which is known to be one.
+
+    >>> whole(" -007 "), whole("0" * 5_000)
+    (-7, 0)
+    """
+    # Python turns no more than some 4,000 digits into a number, and Java lets it begin with any number of zeros.
+    trimmed = trim(text)
+    return int(("-" if trimmed.startswith("-") else "") + (_significant(trimmed) or "0"))
+
+
+def is_true(text: str) -> bool:
+    """Is it a switch that is on?"""
+    return trim(text).lower() == "true"
+
+
+def is_too_long(text: str) -> bool:
+    """Is it longer than any value may be?"""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_CHARS_MAX
+
+
+def integer(low: int | None = None, high: int | None = None, of: ValueType = ValueType.INT) -> Values:
+    """Whole numbers of a type's range, or of a narrower one.
+
+    >>> integer(1, 9).takes(" +7 "), integer(1, 9).takes("10"), integer().takes("1_0")
+    (True, False, False)
+    """
+    lowest = _LOWEST[of] if low is None else low
+    highest = -_LOWEST[of] - 1 if high is None else high
+
+    def takes(text: str) -> bool:
+        trimmed = trim(text)
+        return (
+            _INTEGER.fullmatch(trimmed) is not None
+            and len(_significant(trimmed)) <= _LONG_DIGITS
+            and lowest <= whole(trimmed) <= highest
+        )
+
+    return Values(of, f"a whole number from {lowest} to {highest}", takes)
+
+
+def long(low: int | None = None, high: int | None = None) -> Values:
+    """Whole numbers of 64 bits."""
+    return integer(low, high, ValueType.LONG)
+
+
+def decimal(low: float = -math.inf, high: float = math.inf) -> Values:
+    """Numbers with a fraction; to Java, NaN is not outside of any range.
+
+    >>> decimal(0, 1).takes("1e-1"), decimal(0, 1).takes("NaN"), decimal(0, 1).takes("1.5")
+    (True, True, False)
+    """
+
+    def takes(text: str) -> bool:
+        if _DECIMAL.fullmatch(trim(text)) is None:
+            return False
+        number = float(trim(text).rstrip("fFdD"))
+        return math.isnan(number) or low <= number <= high
+
+    return Values(ValueType.DOUBLE, "a number" if low == -math.inf else f"a number from {low} to {high}", takes)
+
+
+def boolean() -> Values:
+    """True or false, in capitals or not."""
+    return Values(ValueType.BOOLEAN, "true or false", lambda text: trim(text).lower() in ("true", "false"))
+
+
+def one_of(*allowed: str) -> Values:
+    """One of these words, spelt exactly so."""
+    return Values(ValueType.STRING, "one of " + ", ".join(allowed), lambda text: trim(text) in allowed)
+
+
+def list_of(*allowed: str) -> Values:
+    """Any of these words, parted by commas."""
+
+    def takes(text: str) -> bool:
+        return all(part in allowed for part in items(text))
+
+    return Values(ValueType.LIST, "a list of " + ", ".join(allowed), takes)
+
+
+def names(*, least: int = 0, twice: bool = False) -> Values:
+    """Any words, parted by commas; each once, unless it may be there twice.
+
+    >>> names().takes("a, b"), names().takes("a,a"), names().takes("a,"), names().takes(""), names(least=1).takes("")
+    (True, False, False, True, False)
+    """
+
+    def takes(text: str) -> bool:
+        parts = items(text)
+        return all(parts) and len(parts) >= least and (twice or len(set(parts)) == len(parts))
+
+    return Values(ValueType.LIST, f"a list{' of at least one' if least else ''}{'' if twice else ', each once'}", takes)
+
+
+def text() -> Values:
+    """Whatever is written."""
+    return Values(ValueType.STRING, "text", lambda _: True)
+
+
+def password() -> Values:
+    """Whatever is written, and never told to anybody."""
+    return Values(ValueType.PASSWORD, "text", lambda _: True)
+
+
+def java_class() -> Values:
+    """A class's name. Whether there is such a class, only the JVM of the broker knows."""
+    return Values(ValueType.CLASS, "the name of a Java class", lambda text: bool(trim(text)))
+
+
+def gzip_level() -> Values:
+    """As gzip has them, and -1 for its default."""
+    levels = integer(-1, 9)
+    return Values(
+        levels.type, "a whole number from 1 to 9, or -1", lambda text: levels.takes(text) and whole(text) != 0
+    )
+
+
+def items(text: str) -> list[str]:
+    """A list value's parts, as Kafka's ConfigDef parts them.
+
+    >>> items(" a , b,"), items(" ")
+    (['a', 'b', ''], [])
+    """
+    trimmed = trim(text)
+    return [part.strip(_SPACES) for part in trimmed.split(",")] if trimmed else []
+
+
+def split(text: str) -> list[str]:
+    """A list value's parts, as Java's String.split parts them: blanks stay, empty parts at the end do not.
+
+    >>> split("a, b,,"), split(""), split(",")
+    (['a', ' b'], [''], [])
+    """
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return [] if parts == [""] and text else parts
+
+
+def _significant(number: str) -> str:
+    return number.lstrip("+-").lstrip("0")

@@ -1,0 +1,144 @@
+"""Who asks, and whether they may: which API needs which operation on which resource, as Kafka's ControllerApis checks.
+
+What is asked of the cluster as a whole is refused as a whole. What is asked of many resources goes to `screening`.
+Rights are those of the state in which a request arrives; a permission that is not committed yet lets nothing out that
+is answered, since the answer waits for the same commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from quorate.authorizer import CLUSTER_NAME, Requester, Resource, StandardAuthorizer, host_address
+from quorate.controller.decision import Proposal
+from quorate.controller.engine import Answer
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.state import ClusterState
+from quorate.nouns import ANONYMOUS, Principal
+from services.controller.call import Call
+from services.controller.forwarding import CLIENT_HOST, is_forwarded, peer_address
+from services.controller.screening import SCREENS, Rights
+
+ON_THE_CLUSTER: Final[Mapping[str, Operation]] = {
+    "AddRaftVoter": Operation.ALTER,
+    "AllocateProducerIds": Operation.CLUSTER_ACTION,
+    "AlterClientQuotas": Operation.ALTER_CONFIGS,
+    "AlterPartition": Operation.CLUSTER_ACTION,
+    "AlterPartitionReassignments": Operation.ALTER,
+    "AlterQuorum": Operation.ALTER,
+    "AlterUserScramCredentials": Operation.ALTER,
+    "AssignReplicasToDirs": Operation.CLUSTER_ACTION,
+    "BrokerRegistration": Operation.CLUSTER_ACTION,
+    "ChangeBrokerState": Operation.CLUSTER_ACTION,
+    "ControllerRegistration": Operation.CLUSTER_ACTION,
+    "CreateAcls": Operation.ALTER,
+    "DeleteAcls": Operation.ALTER,
+    "DescribeAcls": Operation.DESCRIBE,
+    "DescribeClientQuotas": Operation.DESCRIBE_CONFIGS,
+    "DescribeQuorum": Operation.DESCRIBE,
+    "DescribeUserScramCredentials": Operation.DESCRIBE,
+    "ElectLeaders": Operation.ALTER,
+    "ListPartitionReassignments": Operation.DESCRIBE,
+    "RemoveRaftVoter": Operation.ALTER,
+    "TransferLeadership": Operation.ALTER,
+    "UnregisterBroker": Operation.ALTER,
+    "UnregisterController": Operation.ALTER,
+    "UpdateFeatures": Operation.ALTER,
+}
+"""What an RPC needs on the cluster; without it CLUSTER_AUTHORIZATION_FAILED."""
+
+FREE: Final = frozenset(
+    {
+        "CreateDelegationToken",
+        "DescribeCluster",
+        "DescribeDelegationToken",
+        "DescribeTopicPartitions",
+        "ExpireDelegationToken",
+        "ListErrorReasons",
+        "RenewDelegationToken",
+    }
+)
+"""What anybody may ask: their commands look at each token or topic through `Call.allows`, or there is no secret."""
+
+ABOUT_ACLS: Final = frozenset({"CreateAcls", "DeleteAcls", "DescribeAcls"})
+CONTROLLERS: Final = 2
+"""Endpoint type in DescribeCluster: where controllers listen is for administrators. KIP-919."""
+
+
+class Caller(NamedTuple):
+    """Who asks, and from where."""
+
+    principal: Principal
+    host: str
+
+
+class Authorizing:
+    """The rights of callers, by the entries of this controller's state."""
+
+    def __init__(self, state: ClusterState, authorizer: StandardAuthorizer | None) -> None:
+        self._state = state
+        self._authorizer = authorizer
+
+    def caller(self, context: Any) -> Caller:
+        """Who asks. On a connection without authentication everybody is ANONYMOUS.
+
+        A controller that passes a call on says where it came from, and is believed if it may act for the cluster:
+        so it is with Kafka's envelopes (KIP-590). Raises ApiError(CLUSTER_AUTHORIZATION_FAILED).
+        """
+        here = Caller(ANONYMOUS, host_address(peer_address(context)))
+        if not is_forwarded(context):
+            return here
+        self._require(here, Operation.CLUSTER_ACTION, "a request that was passed on")
+        hosts = dict(context.invocation_metadata() or ())
+        return Caller(ANONYMOUS, host_address(str(hosts.get(CLIENT_HOST, here.host))))
+
+    def check(self, rpc: str, caller: Caller) -> None:
+        """Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or SECURITY_DISABLED where nothing is ever looked at."""
+        operation = ON_THE_CLUSTER.get(rpc)
+        if operation is not None:
+            self._require(caller, operation, rpc)
+        if rpc in ABOUT_ACLS and self._authorizer is None:
+            raise ApiError(
+                ErrorCode.SECURITY_DISABLED, "authorizer.class.name is not set on this controller: there are no entries"
+            )
+
+    async def serve(self, call: Call, handle: Callable[[Call], Awaitable[Answer]]) -> Answer:
+        """The answer of `handle` to as much as the caller may ask for, and refusals for the rest. Raises ApiError."""
+        caller = Caller(call.principal, call.host)
+        self.check(call.rpc, caller)
+        if self._authorizer is None:
+            return await handle(call)
+        rights = self.rights(caller)
+        if call.rpc == "DescribeCluster" and call.asked.endpoint_type == CONTROLLERS:
+            self._require(caller, Operation.ALTER, "DescribeCluster of controllers")
+        call = dataclasses.replace(call, allows=lambda _, operation, kind, name: rights(operation, kind, name))
+        screen = SCREENS.get(call.rpc)
+        if screen is None:
+            return await handle(call)
+        screened = screen(rights, call.asked, self._state)
+        answer = await handle(dataclasses.replace(call, asked=screened.asked))
+        return dataclasses.replace(answer, response=_finished(answer.response, screened.finish))
+
+    def rights(self, caller: Caller) -> Rights:
+        """What a caller may do now."""
+        requester = Requester(principal=caller.principal, host=caller.host)
+        authorizer, acls = self._authorizer, self._state.acls
+        if authorizer is None:
+            return lambda operation, kind, name: True
+        return lambda operation, kind, name: authorizer.allows(acls, requester, operation, Resource(kind, name))
+
+    def _require(self, caller: Caller, operation: Operation, what: str) -> None:
+        if not self.rights(caller)(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"{what} takes {operation.name} on the cluster, which {caller.principal} has not from {caller.host}",
+            )
+
+
+def _finished(response: Any, finish: Callable[[Any], Any]) -> Any:
+    if isinstance(response, Proposal):
+        return dataclasses.replace(response, response=finish(response.response))
+    return finish(response)

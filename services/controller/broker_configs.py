@@ -1,0 +1,23 @@
+"""Kafka's broker configs in a controller's file: what stands in for topic configs, and is told of as STATIC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from quorate.controller.configs.broker import DYNAMIC, file_faults
+from quorate.controller.configs.broker_file import FILE_ONLY
+from quorate.metadata.secrets import is_secret
+from quorate.runtime.config import ConfigError, given_texts
+
+NAMES: Final = frozenset(DYNAMIC.keys() | FILE_ONLY.keys())
+"""What may stand in the file beside the controller's own settings."""
+
+
+def static_configs(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Those that are given, as text; secrets are left out, which decide nothing here. Raises ConfigError."""
+    given = given_texts(argv, environ, NAMES)
+    faults = file_faults(given)
+    if faults:
+        raise ConfigError(faults)
+    return {name: value for name, value in given.items() if not is_secret(name)}

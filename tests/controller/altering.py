@@ -1,0 +1,72 @@
+"""Configs to be changed one by one: requests, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from quorate.controller.commands.incremental_alter_configs import Operation, incremental_alter_configs
+from quorate.controller.decision import Decision
+from quorate.errors import ErrorCode
+from quorate.metadata.configs import TOPIC, Resource
+from quorate.records import ConfigRecord
+from tests.controller.clusters import Cluster
+
+Asked: TypeAlias = IncrementalAlterConfigsRequest.AlterConfigsResource
+Config: TypeAlias = IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
+
+ORDERS = Resource(TOPIC, "orders")
+
+
+def to_set(name: str, value: str | None) -> Config:
+    """It shall have this value."""
+    return Config(name, Operation.SET, value)
+
+
+def delete(name: str) -> Config:
+    """It shall have none."""
+    return Config(name, Operation.DELETE, None)
+
+
+def append(name: str, value: str | None) -> Config:
+    """It shall have these parts as well."""
+    return Config(name, Operation.APPEND, value)
+
+
+def subtract(name: str, value: str | None) -> Config:
+    """It shall not have these parts."""
+    return Config(name, Operation.SUBTRACT, value)
+
+
+def asked(resource: Resource, *configs: Config) -> Asked:
+    """One resource of a request."""
+    return Asked(resource.type, resource.name, configs)
+
+
+def record(resource: Resource, name: str, value: str | None) -> ConfigRecord:
+    """What the log has of it."""
+    return ConfigRecord(resource.type, resource.name, name, value)
+
+
+def decided(cluster: Cluster, *resources: Asked, validate_only: bool = False) -> Decision[object]:
+    """What would be answered and written."""
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+    decision = cluster.decide(incremental_alter_configs(request, settings=cluster.settings))
+    return Decision(decision.response, decision.records)
+
+
+def altered(cluster: Cluster, *resources: Asked) -> list[tuple[Resource, ErrorCode]]:
+    """Each resource's error, once the records are applied."""
+    request = IncrementalAlterConfigsRequest(resources=resources)
+    response = cluster.write(incremental_alter_configs(request, settings=cluster.settings))
+    return [
+        (Resource(each.resource_type, each.resource_name), ErrorCode(each.error_code)) for each in response.responses
+    ]
+
+
+def with_orders(configs: Mapping[str, str] = {}, *, elr: bool = False) -> Cluster:
+    """A broker 1 and a topic, with these configs."""
+    cluster = Cluster(33, elr=elr).brokers(1)
+    cluster.topic("orders", [1], **{name.replace(".", "_"): value for name, value in configs.items()})
+    return cluster

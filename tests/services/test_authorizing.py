@@ -1,0 +1,373 @@
+"""Who may ask a controller for what: which right each API takes, and what is told to those who have it not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from kraft.api.alter_configs import AlterConfigsRequest
+from kraft.api.create_partitions import CreatePartitionsRequest
+from kraft.api.create_topics import CreateTopicsRequest
+from kraft.api.delete_topics import DeleteTopicsRequest
+from kraft.api.describe_cluster import DescribeClusterRequest
+from kraft.api.describe_configs import DescribeConfigsRequest
+from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kraft.service import controller_pb2
+from quorate.authorizer import StandardAuthorizer
+from quorate.controller.commands.alter_configs import alter_configs
+from quorate.controller.commands.create_partitions import create_partitions
+from quorate.controller.commands.delete_topics import delete_topics
+from quorate.controller.commands.describe_configs import describe_configs
+from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
+from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
+from quorate.controller.decision import Command, propose
+from quorate.controller.engine import Answer
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal
+from quorate.records import AccessControlEntryRecord
+from services.controller.authorizing import ABOUT_ACLS, FREE, ON_THE_CLUSTER, Authorizing, Caller
+from services.controller.call import Call
+from services.controller.forwarding import CLIENT_HOST, FORWARDED
+from services.controller.screening import SCREENS
+from tests.controller.clusters import Assignment, Cluster, Topic, uuid
+
+pytestmark = pytest.mark.asyncio
+
+ALICE = Principal("User", "alice")
+HOST = "10.1.2.3"
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+CREATE, DELETE, ALTER, DESCRIBE = Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE
+ALTER_CONFIGS, DESCRIBE_CONFIGS = Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS
+NONE, REFUSED = ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+Granted = tuple[Operation, ResourceType, str]
+
+
+class Door:
+    """A cluster with the topics `a` and `b`, and what Alice may do there."""
+
+    def __init__(self, *granted: Granted, authorizer: StandardAuthorizer | None = None) -> None:
+        self.cluster = Cluster(25).brokers(1)
+        self.ids = {name: self.cluster.topic(name, [1]) for name in ("a", "b")}
+        self.cluster.apply(entries(granted))
+        self.authorizing = Authorizing(self.cluster.state, authorizer or StandardAuthorizer())
+
+    async def ask(self, rpc: str, asked: Any, command: Callable[[Call], Command[Any]], **changes: Any) -> Any:
+        """What Alice is answered."""
+
+        async def handle(call: Call) -> Answer:
+            made = command(call)
+            response = self.cluster.decide(propose(made)).response if call.validate_only else self.cluster.write(made)
+            return Answer(token=None, response=response, epoch=1, offset=0)
+
+        call = Call(rpc=rpc, asked=asked, principal=ALICE, host=HOST, **changes)
+        return (await self.authorizing.serve(call, handle)).response
+
+
+def entries(granted: Iterable[Granted]) -> Iterable[AccessControlEntryRecord]:
+    for number, (operation, kind, name) in enumerate(granted, start=1):
+        yield AccessControlEntryRecord(
+            uuid(number), kind, name, PatternType.LITERAL, str(ALICE), "*", operation, Permission.ALLOW
+        )
+
+
+async def test_every_rpc_takes_a_right_or_is_said_to_be_free() -> None:
+    service = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
+    envelopes = {"Submit", "AdminStream"}  # what is in them is asked through the same table
+
+    assert {method.name for method in service.methods} - envelopes == {*ON_THE_CLUSTER, *SCREENS, *FREE}
+    assert len(ON_THE_CLUSTER) + len(SCREENS) + len(FREE) == len({*ON_THE_CLUSTER, *SCREENS, *FREE})
+
+
+@pytest.mark.parametrize(("rpc", "operation"), ON_THE_CLUSTER.items())
+async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operation: Operation) -> None:
+    """Kafka: ControllerApis, authHelper.authorizeClusterOperation."""
+    caller = Caller(ALICE, HOST)
+    others = [each for each in list(Operation)[3:] if each is not operation]
+    if operation is DESCRIBE:
+        others = [each for each in others if each not in (Operation.READ, Operation.WRITE, DELETE, ALTER)]
+    if operation is DESCRIBE_CONFIGS:
+        others.remove(ALTER_CONFIGS)
+    without = Door(*((each, CLUSTER, "kafka-cluster") for each in others))
+
+    with pytest.raises(ApiError) as refused:
+        without.authorizing.check(rpc, caller)
+    assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == refused.value.code
+    assert f"{rpc} takes {operation.name} on the cluster, which User:alice has not from 10.1.2.3" == (
+        refused.value.message
+    )
+
+    Door((operation, CLUSTER, "kafka-cluster")).authorizing.check(rpc, caller)
+
+
+async def test_without_an_authorizer_everything_is_allowed_but_there_are_no_entries() -> None:
+    nobody_decides = Authorizing(Cluster(25).state, None)
+    caller = Caller(ANONYMOUS, "")
+    for rpc in ON_THE_CLUSTER.keys() - ABOUT_ACLS:
+        nobody_decides.check(rpc, caller)
+
+    for rpc in ABOUT_ACLS:
+        with pytest.raises(ApiError) as refused:
+            nobody_decides.check(rpc, caller)
+        assert ErrorCode.SECURITY_DISABLED == refused.value.code
+
+
+async def test_super_users_need_no_entry() -> None:
+    door = Door(authorizer=StandardAuthorizer(super_users=frozenset({"User:ANONYMOUS"})))
+    for rpc in ON_THE_CLUSTER:
+        door.authorizing.check(rpc, Caller(ANONYMOUS, HOST))
+
+    with pytest.raises(ApiError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        door.authorizing.check("CreateAcls", Caller(ALICE, HOST))
+
+
+CREATED: list[tuple[list[Granted], list[tuple[str, ErrorCode, ErrorCode]]]] = [
+    ([], [("twice", ErrorCode.INVALID_REQUEST, NONE), ("new", REFUSED, NONE), ("a", REFUSED, NONE)]),
+    (
+        [(CREATE, TOPIC, "new")],
+        [("new", NONE, REFUSED), ("twice", ErrorCode.INVALID_REQUEST, NONE), ("a", REFUSED, NONE)],
+    ),
+    (
+        [(CREATE, CLUSTER, "kafka-cluster"), (DESCRIBE_CONFIGS, TOPIC, "new")],
+        [
+            ("new", NONE, NONE),
+            ("a", ErrorCode.TOPIC_ALREADY_EXISTS, NONE),
+            ("twice", ErrorCode.INVALID_REQUEST, NONE),
+        ],
+    ),
+]
+"""Rights, and what is answered: a topic's error, and that of its configs."""
+
+
+@pytest.mark.parametrize(("granted", "expected"), CREATED)
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_creates_what_the_caller_may_create(
+    granted: list[Granted], expected: list[tuple[str, ErrorCode, ErrorCode]], validate_only: bool
+) -> None:
+    """Kafka: ControllerApis.createTopics. Who may not see configs is not told how many partitions there are, either."""
+    door = Door(*granted)
+    placed = (Assignment(0, (1,)),)
+    topics = tuple(Topic(name, -1, -1, placed) for name in ("new", "a", "twice", "twice"))
+    response = await door.ask(
+        "CreateTopics",
+        CreateTopicsRequest(topics=topics),
+        lambda call: door.cluster.creating(call.asked),
+        validate_only=validate_only,
+    )
+    told = response.response.topics if validate_only else response.topics
+
+    assert expected == [
+        (each.name, ErrorCode(each.error_code), ErrorCode(each.topic_config_error_code)) for each in told
+    ]
+    counts = {each.name: (each.num_partitions, len(each.configs or ()) > 0) for each in told}
+    assert counts["new"] == ((1, True) if ("new", NONE, NONE) in expected else (-1, False))
+
+
+async def test_who_may_not_create_has_nothing_placed() -> None:
+    door = Door()
+    seen: list[int] = []
+
+    def command(call: Call) -> Command[Any]:
+        seen.append(len(call.asked.topics))
+        return door.cluster.creating(call.asked)
+
+    await door.ask("CreateTopics", CreateTopicsRequest(topics=(Topic("new", 1, 1),)), command)
+
+    assert [0] == seen
+
+
+DELETED: list[tuple[list[Granted], list[tuple[str | None, bool, ErrorCode]]]] = [
+    ([], [("a", False, REFUSED), (None, True, REFUSED), ("nobody", False, REFUSED)]),
+    ([(DESCRIBE, TOPIC, "*")], [("nobody", False, UNKNOWN), ("a", False, REFUSED), ("b", True, REFUSED)]),
+    ([(DELETE, TOPIC, "a")], [("a", True, NONE), (None, True, REFUSED), ("nobody", False, REFUSED)]),
+    ([(DELETE, TOPIC, "*")], [("a", True, NONE), ("b", True, NONE), ("nobody", False, UNKNOWN)]),
+    ([(DELETE, CLUSTER, "kafka-cluster")], [("a", True, NONE), ("b", True, NONE), ("nobody", False, UNKNOWN)]),
+]
+"""Rights, and what is answered: a name, whether an id is told, an error."""
+
+
+@pytest.mark.parametrize(("granted", "expected"), DELETED)
+@pytest.mark.parametrize("by_old_name", [False, True])
+async def test_deletes_what_the_caller_may_delete_and_hides_what_it_may_not_see(
+    granted: list[Granted], expected: list[tuple[str | None, bool, ErrorCode]], by_old_name: bool
+) -> None:
+    """`a` and `nobody` are asked for by name, `b` by its id. Kafka: ControllerApis.deleteTopics."""
+    door, asked = Door(*granted), DeleteTopicsRequest.DeleteTopicState
+    by_id = asked(topic_id=door.ids["b"])
+    request = (
+        DeleteTopicsRequest(topics=(by_id,), topic_names=("a", "nobody"))
+        if by_old_name
+        else DeleteTopicsRequest(topics=(asked("a"), by_id, asked("nobody")))
+    )
+    response = await door.ask(
+        "DeleteTopics", request, lambda call: delete_topics(call.asked, settings=door.cluster.settings)
+    )
+    told = {(each.name, any(each.topic_id), ErrorCode(each.error_code)) for each in response.responses}
+
+    assert set(expected) == told
+    gone = {name for name, _, error in expected if error is NONE}
+    assert {"a", "b"} - gone == {topic.name for topic in door.cluster.state.topics}
+
+
+async def test_an_id_that_nobody_has_is_unknown_to_everybody() -> None:
+    door = Door()
+    request = DeleteTopicsRequest(topics=(DeleteTopicsRequest.DeleteTopicState(topic_id=uuid(99)),))
+    response = await door.ask(
+        "DeleteTopics", request, lambda call: delete_topics(call.asked, settings=door.cluster.settings)
+    )
+
+    assert [ErrorCode.UNKNOWN_TOPIC_ID] == [ErrorCode(each.error_code) for each in response.responses]
+
+
+async def test_a_name_beside_an_id_tells_nothing_of_the_topic_with_that_id() -> None:
+    door = Door()
+    request = DeleteTopicsRequest(topics=(DeleteTopicsRequest.DeleteTopicState("guess", door.ids["b"]),))
+    response = await door.ask(
+        "DeleteTopics", request, lambda call: delete_topics(call.asked, settings=door.cluster.settings)
+    )
+
+    assert [("guess", REFUSED)] == [(each.name, ErrorCode(each.error_code)) for each in response.responses]
+
+
+async def test_only_topics_that_may_be_altered_grow() -> None:
+    door = Door((ALTER, TOPIC, "a"))
+    more = CreatePartitionsRequest.CreatePartitionsTopic
+    placed = (CreatePartitionsRequest.CreatePartitionsTopic.CreatePartitionsAssignment((1,)),)
+    request = CreatePartitionsRequest(topics=(more("b", 2, placed), more("nobody", 2, placed), more("a", 2, placed)))
+    response = await door.ask("CreatePartitions", request, lambda call: create_partitions(call.asked, placements={}))
+
+    assert [("a", NONE), ("b", REFUSED), ("nobody", REFUSED)] == [
+        (each.name, ErrorCode(each.error_code)) for each in response.results
+    ]
+    assert {"a": 2, "b": 1} == {topic.name: len(topic.partitions) for topic in door.cluster.state.topics}
+
+
+RESOURCES = [(2, "a"), (2, "b"), (4, "1"), (8, "1"), (16, "metrics"), (32, "g")]
+"""By type: topics, broker, broker's logger, client metrics, group."""
+CONFIGURED: list[tuple[list[Granted], list[int]]] = [
+    ([], [29, 29, 31, 31, 31, 30]),
+    ([(ALTER_CONFIGS, TOPIC, "a")], [0, 29, 31, 31, 31, 30]),
+    ([(ALTER_CONFIGS, GROUP, "g")], [29, 29, 31, 31, 31, 0]),
+    ([(ALTER_CONFIGS, CLUSTER, "kafka-cluster")], [29, 29, 0, 0, 0, 30]),
+]
+"""Rights, and who is refused by what: topic, cluster and group authorization."""
+AUTHORIZATION_FAILED = {29, 30, 31}
+
+
+@pytest.mark.parametrize(("granted", "expected"), CONFIGURED)
+@pytest.mark.parametrize("rpc", ["AlterConfigs", "IncrementalAlterConfigs", "DescribeConfigs"])
+async def test_configs_take_the_right_on_what_they_are_of(
+    rpc: str, granted: list[Granted], expected: list[int]
+) -> None:
+    """Kafka: ControllerApis.authorizeAlterResource, ConfigHelper. Altering includes describing."""
+    door = Door(*granted)
+    settings = door.cluster.settings
+    resources: dict[str, Callable[..., Any]] = {
+        "AlterConfigs": AlterConfigsRequest.AlterConfigsResource,
+        "IncrementalAlterConfigs": IncrementalAlterConfigsRequest.AlterConfigsResource,
+        "DescribeConfigs": DescribeConfigsRequest.DescribeConfigsResource,
+    }
+    asked = tuple(resources[rpc](kind, name) for kind, name in RESOURCES)
+    requests: dict[str, tuple[Any, Callable[[Call], Command[Any]]]] = {
+        "AlterConfigs": (AlterConfigsRequest(asked), lambda call: alter_configs(call.asked, settings=settings)),
+        "IncrementalAlterConfigs": (
+            IncrementalAlterConfigsRequest(asked),
+            lambda call: incremental_alter_configs(call.asked, settings=settings),
+        ),
+        "DescribeConfigs": (
+            DescribeConfigsRequest(asked),
+            lambda call: describe_configs(call.asked, settings=settings),
+        ),
+    }
+    response = await door.ask(rpc, *requests[rpc])
+    told = {
+        (each.resource_type, each.resource_name): each.error_code
+        for each in (response.results if rpc == "DescribeConfigs" else response.responses)
+    }
+
+    assert len(RESOURCES) == len(told)
+    assert expected == [told[each] if told[each] in AUTHORIZATION_FAILED else 0 for each in RESOURCES]
+
+
+@pytest.mark.parametrize(
+    ("granted", "named", "expected"),
+    [
+        ([], (), []),
+        ([(DESCRIBE, TOPIC, "b")], (), [("b", NONE, 1)]),
+        ([(Operation.READ, TOPIC, "*")], (), [("a", NONE, 1), ("b", NONE, 1)]),
+        ([], ("a", "nobody"), [("a", REFUSED, 0), ("nobody", REFUSED, 0)]),
+        ([(DESCRIBE, TOPIC, "b")], ("a", "b"), [("b", NONE, 1), ("a", REFUSED, 0)]),
+        ([(DESCRIBE, TOPIC, "*")], ("a", "nobody"), [("a", NONE, 1), ("nobody", UNKNOWN, 0)]),
+    ],
+)
+async def test_describes_topics_that_may_be_seen(
+    granted: list[Granted], named: tuple[str, ...], expected: list[tuple[str, ErrorCode, int]]
+) -> None:
+    """Kafka: DescribeTopicPartitionsRequestHandler."""
+    door = Door(*granted)
+    request = DescribeTopicPartitionsRequest(
+        topics=tuple(DescribeTopicPartitionsRequest.TopicRequest(name) for name in named)
+    )
+    response = await door.ask(
+        "DescribeTopicPartitions", request, lambda call: describe_topic_partitions(call.asked, allows=call.allows)
+    )
+
+    assert expected == [(each.name, ErrorCode(each.error_code), len(each.partitions)) for each in response.topics]
+    assert {ZERO_UUID} >= {each.topic_id for each in response.topics if each.error_code}
+
+
+async def test_where_controllers_listen_is_for_administrators() -> None:
+    async def granted(call: Call) -> Answer:
+        return Answer(token=None, response=call.asked, epoch=1, offset=0)
+
+    brokers, controllers = DescribeClusterRequest(), DescribeClusterRequest(endpoint_type=2)
+    door = Door()
+    await door.authorizing.serve(Call(rpc="DescribeCluster", asked=brokers, principal=ALICE, host=HOST), granted)
+
+    with pytest.raises(ApiError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        await door.authorizing.serve(Call(rpc="DescribeCluster", asked=controllers, principal=ALICE), granted)
+
+
+class Connection:
+    """What gRPC tells of a call."""
+
+    def __init__(self, peer: str, **metadata: str) -> None:
+        self._peer = peer
+        self._metadata = tuple((key.replace("_", "-"), value) for key, value in metadata.items())
+
+    def peer(self) -> str:
+        return self._peer
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._metadata
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.1.2.3:5000", "10.1.2.3"),
+        ("ipv6:[::1]:5000", "0:0:0:0:0:0:0:1"),
+        ("ipv6:%5B2001:db8::5%5D:5000", "2001:db8:0:0:0:0:0:5"),
+        ("ipv6:%5B::ffff:10.1.2.3%5D:5000", "10.1.2.3"),
+        ("unix:/run/controller", ""),
+    ],
+)
+async def test_a_caller_is_where_its_connection_ends(peer: str, host: str) -> None:
+    assert Caller(ANONYMOUS, host) == Door().authorizing.caller(Connection(peer))
+    assert Caller(ANONYMOUS, host) == Door().authorizing.caller(Connection(peer, kraft_client_host="10.9.9.9"))
+
+
+async def test_a_controller_that_passes_a_call_on_says_where_it_came_from() -> None:
+    """And is believed if it may act for the cluster, as with Kafka's envelopes."""
+    passed_on = Connection("ipv4:10.0.0.1:5000", kraft_forwarded="1", kraft_client_host="::ffff:10.1.2.3")
+    assert (FORWARDED, CLIENT_HOST) == tuple(key for key, _ in passed_on.invocation_metadata())
+    trusting = Authorizing(Cluster(25).state, StandardAuthorizer(super_users=frozenset({"User:ANONYMOUS"})))
+
+    assert Caller(ANONYMOUS, "10.1.2.3") == trusting.caller(passed_on)
+    assert Caller(ANONYMOUS, "10.1.2.3") == Authorizing(Cluster(25).state, None).caller(passed_on)
+    with pytest.raises(ApiError, match="a request that was passed on takes CLUSTER_ACTION on the cluster"):
+        Door().authorizing.caller(passed_on)
