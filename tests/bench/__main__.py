@@ -22,8 +22,14 @@ BENCHES: Final = {
     "failover": "quorum_failover",
     "catch-up": "quorum_catch_up",
     "topics": "quorum_topics",
+    "fencing": "controller_fencing",
+    "isr": "controller_isr",
+    "memory": "controller_memory",
+    "activation": "controller_activation",
 }
 """Each is the `run` of a module beside this one."""
+SIZED: Final = ("checkpoint", "fencing", "isr", "memory", "activation")
+"""Those that take `--partitions`."""
 QUIET: Final = {"GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 """gRPC would tell of each process that is started, and look after itself in it, though that is another program."""
 
@@ -32,7 +38,7 @@ def main() -> None:
     """Run what is named, or everything."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("name", nargs="*", help=f"of {', '.join(BENCHES)}; all if none is given")
-    parser.add_argument("--partitions", type=int, nargs="+", help="sizes of checkpoints, such as 2000000")
+    parser.add_argument("--partitions", type=int, nargs="+", help="sizes of clusters, such as 2000000")
     given = parser.parse_args()
     unknown = sorted(set(given.name) - set(BENCHES))
     if unknown:
@@ -41,7 +47,7 @@ def main() -> None:
     print(f"Python {platform.python_version()}, {platform.machine()}; calibration loop {calibrate() * 1000:.0f} ms\n")
     for name in given.name or BENCHES:
         bench: Callable[..., list[Table]] = import_module(f"tests.bench.{BENCHES[name]}").run
-        sized = name == "checkpoint" and given.partitions
+        sized = name in SIZED and given.partitions
         for number, table in enumerate(bench(given.partitions) if sized else bench()):
             print(table.markdown(), flush=True)
             table.save(FOLDER, f"{name}-{number}" if number else name)

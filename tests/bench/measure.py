@@ -142,9 +142,12 @@ def verdict(value: float, target: float | None, stretch: float | None) -> str:
     return "met" if value >= target else "missed"
 
 
-def memory() -> Mapping[str, int]:
-    """Bytes of this process: `anonymous` without mapped files, `resident` with them, `peak` the most there ever was."""
+def memory(pid: int | None = None) -> Mapping[str, int]:
+    """Bytes of a process, this one if none is named.
+
+    `anonymous` without mapped files, `resident` with them, `peak` the most there ever was.
+    """
     assert sys.platform == "linux", "memory is read from /proc"
     names = {"RssAnon": "anonymous", "VmRSS": "resident", "VmHWM": "peak"}
-    fields = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    fields = (line.split() for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines())
     return {names[key]: int(rest[0]) * 1024 for head, *rest in fields if (key := head.rstrip(":")) in names}

@@ -79,6 +79,11 @@ def directory(node_id: NodeId) -> Uuid:
     return uuid(f"directory of {node_id}")
 
 
+def broker_epoch(node_id: NodeId) -> int:
+    """That of the only registration of a broker."""
+    return node_id + 1
+
+
 def uuid(name: str) -> Uuid:
     """An id that is the same in every run."""
     return Uuid(hashlib.md5(name.encode(), usedforsecurity=False).digest())
@@ -89,7 +94,7 @@ def _broker(node_id: NodeId, shape: Shape) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=node_id,
         incarnation_id=uuid(f"incarnation of {node_id}"),
-        broker_epoch=node_id + 1,
+        broker_epoch=broker_epoch(node_id),
         end_points=(listener,),
         rack=_rack(node_id, shape),
         fenced=False,

@@ -50,6 +50,17 @@ def test_who_has_lost_the_directory_does_not_lead() -> None:
     assert cluster.partition("t").leader == 3
 
 
+def test_a_broker_that_has_lost_one_directory_still_leads_from_another() -> None:
+    """One decision over several partitions, the lost directory neither first nor last."""
+    cluster = Cluster(25).brokers(1, 2, 3)
+    topic_id = cluster.topic("t", [1, 2, 3], [1, 2, 3], [1, 2, 3])
+    own = cluster.partition("t").directories
+    cluster.apply([PartitionChangeRecord(1, topic_id, directories=(own[0], LOST_DIRECTORY, own[2]))])
+    cluster.change(1, ControlState.FENCED)
+
+    assert [2, 3, 2] == [cluster.partition("t", partition_id).leader for partition_id in range(3)]
+
+
 def test_no_more_in_sync_are_asked_for_than_there_are_replicas() -> None:
     """min.insync.replicas of 3 with 2 replicas: 2 in sync end an ELR. KIP-966."""
     cluster = Cluster(25, elr=True).brokers(1, 2)
