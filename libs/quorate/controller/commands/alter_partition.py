@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import NoReturn, TypeAlias
 
 from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from quorate.controller.broker_changes import rules_for
+from quorate.controller.broker_changes import Rulebook
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.elections import Election
 from quorate.controller.partition_change import Wish, partition_change
 from quorate.controller.registrations import registered
 from quorate.controller.settings import Settings
@@ -37,11 +36,12 @@ def alter_partition(request: AlterPartitionRequest, *, settings: Settings) -> Co
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionResponse]:
         registered(state, request.broker_id, request.broker_epoch)
+        book = Rulebook(state, settings)
         records: list[PartitionChangeRecord] = []
         topics = []
         for asked in request.topics:
             topic = state.topics.by_id(asked.topic_id)
-            told = tuple(_alter(state, topic, request.broker_id, each, settings, records) for each in asked.partitions)
+            told = tuple(_alter(state, topic, request.broker_id, each, book, records) for each in asked.partitions)
             topics.append(_Topic(topic_id=asked.topic_id, partitions=told))
         return Decision(AlterPartitionResponse(topics=tuple(topics)), tuple(records))
 
@@ -53,7 +53,7 @@ def _alter(
     topic: Topic | None,
     leader: NodeId,
     asked: _Asked,
-    settings: Settings,
+    book: Rulebook,
     records: list[PartitionChangeRecord],
 ) -> _Told:
     """One partition: its record goes to `records`, its result is the answer."""
@@ -76,9 +76,9 @@ def _alter(
         Wish(
             isr=tuple(isr),
             recovered=asked.leader_recovery_state == RECOVERED,
-            election=Election.UNCLEAN if settings.elects_uncleanly(state, topic.name) else Election.ONLINE,
+            election=book.election(topic.name),
         ),
-        rules_for(state, topic.name, partition, settings),
+        book.rules(topic.name, partition),
     )
     if change is not None:
         records.append(change)
