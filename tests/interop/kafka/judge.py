@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.interop.kafka.node import Node, free_ports, tool
-from tests.interop.kafka.release import java
+from tests.interop.kafka.release import POM, java
 
 SHELL_TIMEOUT_S: Final = 60
 DIRECTORY: Final = "__cluster_metadata-0"
@@ -57,18 +57,20 @@ def dumped_batches(text: str) -> list[DumpedBatch]:
     return found
 
 
-def metadata_shell(path: Path, *commands: str) -> str:
-    """What `kafka-metadata-shell` prints for one command over a log or a checkpoint.
+def metadata_shell(path: Path, *commands: str, pom: Path = POM) -> str:
+    """What `kafka-metadata-shell` of the release that `pom` names prints for one command over a log or a checkpoint.
 
     The shell waits for ever over a file without a data record above offset 0.
     """
-    command = java("org.apache.kafka.shell.MetadataShell", "--snapshot", path, *commands)
+    command = java("org.apache.kafka.shell.MetadataShell", "--snapshot", path, *commands, pom=pom)
     ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SHELL_TIMEOUT_S)
     assert ran.returncode == 0, f"{path}: {ran.stdout}{ran.stderr}"
     return ran.stdout
 
 
-def start_controller_on(source: Path, scratch: Path, *, node_id: int = 1, **properties: object) -> Node:
+def start_controller_on(
+    source: Path, scratch: Path, *, node_id: int = 1, pom: Path = POM, **properties: object
+) -> Node:
     """A controller of its own quorum, over a copy of `source`, which holds meta.properties and the metadata log.
 
     Not waited for: `wait_ready` raises with its last words when it does not like what it reads. kraft.version 0
@@ -77,7 +79,7 @@ def start_controller_on(source: Path, scratch: Path, *, node_id: int = 1, **prop
     data = scratch / "data"
     shutil.copytree(source, data, ignore=shutil.ignore_patterns("*.dump.txt"))
     (port,) = free_ports(1)
-    return Node(scratch, controller_properties(node_id, port, data) | _dotted(properties)).start()
+    return Node(scratch, controller_properties(node_id, port, data) | _dotted(properties), pom=pom).start()
 
 
 def controller_properties(node_id: int, port: int, data: Path) -> dict[str, object]:

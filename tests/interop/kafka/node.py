@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from tests.interop.kafka.release import java
+from tests.interop.kafka.release import POM, java
 
 READY_TIMEOUT_S: Final = 90
 STOP_TIMEOUT_S: Final = 90
@@ -37,9 +37,10 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def tool(main: str, *arguments: object, timeout_s: float = TOOL_TIMEOUT_S) -> str:
+def tool(main: str, *arguments: object, timeout_s: float = TOOL_TIMEOUT_S, pom: Path = POM) -> str:
     """What a command-line tool of the release prints. Raises ToolFailed with all that it said."""
-    ran = subprocess.run(java(main, *arguments), check=False, capture_output=True, text=True, timeout=timeout_s)
+    command = java(main, *arguments, pom=pom)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)
     if ran.returncode != 0:
         raise ToolFailed(f"{main} {' '.join(map(str, arguments))}: exit {ran.returncode}\n{ran.stdout}{ran.stderr}")
     return ran.stdout
@@ -50,10 +51,14 @@ class ToolFailed(Exception):
 
 
 class Node:
-    """One server. `directory` holds its properties, what it says (`server.out`) and nothing else of ours."""
+    """One server. `directory` holds its properties, what it says (`server.out`) and nothing else of ours.
 
-    def __init__(self, directory: Path, properties: Properties) -> None:
+    `pom` names the release.
+    """
+
+    def __init__(self, directory: Path, properties: Properties, *, pom: Path = POM) -> None:
         self.directory = directory
+        self._pom = pom
         self.properties = dict(properties)
         self.says = directory / "server.out"
         self._config = directory / "server.properties"
@@ -74,13 +79,14 @@ class Node:
 
     def format(self, cluster_id: str, *arguments: object) -> str:
         """Write the meta.properties (and the first checkpoint) of every directory of this node."""
-        return tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", self._config, *arguments)
+        how = ("format", "-t", cluster_id, "-c", self._config, *arguments)
+        return tool("kafka.tools.StorageTool", *how, pom=self._pom)
 
     def start(self) -> Self:
         """Begin to run; `wait_ready` says when it serves."""
         assert not self.is_running, self.directory
         with self.says.open("wb") as out:
-            command = java("kafka.Kafka", self._config, level="info")
+            command = java("kafka.Kafka", self._config, level="info", pom=self._pom)
             self._process = subprocess.Popen(command, cwd=self.directory, stdout=out, stderr=subprocess.STDOUT)
         return self
 

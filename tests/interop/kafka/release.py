@@ -1,6 +1,7 @@
 """The jars of a released Kafka: fetched once by Maven, compiled against, and called.
 
-The release is the one that `pom.xml` names; its jars go to `build/kafka-<version>/`, outside git.
+The release is the one that a POM names, `pom.xml` unless said otherwise; its jars go to `build/kafka-<version>/`,
+outside git.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 POM: Final = HERE / "pom.xml"
+OPERATIONS_POM: Final = HERE.parent / "operations" / "pom.xml"
+"""A later release, of which there are the servers and not the tools."""
 BUILD: Final = HERE.parents[2] / "build"
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 COPY_ONE: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
@@ -36,65 +39,63 @@ MISSING: Final = (
 )
 
 
-def version() -> str:
-    """The release of `pom.xml`, such as "4.3.1"."""
-    found = re.search(r"<kafka\.version>(.+?)</kafka\.version>", POM.read_text())
-    assert found, f"{POM} names no kafka.version"
+def version(pom: Path = POM) -> str:
+    """The release of a POM, such as "4.3.1"."""
+    found = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom.read_text())
+    assert found, f"{pom} names no kafka.version"
     return found[1]
 
 
-def absent() -> str | None:
+def absent(pom: Path = POM) -> str | None:
     """Why there can be no judge here, or None when there can."""
     missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
-    if not missing or (missing == ["mvn"] and _fetched(_directory())):
+    if not missing or (missing == ["mvn"] and _fetched(pom)):
         return None
     return MISSING.format(tools=", ".join(missing))
 
 
 @cache
-def jars() -> Path:
+def jars(pom: Path = POM) -> Path:
     """The directory with every jar of the release, fetched when it is not there yet."""
-    directory = _directory()
-    if not _fetched(directory):
-        command = ["mvn", "-q", "-B", "-f", str(POM), COPY, f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
+    directory = _directory(pom)
+    if not _fetched(pom):
+        command = ["mvn", "-q", "-B", "-f", str(pom), COPY, f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
         subprocess.run(command, check=True, timeout=MAVEN_TIMEOUT_S)
-        (directory / "complete").write_text(POM.read_text())
+        (directory / "complete").write_text(pom.read_text())
     return directory
 
 
 @cache
-def compiled(source: Path) -> Path:
+def compiled(source: Path, pom: Path = POM) -> Path:
     """The directory with the classes of a Java source, compiled anew when it is newer than they are."""
-    classes = BUILD / "interop-classes" / version()
+    classes = BUILD / "interop-classes" / version(pom)
     made = classes / f"{source.stem}.class"
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
         classes.mkdir(parents=True, exist_ok=True)
-        command = ["javac", "-nowarn", "-cp", f"{jars()}/*", "-d", str(classes), str(source)]
+        command = ["javac", "-nowarn", "-cp", f"{jars(pom)}/*", "-d", str(classes), str(source)]
         subprocess.run(command, check=True, timeout=JAVAC_TIMEOUT_S)
     return classes
 
 
-def java(
-    main: str, *arguments: object, heap: str = "512m", level: str = "error", source: Path | None = None
-) -> list[str]:
-    """The command that runs a main class of the release, or of `source` on top of it.
+def java(main: str, *arguments: object, level: str = "error", source: Path | None = None, pom: Path = POM) -> list[str]:
+    """The command that runs a main class of the release that `pom` names, or of `source` on top of it.
 
     `level` is what of its log it says.
     """
-    classpath = f"{jars()}/*" if source is None else f"{compiled(source)}:{jars()}/*"
+    classpath = f"{jars(pom)}/*" if source is None else f"{compiled(source, pom)}:{jars(pom)}/*"
     options = [f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"]
     log = [f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Djudge.level={level}"]
     return ["java", *options, *log, "-cp", classpath, main, *map(str, arguments)]
 
 
-def _directory() -> Path:
-    return BUILD / f"kafka-{version()}"
+def _directory(pom: Path) -> Path:
+    return BUILD / f"kafka-{version(pom)}"
 
 
-def _fetched(directory: Path) -> bool:
+def _fetched(pom: Path) -> bool:
     """Whether Maven ended, and for the POM of today."""
-    complete = directory / "complete"
-    return complete.exists() and complete.read_text() == POM.read_text()
+    complete = _directory(pom) / "complete"
+    return complete.exists() and complete.read_text() == pom.read_text()
 
 
 def schema_jars() -> Path:
@@ -111,4 +112,4 @@ def schema_jars() -> Path:
 if __name__ == "__main__":
     if (why := absent()) is not None:
         raise SystemExit(why)
-    print(f"a released Kafka: {jars()}\nthe message JSON: {schema_jars()}")
+    print(f"a released Kafka: {jars()}, {jars(OPERATIONS_POM)}\nthe message JSON: {schema_jars()}")
