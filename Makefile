@@ -58,8 +58,12 @@ netns: setup ## partitions and slow links between network namespaces (needs root
 soak: setup ## run the simulator for SEEDS seeds from BASE on, with progress
 	@$(RUN) python -m tests.sim soak --seeds $(or $(SEEDS),1000) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
-mutants: setup ## plant each bug in the simulator, and print how many seeds it lives
+soak-controller: setup ## the same with the controller on top of the quorum, brokers and admins
+	@$(RUN) python -m tests.sim_controller soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
+
+mutants: setup ## plant each bug in the simulators, and print how many seeds it lives
 	@$(RUN) python -m tests.sim mutants
+	@$(RUN) python -m tests.sim_controller mutants
 
 exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaustive/README.md
 	@$(RUN) python -m tests.exhaustive $(ARGS)
@@ -90,4 +94,4 @@ $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pypro
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup e2e netns soak mutants exhaustive fixtures bench format clean uv
+.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup e2e netns soak soak-controller mutants exhaustive fixtures bench format clean uv

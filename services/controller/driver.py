@@ -71,6 +71,8 @@ class Driver:
         self._telemetry = telemetry
         self._node_id = node_id
         self._activation = activation
+        self._activated: Offset = 0
+        """Where the activation of this epoch ends. Until the quorum has it, nothing else may stand in its place."""
         self.applied = Applied()
         self._snapshot = bytearray()
 
@@ -155,15 +157,25 @@ class Driver:
             self._carry_out()  # the commit may have been heard of before
 
     def refused(self, error: ErrorCode, wanted: Offset) -> None:
-        """The quorum node did not take it: another leader, or a control record in between."""
+        """The quorum node did not take it: another leader, or a control record in between.
+
+        Raises Behind if this controller cannot stay active though its node leads.
+        """
         if not self.is_active:
             return
+        is_activated = self.engine.appended >= self._activated
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and self.engine.wanted(wanted):
             log.info("deciding again", wanted=wanted, next_offset=self.engine.next_offset)
-        elif error in FOR_NOW and self.engine.refuse(ApiError(error, FOR_NOW[error])):
+            if not is_activated:
+                self._activated = self.engine.next_offset
+        elif error in FOR_NOW and is_activated and self.engine.refuse(ApiError(error, FOR_NOW[error])):
             log.warning("nothing can be written", reason=FOR_NOW[error])
         else:
             self._renounce(f"append refused: {error.name}")
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE or error in FOR_NOW:
+                self._carry_out()
+                # The quorum node leads on, and takes this controller for active: only a new stream ends that.
+                raise Behind(f"this controller cannot stay active: {error.name}")
         self._carry_out()
 
     # COMMIT
@@ -245,6 +257,7 @@ class Driver:
         )
         waiting.answered.add_done_callback(_report_activation)
         self.engine.write(waiting, self._activation, now_ms=self._clock.wall_ms())
+        self._activated = self.engine.next_offset
 
     def _renounce(self, reason: str) -> None:
         if self.is_active:

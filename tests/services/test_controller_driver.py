@@ -12,11 +12,14 @@ from quorate.controller.activation import activate
 from quorate.controller.decision import Decision
 from quorate.controller.engine import Engine
 from quorate.controller.settings import Settings
+from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
-from quorate.records import NoOpRecord
+from quorate.metadata.versions import METADATA_VERSION
+from quorate.records import BeginTransactionRecord, FeatureLevelRecord, NoOpRecord
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
 from services.controller.driver import Driver
+from services.controller.quorum_link import Behind
 
 
 @pytest.mark.parametrize("first", ["the commit", "the append"])
@@ -35,4 +38,33 @@ async def test_an_answer_waits_for_nothing_else_whichever_is_heard_first(first: 
 
     async with asyncio.timeout(30):
         assert "done" == (await write).response
+    await channel.close()
+
+
+async def test_who_cannot_go_back_has_its_stream_begin_anew() -> None:
+    """An Abort was refused for a control record in between. The quorum node leads on, and would wait for ever."""
+    channel = grpc.aio.insecure_channel("localhost:1")
+    engine = Engine(ClusterState())
+    engine.replay(
+        [FeatureLevelRecord(METADATA_VERSION, 25), BeginTransactionRecord("half")], base_offset=0, end_offset=2
+    )
+    driver = Driver(engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
+    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=3)))
+
+    with pytest.raises(Behind):
+        driver.refused(ErrorCode.OFFSET_OUT_OF_RANGE, 4)
+    assert not driver.is_active
+    assert driver.next_offset() == 0
+    await channel.close()
+
+
+async def test_who_could_not_activate_is_not_active() -> None:
+    """There was no room for the first records of a cluster: what is written next would come before them."""
+    channel = grpc.aio.insecure_channel("localhost:1")
+    driver = Driver(Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
+    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
+
+    with pytest.raises(Behind):
+        driver.refused(ErrorCode.KAFKA_STORAGE_ERROR, 1)
+    assert not driver.is_active
     await channel.close()

@@ -12,13 +12,20 @@ if TYPE_CHECKING:
     from tests.sim.node import Node
     from tests.sim.world import World
 
+NO_DISK = bytes(16)
+
 
 def is_voter(voters: VoterSet, key: ReplicaKey) -> bool:
     """Does `key` vote? Written anew here: the core's own answer is under test."""
-    return any(
-        known.id == key.id and (not any(known.directory_id) or known.directory_id == key.directory_id)
-        for known in voters.keys
-    )
+    for known in voters.keys:  # noqa: SIM110 - asked at every turn; `any` takes twice as long
+        if is_same(known, key):
+            return True
+    return False
+
+
+def is_same(known: ReplicaKey, key: ReplicaKey) -> bool:
+    """Is `key` the replica known as `known`: of that id, and on its disk if that is known?"""
+    return known.id == key.id and (known.directory_id in (key.directory_id, NO_DISK))
 
 
 def majority(voters: VoterSet) -> int:

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kraft import Uuid
 from quorate.nouns import Epoch, OffsetAndEpoch, ReplicaKey
@@ -19,6 +20,11 @@ Cell = tuple[Epoch, str]
 
 BEGINNING = OffsetAndEpoch(epoch=0, offset=0)
 EMPTY_IMAGE = b"\0" * 8
+
+DECODED_MAX = 256
+"""What the same bytes say is read once; a world has no more files at a time."""
+IMAGES_MAX = 4_096
+"""All nodes apply the same records, one soon after the other."""
 
 
 class Damaged(Exception):
@@ -55,8 +61,13 @@ def as_batch(entry: Entry) -> Batch:
 def image_after(image: bytes, cells: Iterable[Cell]) -> bytes:
     """The state after `cells`, as a chain of hashes: equal only if every record was applied, in order."""
     for epoch, text in cells:
-        image = hashlib.blake2b(b"%b%d %b" % (image, epoch, text.encode()), digest_size=8).digest()
+        image = _image_with(image, epoch, text)
     return image
+
+
+@lru_cache(maxsize=IMAGES_MAX)
+def _image_with(image: bytes, epoch: Epoch, text: str) -> bytes:
+    return hashlib.blake2b(b"%b%d %b" % (image, epoch, text.encode()), digest_size=8).digest()
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,8 @@ class Snapshot:
     image: bytes
     voters: VoterSet | None = None
     kraft_version: int | None = None
+    state: str = ""
+    """What a simulation whose controllers have more than a hash keeps of it."""
 
     def encode(self) -> bytes:
         """With a checksum, and some length, so that it comes in pieces."""
@@ -75,11 +88,12 @@ class Snapshot:
             "image": self.image.hex(),
             "voters": None if self.voters is None else _voters_as_json(self.voters),
             "kraft_version": self.kraft_version,
-            "state": "." * min(300, 10 + self.id.offset),
+            "state": self.state or "." * min(300, 10 + self.id.offset),
         }
         return sealed(body)
 
     @classmethod
+    @lru_cache(maxsize=DECODED_MAX)
     def decode(cls, data: bytes) -> Snapshot:
         """Raises Damaged."""
         body = unsealed(data)
@@ -89,6 +103,7 @@ class Snapshot:
             image=bytes.fromhex(body["image"]),
             voters=None if body["voters"] is None else _voters_from_json(body["voters"]),
             kraft_version=body["kraft_version"],
+            state=body["state"].lstrip("."),
         )
 
 
@@ -98,6 +113,7 @@ def encode_election(state: ElectionState) -> bytes:
     return sealed([state.epoch, state.leader_id, voted])
 
 
+@lru_cache(maxsize=DECODED_MAX)
 def decode_election(data: bytes) -> ElectionState:
     """Raises Damaged."""
     body = unsealed(data)

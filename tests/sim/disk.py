@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter
 from random import Random
 
 from kraft import Uuid
@@ -18,6 +20,10 @@ from tests.sim.log_file import LogFile
 
 STATE, MARK = "quorum-state", "quorate-election-written"
 CHECKPOINT, PART, TEMPORARY = ".checkpoint", ".part", ".tmp"
+
+NAMES_MAX = 1_024
+
+by_offset = attrgetter("offset")
 
 Steps = Iterator[str]
 """Names each write when it is done; a crash may come between any two."""
@@ -113,8 +119,9 @@ class Disk:
 
     def snapshot_ids(self) -> list[OffsetAndEpoch]:
         """Those with their name, oldest first."""
-        names = [name for name in self.files.seen if name.endswith(CHECKPOINT)]
-        return sorted((id_of(name) for name in names), key=lambda id: id.offset)
+        ids = [id_of(name) for name in self.files.seen if name.endswith(CHECKPOINT)]
+        ids.sort(key=by_offset)
+        return ids
 
     def read_snapshot(self, read: SnapshotRead) -> bytes:
         """A piece of a checkpoint."""
@@ -225,10 +232,12 @@ class Disk:
             raise DiskFull
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def name_of(id: OffsetAndEpoch) -> str:
     return f"{id.offset:020d}-{id.epoch:010d}{CHECKPOINT}"
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def id_of(name: str) -> OffsetAndEpoch:
     offset, epoch = name.removesuffix(CHECKPOINT).split("-")
     return OffsetAndEpoch(epoch=int(epoch), offset=int(offset))

@@ -29,7 +29,7 @@ class Listener:
         """There may be something to apply, or to be told."""
         raft = self._node.raft
         assert raft is not None
-        if self._is_poked or (self.next >= self.readable(raft.log) and self.told == self._node.leadership):
+        if self._is_poked or (self.next >= self.readable(raft.log) and self._knows(self._node.leadership)):
             return
         self._is_poked = True
         world, life = self._node.world, self._node.life
@@ -47,8 +47,8 @@ class Listener:
         """What a reader of the controller sees: how much is applied, and what that makes."""
         return self.next, self.image
 
-    def snapshot(self, log: LogView) -> Snapshot:
-        """What is applied, as a checkpoint."""
+    def snapshot(self, log: LogView) -> Snapshot | None:
+        """What is applied, as a checkpoint; None if there is none to be made now."""
         level = log.kraft_versions.before(self.next)
         return Snapshot(
             id=OffsetAndEpoch(epoch=log.epochs.epoch_at(self.next - 1), offset=self.next),
@@ -77,8 +77,11 @@ class Listener:
             self.next, self.image = end, image_after(self.image, cells)
             checker.after_apply(self._node, start, cells)
 
+    def _knows(self, leadership: Leadership) -> bool:
+        return self.told is leadership or self.told == leadership
+
     def _hear_of_leadership(self, leadership: Leadership) -> None:
-        if leadership == self.told:
+        if self._knows(leadership):
             return
         if leadership.epoch_start_offset is None or self.is_due(leadership):
             self.told = leadership

@@ -17,7 +17,6 @@ from tests.sim.clock import Clock
 from tests.sim.content import Damaged, Snapshot
 from tests.sim.disk import Disk, DiskFull, FsyncFailed
 from tests.sim.driver import Driver
-from tests.sim.listener import Listener
 
 if TYPE_CHECKING:
     from tests.sim.oracle import Call
@@ -62,19 +61,22 @@ class Node:
     """The core's time in this turn."""
 
     def __post_init__(self) -> None:
+        self._key = ReplicaKey(self.id, self.disk.directory_id)
         self._inbox: deque[Deed] = deque()
         self._work: Iterator[str] | None = None
         self._tick_at: int | None = None
         self._paused_until = 0
         self.leadership = Leadership(epoch=0, leader_id=None)
-        self.listener = Listener(self)
+        self.listener = self.world.new_listener(self)
         self._random = self.world.stream(f"node {self.id}")
         self._driver = Driver(self, self._random)
 
     @property
     def key(self) -> ReplicaKey:
         """Who we are with this disk."""
-        return ReplicaKey(self.id, self.disk.directory_id)
+        if self._key.directory_id is not self.disk.directory_id:
+            self._key = ReplicaKey(self.id, self.disk.directory_id)
+        return self._key
 
     @property
     def is_up(self) -> bool:
@@ -121,7 +123,7 @@ class Node:
             kraft_versions=self.levels,
         )
         self.leadership = Leadership(epoch=0, leader_id=None)
-        self.listener = Listener(self)
+        self.listener = self.world.new_listener(self)
         self.world.note(self.id, "starts", self.life, type(self.raft.role).__name__, self.raft.role.epoch, view.leo)
         self.world.checker.after_boot(self)
         self._begin_turn()
@@ -331,7 +333,7 @@ class Node:
             if offset <= log.start or offset > log.high_watermark:
                 return
             snapshot = self.listener.snapshot(log)
-            if snapshot.id in log.snapshots:
+            if snapshot is None or snapshot.id in log.snapshots:
                 return
             self.world.checker.before_snapshot(self, snapshot)
             self._work = self._snapshot(raft, snapshot, then_cut=then_cut)

@@ -10,7 +10,7 @@ import pytest
 from tests.sim.faults import ROWS
 from tests.sim.runner import VIOLATED, VOID, Outcome, run, run_many, summed
 
-SEED_COUNT = int(os.environ.get("SIM_SEEDS", "500"))
+SEED_COUNT = int(os.environ.get("SIM_SEEDS", "1000"))
 JOBS = 2
 VOID_SHARE_MAX = 0.05
 

@@ -9,6 +9,7 @@ Line = tuple[object, ...]
 """Time in ms, node id (0 for the world), what, details: numbers and words only, so that all processes write one."""
 
 RECENT_COUNT = 60
+HASHED_AT_ONCE = 500
 
 
 class Trace:
@@ -16,24 +17,31 @@ class Trace:
 
     def __init__(self, *, keeps_all: bool = False) -> None:
         self._hash = hashlib.sha256()
+        self._unhashed: list[str] = []
         self.count = 0
         self.lines: deque[Line] = deque(maxlen=None if keeps_all else RECENT_COUNT)
         self.keeps_all = keeps_all
 
     def note(self, *line: object) -> None:
         """One event more."""
-        self.count += 1
-        self._hash.update(repr(line).encode())
+        self.turn(*line)
         self.lines.append(line)
 
     def turn(self, *line: object) -> None:
         """A turn of a node: too many of them for the story, but each is in the hash."""
         self.count += 1
-        self._hash.update(repr(line).encode())
+        self._unhashed.append(repr(line))  # at once: what is in it may change
+        if len(self._unhashed) >= HASHED_AT_ONCE:
+            self._hash_all()
+
+    def _hash_all(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
 
     @property
     def digest(self) -> str:
         """SHA-256 over every event in order."""
+        self._hash_all()
         return self._hash.hexdigest()
 
     def story(self, count: int | None = None) -> str:

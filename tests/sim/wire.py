@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
-from quorate.raft.messages import FetchRequest, Request, Response, VoteRequest
+from quorate.raft.messages import FetchRequest, Message, Request, Response, VoteRequest
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -31,6 +32,24 @@ class Route:
     """How far the log of the asked went when it considered a vote."""
 
 
+M = TypeVar("M", bound=Message)
+
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def addressed(message: M, reply_to: object) -> M:
+    """`replace(message, reply_to=reply_to)`, in half the time: every message comes by here."""
+    kind: type = type(message)
+    new: M = object.__new__(kind)
+    for name in _fields_of(kind):
+        object.__setattr__(new, name, getattr(message, name))
+    object.__setattr__(new, "reply_to", reply_to)
+    return new
+
+
 class Wire:
     """Every link of the world."""
 
@@ -43,7 +62,7 @@ class Wire:
 
     def ask(self, route: Route, to: NodeId) -> None:
         """Carries a request."""
-        request = replace(route.request, reply_to=route)
+        request = addressed(route.request, route)
         plan, is_garbled = self._world.plan, self._is_garbled()
         if is_garbled and self._random.random() < 0.5:
             request, is_garbled = self._spoilt(request), False
@@ -63,7 +82,7 @@ class Wire:
     def answer(self, source: ReplicaKey, response: Response, route: Route) -> None:
         """Carries the answer back."""
         is_garbled = self._is_garbled()
-        answer = replace(response, reply_to=route.token)
+        answer = addressed(response, route.token)
 
         def arrive() -> None:
             if is_garbled:

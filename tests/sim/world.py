@@ -17,6 +17,7 @@ from tests.sim.disk import Disk
 from tests.sim.faults import BRIDGE, MEMBERSHIP, REJOIN, SMALL, Plan
 from tests.sim.invariants.checker import Checker
 from tests.sim.invariants.liveness import Liveness
+from tests.sim.listener import Listener
 from tests.sim.nemesis import Nemesis
 from tests.sim.node import Node
 from tests.sim.oracle import Oracle
@@ -141,6 +142,10 @@ class World:
 
     def note(self, who: NodeId, what: str, *details: object) -> None:
         self.trace.note(self.timeline.now_ms, who, what, *details)
+
+    def new_listener(self, node: Node) -> Listener:
+        """The controller beside `node`; another simulation has another."""
+        return Listener(node)
 
     def new_uuid(self) -> Uuid:
         return Uuid(self._ids.randbytes(16))

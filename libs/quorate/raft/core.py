@@ -11,9 +11,9 @@ from quorate.raft import confirming, enter, fencing, following, holding, matrix,
 from quorate.raft.log import Batch, LogView
 from quorate.raft.messages import EpochlessRequest, Message, NewsOfLeader, Request, Response
 from quorate.raft.progress import Quorum
-from quorate.raft.ready import Effects, Leadership, Ready, Refusal, Transition, Upgrade
+from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, Transition, Upgrade
 from quorate.raft.requests import Flight, Lane, Requests
-from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, election_state, known_leader
+from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, known_leader, unpersisted
 from quorate.raft.settings import Chance, Settings
 from quorate.raft.turn import Handover, Turn
 from quorate.raft.voters import SUPPORTED, Endpoint, VersionRange, Voter, VoterSet
@@ -119,11 +119,13 @@ class Raft:
 
     def ready(self) -> Ready:
         """Takes everything that is to be done; what has been taken is not given again."""
-        election = election_state(self._role)
-        ready = self._effects.as_ready(None if election == self._persisted else election)
-        self._persisted = election
-        self._effects = Effects()
-        return ready
+        election = unpersisted(self._role, self._persisted)
+        if election is not None:
+            self._persisted = election
+        elif self._effects == NO_EFFECTS:
+            return NOTHING
+        effects, self._effects = self._effects, Effects()
+        return effects.as_ready(election)
 
     def describe(self, now_ms: int) -> Quorum:
         """Who leads and how far everybody is, for DescribeQuorum."""
@@ -348,17 +350,19 @@ class Raft:
             turn.wake_ms = None
             role = self._role
             for pursuit in matrix.PURSUITS[type(role)]:
-                if self._become(turn, pursuit(turn, role)):
+                after = pursuit(turn, role)
+                if after is not None:
+                    self._become(turn, after)
                     break
             else:
                 self._deadline = turn.wake_ms
                 return
         raise AssertionError((self._role, turn.reason))
 
-    def _become(self, turn: Turn, role: Role | None) -> bool:
+    def _become(self, turn: Turn, role: Role | None) -> None:
         """Becomes `role`, if there is one."""
         if role is None:
-            return False
+            return
         before = self._role
         assert role.epoch >= before.epoch, (before, role)
         self._role = role
@@ -369,7 +373,6 @@ class Raft:
             membership.release_change(turn, before, role)
             confirming.release(turn, before, role)
         self._note_transition(type(before).__name__, turn.reason)
-        return True
 
     def _note_transition(self, before: str, reason: str) -> None:
         role = self._role

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, OffsetAndEpoch
@@ -32,8 +31,7 @@ def fetch(turn: Turn, role: Follower) -> None:
     if role.download is None:
         # A leader not yet heard is to answer at once, so that we know soon whether there is one.
         max_wait_ms = turn.settings.fetch_max_wait_ms if role.has_fetched else 0
-        request = _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms)
-        turn.ask(source, replace(request, from_any=from_any))
+        turn.ask(source, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms, from_any=from_any))
     elif not role.download.is_whole:
         piece = FetchSnapshotRequest(
             epoch=role.epoch,
@@ -63,16 +61,17 @@ def _source(turn: Turn, role: Follower) -> NodeId | None:
     return next((source for source in sources if turn.may_ask(source)), None)
 
 
-def _next_fetch(turn: Turn, *, epoch: int, max_wait_ms: int) -> FetchRequest:
+def _next_fetch(turn: Turn, *, epoch: int, max_wait_ms: int, from_any: bool = False) -> FetchRequest:
     """A fetch from the end of our log."""
     return FetchRequest(
         epoch=epoch,
         replica=turn.node,
         fetch_offset=turn.log.leo,
-        last_fetched_epoch=turn.log.last.epoch,
+        last_fetched_epoch=turn.log.last_epoch,
         max_bytes=turn.settings.fetch_max_bytes,
         max_wait_ms=max_wait_ms,
         high_watermark=turn.log.high_watermark,
+        from_any=from_any,
     )
 
 
@@ -133,7 +132,7 @@ def _is_sound(log: LogView, role: Follower, response: FetchResponse) -> bool:
 
 def _continues(log: LogView, role: Follower, batches: Sequence[Batch]) -> bool:
     """Do `batches` follow our log without a gap, with epochs that do not fall and are none of the future's?"""
-    end, epoch = log.leo, log.last.epoch
+    end, epoch = log.leo, log.last_epoch
     for batch in batches:
         if batch.base_offset != end or not epoch <= batch.epoch <= role.epoch or batch.end_offset <= end:
             return False

@@ -30,7 +30,10 @@ def check_quorum(turn: Turn, role: Leader) -> Role | None:
 def tell_voters(turn: Turn, role: Leader) -> None:
     """Sends BeginQuorumEpoch to each voter until it is heard, and again whenever it has long been silent."""
     for voter in turn.other_voters:
-        last_ms = role.replicas.setdefault(voter, Progress()).last_contact_ms
+        progress = role.replicas.get(voter)
+        if progress is None:
+            progress = role.replicas[voter] = Progress()
+        last_ms = progress.last_contact_ms
         if last_ms is not None and not turn.is_due(last_ms + turn.settings.begin_epoch_ms):
             continue
         if turn.may_ask(voter.id):

@@ -89,8 +89,11 @@ class LogView:
     """Everything below is known to be committed. After a restart that is the snapshot at the log's start."""
     snapshots: dict[OffsetAndEpoch, int] = field(default_factory=dict)
     """Size in bytes of each complete snapshot."""
+    start: Offset = field(init=False)
+    """First offset of the log, which is that of the floor; a snapshot ends there unless it is 0."""
 
     def __post_init__(self) -> None:
+        self.start = self.epochs.floor.offset
         self.high_watermark = max(self.high_watermark, self.start)
         assert self.start <= self.flushed <= self.leo, (self.start, self.flushed, self.leo)
         assert self.start == 0 or self.epochs.floor in self.snapshots, (self.epochs.floor, self.snapshots)
@@ -98,14 +101,14 @@ class LogView:
             assert before.overlaps(after), (offset, before, after)
 
     @property
-    def start(self) -> Offset:
-        """First offset of the log; a snapshot ends there unless it is 0."""
-        return self.epochs.floor.offset
-
-    @property
     def last(self) -> OffsetAndEpoch:
         """How far the log goes: epoch of its last record, and `leo`."""
         return OffsetAndEpoch(epoch=self.epochs.last_epoch, offset=self.leo)
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """The epoch of its last record, or of the one before the log if it has none."""
+        return self.epochs.last_epoch
 
     @property
     def last_flushed(self) -> OffsetAndEpoch:
@@ -189,7 +192,7 @@ class LogView:
         self.voters.restart_with(voters)
         self.kraft_versions.restart_with(kraft_version)
         self.snapshots = {snapshot: size}
-        self.leo = self.flushed = self.high_watermark = snapshot.offset
+        self.start = self.leo = self.flushed = self.high_watermark = snapshot.offset
 
     def start_at(self, snapshot: OffsetAndEpoch) -> None:
         """Records below `snapshot`, and the snapshots before it, were removed."""
@@ -198,4 +201,5 @@ class LogView:
         self.epochs.start_at(snapshot)
         self.voters.start_at(snapshot.offset)
         self.kraft_versions.start_at(snapshot.offset)
+        self.start = snapshot.offset
         self.snapshots = {kept: size for kept, size in self.snapshots.items() if kept.offset >= snapshot.offset}

@@ -41,6 +41,6 @@ def agreed_end(ends: Sequence[Offset | None]) -> Offset | None:
     >>> agreed_end([7, None, None]) is None
     True
     """
-    descending = sorted((UNKNOWN if end is None else end for end in ends), reverse=True)
+    descending = sorted([UNKNOWN if end is None else end for end in ends], reverse=True)
     end = descending[majority(len(descending)) - 1]
     return None if end == UNKNOWN else end

@@ -100,7 +100,7 @@ class Ready:
     transitions: tuple[Transition, ...] = ()
 
     def __bool__(self) -> bool:
-        return self != NOTHING
+        return self is not NOTHING and self != NOTHING
 
 
 NOTHING = Ready()
@@ -134,3 +134,7 @@ class Effects:
             leadership=self.leadership,
             transitions=tuple(self.transitions),
         )
+
+
+NO_EFFECTS = Effects()
+"""What `NOTHING` is made of; never changed."""

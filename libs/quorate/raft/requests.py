@@ -60,9 +60,10 @@ class Requests:
 
     def add(self, token: int, flight: Flight) -> None:
         """`flight` leaves."""
-        assert (flight.to, flight.lane) not in self._tokens, flight  # one request in flight to each peer and lane
+        way = (flight.to, flight.lane)
+        assert way not in self._tokens, flight  # one request in flight to each peer and lane
         self._flights[token] = flight
-        self._tokens[flight.to, flight.lane] = token
+        self._tokens[way] = token
 
     def take(self, token: object) -> Flight | None:
         """The request that `token` answers, which is then done; None if nobody waits for it any more."""

@@ -230,6 +230,13 @@ def election_state(role: Role) -> ElectionState:
     return ElectionState(epoch=role.epoch, leader_id=role.leader_id, voted=role.voted)
 
 
+def unpersisted(role: Role, persisted: ElectionState) -> ElectionState | None:
+    """The election state of `role`; None if it is `persisted` already."""
+    if (role.epoch, role.leader_id, role.voted) == (persisted.epoch, persisted.leader_id, persisted.voted):
+        return None
+    return election_state(role)
+
+
 def known_leader(role: Role) -> NodeId | None:
     """Whom we name to others as the leader of our epoch: not ourselves once we have resigned."""
     return None if isinstance(role, Resigned) else role.leader_id

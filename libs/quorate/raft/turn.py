@@ -100,7 +100,7 @@ class Turn:
     def other_voters(self) -> tuple[ReplicaKey, ...]:
         """The voters but ourselves."""
         # A voter with our id on another disk is no peer: a message to that id would come to us.
-        return tuple(key for key in self.voters.keys if key.id != self.node.id)
+        return tuple([key for key in self.voters.keys if key.id != self.node.id])
 
     @property
     def peer(self) -> NodeId:
@@ -117,7 +117,8 @@ class Turn:
         """Has `at_ms` come? If not, the core is woken then."""
         if at_ms <= self.now_ms:
             return True
-        self.wake_ms = at_ms if self.wake_ms is None else min(self.wake_ms, at_ms)
+        if self.wake_ms is None or at_ms < self.wake_ms:
+            self.wake_ms = at_ms
         return False
 
     def may_ask(self, peer: NodeId, lane: Lane = Lane.LOG) -> bool:

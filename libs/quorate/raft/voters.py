@@ -71,6 +71,7 @@ class VoterSet:
     ids: frozenset[NodeId] = field(init=False, compare=False, repr=False)
     keys: tuple[ReplicaKey, ...] = field(init=False, compare=False, repr=False)
     """The replica keys, by id."""
+    _by_id: dict[NodeId, Voter] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         ids = frozenset(voter.key.id for voter in self.voters)
@@ -78,6 +79,7 @@ class VoterSet:
         object.__setattr__(self, "voters", tuple(sorted(self.voters, key=lambda voter: voter.key.id)))
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "keys", tuple(voter.key for voter in self.voters))
+        object.__setattr__(self, "_by_id", {voter.key.id: voter for voter in self.voters})
 
     @classmethod
     def of(cls, *keys: ReplicaKey | NodeId) -> VoterSet:
@@ -87,11 +89,11 @@ class VoterSet:
 
     def by_id(self, node_id: NodeId) -> Voter | None:
         """The voter with this id, whatever its disk."""
-        return next((voter for voter in self.voters if voter.key.id == node_id), None)
+        return self._by_id.get(node_id)
 
     def voter_of(self, replica: ReplicaKey) -> Voter | None:
         """What is known of `replica` as a voter; None if it does not vote: another disk is another replica."""
-        voter = self.by_id(replica.id)
+        voter = self._by_id.get(replica.id)
         return voter if voter is not None and is_same(voter.key, replica) else None
 
     def key_of(self, replica: ReplicaKey) -> ReplicaKey | None:
@@ -101,7 +103,8 @@ class VoterSet:
 
     def has(self, replica: ReplicaKey) -> bool:
         """Does `replica` vote?"""
-        return replica.id in self.ids and self.voter_of(replica) is not None
+        voter = self._by_id.get(replica.id)
+        return voter is not None and is_same(voter.key, replica)
 
     def is_sole(self, replica: ReplicaKey) -> bool:
         """Is `replica` the only voter?"""

@@ -18,7 +18,7 @@ class Violation(AssertionError):
 
 
 def require(holds: bool, number: str, rule: str, *values: object) -> None:
-    """Raises Violation unless it `holds`."""
+    """Raises Violation unless it `holds`. What is asked at every turn is written out: the call would cost the most."""
     if not holds:
         raise Violation(number, rule, *values)
 

@@ -124,16 +124,17 @@ class Checker:
         raft = node.raft
         assert raft is not None
         seen, role = self.seen[node.id], raft.role
+        led = role if isinstance(role, Leader) else None
         self.election.after_turn(node)
-        if isinstance(role, Leader):
-            seen.count_for(role.epoch, node.turn_ms)
+        if led is not None:
+            seen.count_for(led.epoch, node.turn_ms)
         self.commit.after_turn(node)
         self.snapshots.after_turn(node)
         self.membership.after_turn(node)
-        if isinstance(role, Leader):
-            self.commit.judge_quorum(node, role)
+        if led is not None:
+            self.commit.judge_quorum(node, led)
         check(raft)  # the core's own opinion comes last
-        seen.led_epoch = role.epoch if isinstance(role, Leader) else None
+        seen.led_epoch = None if led is None else led.epoch
         seen.following = (role.epoch, role.leader_id) if isinstance(role, Follower) else None
 
     # Writing.

@@ -9,9 +9,9 @@ from quorate.raft import VoterSet
 from quorate.raft.messages import FetchRequest, FetchSnapshotRequest
 from quorate.raft.ready import Leadership
 from quorate.raft.roles import Leader
-from tests.sim.atlas import is_voter, majority
+from tests.sim.atlas import is_same, is_voter, majority
 from tests.sim.content import Cell
-from tests.sim.invariants.base import require
+from tests.sim.invariants.base import Violation, require
 
 if TYPE_CHECKING:
     from tests.sim.invariants.checker import Checker
@@ -33,9 +33,11 @@ class Commit:
         assert node.raft is not None
         log, seen, ledger = node.raft.log, self._checker.seen[node.id], self._checker.ledger
         before, end = seen.high_watermark, log.high_watermark
-        require(end >= before, "I-17", "the high watermark does not fall", node.id, before, end)
+        if end < before:
+            raise Violation("I-17", "the high watermark does not fall", node.id, before, end)
         disk = node.disk.log
-        require(disk.floor.offset <= end <= disk.leo, "I-20", "it lies within the log", node.id, end, disk.leo)
+        if not disk.floor.offset <= end <= disk.leo:
+            raise Violation("I-20", "it lies within the log", node.id, end, disk.leo)
         if end == before:
             return
         role, led = node.raft.role, seen.led_epoch
@@ -76,7 +78,7 @@ class Commit:
         count = 0
         for key in voters.keys:
             holder = self._checker.world.nodes.get(key.id)
-            if holder is None or not is_voter(VoterSet.of(key), holder.key):
+            if holder is None or not is_same(key, holder.key):
                 continue
             log = holder.disk.log
             is_covered = log.floor.offset >= end

@@ -10,7 +10,7 @@ from quorate.raft import ElectionState
 from quorate.raft.messages import VoteRequest, VoteResponse
 from quorate.raft.roles import Leader, Resigned, election_state
 from tests.sim.atlas import is_voter, majority
-from tests.sim.invariants.base import require
+from tests.sim.invariants.base import Violation, require
 
 if TYPE_CHECKING:
     from tests.sim.invariants.checker import Checker
@@ -60,11 +60,13 @@ class Election:
         """What others may now learn of the node's role."""
         assert node.raft is not None
         role = node.raft.role
-        last_epoch = node.raft.log.last.epoch
-        require(role.epoch >= last_epoch, "I-03", "the epoch is not below the log's", node.id, role.epoch, last_epoch)
+        last_epoch = node.raft.log.last_epoch
+        if role.epoch < last_epoch:
+            raise Violation("I-03", "the epoch is not below the log's", node.id, role.epoch, last_epoch)
         if role.leader_id is not None:
             named = self._named.setdefault(role.epoch, role.leader_id)
-            require(named == role.leader_id, "I-02", "two leaders named in one epoch", node.id, role.epoch, named)
+            if named != role.leader_id:
+                raise Violation("I-02", "two leaders named in one epoch", node.id, role.epoch, named)
         if isinstance(role, Leader):
             self._judge_leader(node, role)
         elif isinstance(role, Resigned):
@@ -85,8 +87,15 @@ class Election:
         after = election_state(node.raft.role)
         if request.pre_vote and not is_due:
             is_news = request.epoch > before.epoch and (after.epoch, after.voted) == (request.epoch, None)
-            is_kept = after == before or is_news
+            is_kept = after == before or is_news or self._stands_alone(node, before, after, request.epoch)
             require(is_kept, "I-05", "a pre-vote changes neither epoch nor vote", node.id, before, after)
+
+    def _stands_alone(self, node: Node, before: ElectionState, after: ElectionState, news: Epoch) -> bool:
+        """Has the only voter there is learned of an epoch, and at once, as it waits for nobody, led the next?"""
+        voters = self._checker.voters_of(node)
+        is_sole = len(voters.keys) == 1 and is_voter(voters, node.key)
+        led = ElectionState(epoch=news + 1, leader_id=node.id, voted=node.key)
+        return is_sole and news > before.epoch and after == led
 
     def before_answer(self, node: Node, request: VoteRequest, answer: VoteResponse, last: OffsetAndEpoch) -> None:
         """A vote is about to leave; `last` is how far the voter's log went when it was asked."""
@@ -128,9 +137,12 @@ class Election:
             self._lives[epoch] = node.life
             self._judge_earned(node, epoch)
             self._checker.log.judge_completeness(node, epoch)
-        require(first in (None, node.key), "I-01", "one leader an epoch", epoch, first, node.key)
-        require(self._lives[epoch] == node.life, "I-07", "no epoch is led in two lives", node.id, epoch)
-        require((node.id, epoch) not in self._left, "I-07", "no epoch is led after it was left", node.id, epoch)
+        if first not in (None, node.key):
+            raise Violation("I-01", "one leader an epoch", epoch, first, node.key)
+        if self._lives[epoch] != node.life:
+            raise Violation("I-07", "no epoch is led in two lives", node.id, epoch)
+        if (node.id, epoch) in self._left:
+            raise Violation("I-07", "no epoch is led after it was left", node.id, epoch)
 
     def _judge_earned(self, node: Node, epoch: Epoch) -> None:
         voters = self._checker.voters_of(node)

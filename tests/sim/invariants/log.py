@@ -9,7 +9,7 @@ from quorate.raft import Batch, Ready
 from quorate.raft.messages import FetchResponse
 from quorate.raft.roles import Leader
 from tests.sim.content import Cell, cells_of
-from tests.sim.invariants.base import require
+from tests.sim.invariants.base import Violation, require
 
 if TYPE_CHECKING:
     from tests.sim.invariants.checker import Checker
@@ -54,7 +54,8 @@ class Log:
         for at, (epoch, text) in enumerate(cells_of(batch)):
             place = (batch.base_offset + at, epoch)
             known = self._written.setdefault(place, (text, before))
-            require(known == (text, before), "I-08", "logs match", node.id, place, known, (text, before))
+            if known != (text, before):
+                raise Violation("I-08", "logs match", node.id, place, known, (text, before))
             before = epoch
 
     def judge_completeness(self, node: Node, epoch: Epoch) -> None:
@@ -74,11 +75,13 @@ class Log:
         log, ledger = node.disk.log, self._checker.ledger
         offset, before, starts = log.floor.offset, log.floor.epoch, [(log.floor.epoch, log.floor.offset)]
         for batch in log.batches:
-            require(batch.base_offset == offset, "I-10", "no gap between batches", node.id, batch.base_offset, offset)
-            require(batch.epoch >= before, "I-09", "epochs do not fall along a log", node.id, offset, before)
-            if batch.epoch > before:
+            if batch.base_offset != offset:
+                raise Violation("I-10", "no gap between batches", node.id, batch.base_offset, offset)
+            if batch.epoch != before:
+                require(batch.epoch > before, "I-09", "epochs do not fall along a log", node.id, offset, before)
                 starts.append((batch.epoch, offset))
-            offset, before = batch.end_offset, batch.epoch
+                before = batch.epoch
+            offset = batch.last_offset + 1
         if node.raft is not None and node.raft.log.leo == log.leo:
             known = list(node.raft.log.epochs.entries)
             require(known == starts, "I-15", "the epoch cache tells the truth", node.id, known, starts)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quorate.nouns import Offset, ReplicaKey
-from quorate.raft import Batch, VoterSet
+from quorate.raft import Batch
 from quorate.raft.roles import Leader
-from tests.sim.atlas import is_voter
-from tests.sim.invariants.base import require
+from tests.sim.atlas import is_same, is_voter
+from tests.sim.invariants.base import Violation, require
 
 if TYPE_CHECKING:
     from tests.sim.invariants.checker import Checker
@@ -35,7 +35,7 @@ class Membership:
         require(len(set(ids)) == len(ids), "I-34", "no two voters share an id", node.id, ids)
         is_first = not node.disk.log.voters and not before.voters
         added = [key for key in after.keys if not is_voter(before, key)]
-        removed = [key for key in before.keys if not any(is_voter(VoterSet.of(key), kept) for kept in after.keys)]
+        removed = [key for key in before.keys if not any(is_same(key, kept) for kept in after.keys)]
         is_small = len(added) + len(removed) <= 1
         is_behind = not node.is_leader and not node.disk.log.voters  # what it was formatted with may be old
         require(is_small or is_first or is_behind, "I-30", "one voter at a time", node.id, added, removed)
@@ -50,9 +50,8 @@ class Membership:
         """The set in force, and a leader that is not in it."""
         assert node.raft is not None
         theirs, ours = node.raft.log.voters.latest, self._checker.voters_of(node)
-        require(
-            theirs is ours or theirs == ours, "I-32", "the latest set in the log is in force", node.id, theirs, ours
-        )
+        if theirs is not ours and theirs != ours:
+            raise Violation("I-32", "the latest set in the log is in force", node.id, theirs, ours)
         role = node.raft.role
         if isinstance(role, Leader) and not is_voter(ours, node.key):
             offset = self._offset_of_set(node)

@@ -8,7 +8,7 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.raft.roles import Leader
 from tests.sim.content import Damaged, Snapshot
 from tests.sim.disk import name_of
-from tests.sim.invariants.base import require
+from tests.sim.invariants.base import Violation, require
 
 if TYPE_CHECKING:
     from tests.sim.invariants.checker import Checker
@@ -53,15 +53,19 @@ class Snapshots:
         view, floor = node.raft.log, node.disk.log.floor
         if view.start == 0 and not view.snapshots:
             return
-        ids = node.disk.snapshot_ids()
-        require(sorted(view.snapshots) == sorted(ids), "I-28", "only whole snapshots are seen", node.id, ids)
-        require(view.start == floor.offset, "I-27", "the log starts where it says", node.id, view.start, floor)
-        require(view.start == 0 or floor in ids, "I-27", "a snapshot stands before the log", node.id, floor, ids)
-        latest, end = max((id.offset for id in ids), default=0), self._checker.ledger.end
+        ids = node.disk.snapshot_ids()  # oldest first
+        if view.snapshots.keys() != set(ids):
+            raise Violation("I-28", "only whole snapshots are seen", node.id, ids)
+        if view.start != floor.offset:
+            raise Violation("I-27", "the log starts where it says", node.id, view.start, floor)
+        if view.start != 0 and floor not in ids:
+            raise Violation("I-27", "a snapshot stands before the log", node.id, floor, ids)
+        latest, end = (ids[-1].offset if ids else 0), self._checker.ledger.end
         # A node that was started again may have one beyond the high watermark it knows, but none beyond the commit.
-        require(latest <= end, "I-27", "no snapshot is beyond the commit", node.id, ids, end)
-        earliest = min((id.offset for id in ids), default=floor.offset)
-        require(floor.offset <= earliest, "I-27", "the log starts at its earliest snapshot", node.id, floor, ids)
+        if latest > end:
+            raise Violation("I-27", "no snapshot is beyond the commit", node.id, ids, end)
+        if ids and floor.offset > ids[0].offset:
+            raise Violation("I-27", "the log starts at its earliest snapshot", node.id, floor, ids)
 
     def check(self, node: Node) -> None:
         """Every snapshot of the node, from its bytes, as a power cut would leave them."""

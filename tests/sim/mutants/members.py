@@ -64,6 +64,7 @@ def _m32(patch: Patch) -> None:
         object.__setattr__(twice, "voters", tuple(all))
         object.__setattr__(twice, "ids", frozenset(key.id for key in keys))
         object.__setattr__(twice, "keys", keys)
+        object.__setattr__(twice, "_by_id", {voter.key.id: voter, **voters._by_id})
         return twice
 
     patch.setattr(membership, "_duplicate_fault", _nothing)
