@@ -71,6 +71,9 @@ exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaus
 spark-setup: setup ## Spark, and a Java of its own for it
 	@$(UV) sync --frozen --quiet --group spark
 
+pipeline: spark-setup ## the tests of the data pipeline on Spark
+	@$(RUN) pytest tests/pipeline tests/deploy
+
 fixtures: setup ## run a released Kafka again and keep its directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures
 
@@ -88,10 +91,10 @@ $(MADE): $(STAMP) $(PROTOS)
 	@$(RUN) python protos/generate.py
 
 $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pyproject.toml) | uv
-	@$(UV) sync --frozen --quiet
+	@$(UV) sync --frozen --quiet --inexact # what `make spark-setup` brought stays
 	@touch $@
 
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup e2e netns soak soak-controller mutants exhaustive fixtures bench format clean uv
+.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup pipeline e2e netns soak soak-controller mutants exhaustive fixtures bench format clean uv

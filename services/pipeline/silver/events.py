@@ -1,0 +1,95 @@
+"""The records that count: from a base on, up to the first gap, without what was aborted.
+
+The base is offset 0, or where older segments are gone the first checkpoint that the log goes on from: its records
+are a whole state, and count as if they stood just below its offset.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as fn
+
+from services.pipeline.bronze import settled
+
+__all__ = ["COLUMNS", "events", "reach", "snapshot_events"]
+
+COLUMNS: Final = (
+    "cluster_id",
+    "offset",
+    "epoch",
+    "timestamp",
+    "type",
+    "version",
+    "payload",
+    "raw",
+    "trace_id",
+    "is_base",
+)
+_TRANSACTION: Final = ("BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD")
+_MARKS: Final = ("SNAPSHOT_HEADER", "SNAPSHOT_FOOTER")
+
+
+def events(records: DataFrame, snapshots: DataFrame | None) -> DataFrame:
+    """What histories are made of, of every cluster that has a base."""
+    log = settled(records)
+    far = reach(log, snapshots)
+    counted = log.join(fn.broadcast(far), "cluster_id").where("offset >= base_offset and offset < end_offset")
+    counted = _without_aborted(counted).withColumn("is_base", fn.lit(False)).select(*COLUMNS)
+    if snapshots is None:
+        return counted
+    bases = far.where("base_fingerprint is not null").select(
+        "cluster_id", fn.col("base_fingerprint").alias("fingerprint")
+    )
+    base = snapshots.join(fn.broadcast(bases), ["cluster_id", "fingerprint"])
+    return counted.unionByName(snapshot_events(base).select(*COLUMNS))
+
+
+def snapshot_events(snapshots: DataFrame) -> DataFrame:
+    """The rows of whole checkpoints as events just below their offset; `fingerprint` is kept."""
+    once = snapshots.where(~fn.col("type").isin(*_MARKS))
+    return once.withColumns({"offset": fn.col("snapshot_offset") - 1, "is_base": fn.lit(True)})
+
+
+def reach(log: DataFrame, snapshots: DataFrame | None) -> DataFrame:
+    """From where to where each cluster's log can be followed: one row a cluster.
+
+    `base_offset` is null where there is no base; `end_offset` is exclusive, `log_end_offset` the end of all that is
+    there. `base_fingerprint` is the checkpoint that is the base; null at offset 0, where a checkpoint brings the first
+    voters and no state, and so is one.
+    """
+    order = Window.partitionBy("cluster_id").orderBy("offset")
+    ends = log.groupBy("cluster_id").agg(
+        fn.min("offset").alias("log_start_offset"),
+        (fn.max("offset") + 1).alias("log_end_offset"),
+        fn.count("*").alias("n"),
+    )
+    with_gap = ends.where("n < log_end_offset - log_start_offset").select("cluster_id")
+    beside = log.join(fn.broadcast(with_gap), "cluster_id").select("cluster_id", "offset")
+    beside = beside.withColumn("next", fn.lead("offset").over(order)).where("next > offset + 1")
+    gaps = beside.groupBy("cluster_id").agg((fn.min("offset") + 1).alias("gap_offset"))
+    far = ends.join(gaps, "cluster_id", "left")
+    far = far.withColumn("end_offset", fn.coalesce("gap_offset", "log_end_offset")).drop("n", "gap_offset")
+    at_zero = fn.when(fn.col("log_start_offset") == 0, fn.lit(0))
+    if snapshots is None:
+        return far.withColumns({"base_offset": at_zero.cast("bigint"), "base_fingerprint": fn.lit(None).cast("string")})
+    usable = snapshots.select("cluster_id", "snapshot_offset", "fingerprint").distinct().join(far, "cluster_id")
+    usable = usable.where("snapshot_offset >= log_start_offset and snapshot_offset <= end_offset")
+    first = usable.where("log_start_offset > 0 or snapshot_offset = 0").groupBy("cluster_id")
+    chosen = first.agg(fn.min(fn.struct("snapshot_offset", "fingerprint")).alias("base"))
+    joined = far.join(chosen, "cluster_id", "left")
+    return joined.withColumns(
+        {"base_offset": fn.coalesce("base.snapshot_offset", at_zero), "base_fingerprint": fn.col("base.fingerprint")}
+    ).drop("base")
+
+
+def _without_aborted(log: DataFrame) -> DataFrame:
+    """Without the records of transactions that were aborted, from Begin to Abort (KIP-868)."""
+    order = Window.partitionBy("cluster_id").orderBy("offset")
+    marks = log.where(fn.col("type").isin(*_TRANSACTION)).select("cluster_id", "offset", "type")
+    pairs = marks.withColumns({"closed_by": fn.lead("type").over(order), "abort_offset": fn.lead("offset").over(order)})
+    aborted = pairs.where("type = 'BEGIN_TRANSACTION_RECORD' and closed_by = 'ABORT_TRANSACTION_RECORD'")
+    ranges = aborted.select("cluster_id", fn.col("offset").alias("begin_offset"), "abort_offset").alias("aborted")
+    inside = fn.expr("log.cluster_id = aborted.cluster_id and log.offset between aborted.begin_offset and abort_offset")
+    return log.alias("log").join(fn.broadcast(ranges), inside, "left_anti")

@@ -1,0 +1,130 @@
+"""The state as of any offset: all histories as rows of one table, each a record that would rebuild its part.
+
+kind, key    what it is and which
+type, value  the record, in its newest version, as JSON
+raw          the bytes of a record that nobody knows
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as fn
+
+from kraft import Message
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Offset
+from quorate.pipeline.json_text import from_document, json_name, type_name
+from quorate.records import (
+    RECORDS,
+    ConfigRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    decode_record,
+)
+from quorate.wire.schema import layout_of
+from services.pipeline.silver.brokers import broker_history
+from services.pipeline.silver.events import events
+from services.pipeline.silver.kept import UNKNOWN_KIND, feature_history, kept_history, voter_history
+from services.pipeline.silver.partitions import partition_history
+from services.pipeline.silver.topics import config_history, topic_history
+from services.pipeline.tables import Tables
+
+__all__ = ["HISTORIES", "QUORUM_KINDS", "SILVER", "build", "histories", "image_history", "state_of"]
+
+SILVER: Final = "silver"
+HISTORIES: Final = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
+QUORUM_KINDS: Final = ("voters", "kraft_version")
+"""What the quorum keeps and the controllers' state does not have."""
+_PLACES: Final = ("feature", "zk_migration_state", "broker", "controller", "topic", "partition")
+"""What is loaded first, in order; the rest follows."""
+_BY_TYPE: Final = {type_name(record): record for record in RECORDS.values()}
+_SPAN: Final = ("valid_from_offset", "valid_to_offset")
+_COLUMNS: Final = ("cluster_id", "kind", "key", "type", "value", "raw", *_SPAN)
+
+
+def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> dict[str, DataFrame]:
+    """Silver from bronze: the events that count, every history, and what has a table for people's sake."""
+    counted = tables.keep(f"{SILVER}/events", events(records, snapshots))
+    made = histories(counted, tables, SILVER)
+    for name, of in (("feature_history", feature_history), ("voter_history", voter_history)):
+        tables.keep(f"{SILVER}/{name}", of(made["kept_history"]))
+    return made
+
+
+def histories(counted: DataFrame, tables: Tables, layer: str) -> dict[str, DataFrame]:
+    """Every history by its name, written to the tables below `layer`.
+
+    Each is written before the next is asked for: plans stay small, and what several need is made once.
+    """
+    topics = tables.keep(f"{layer}/topic_history", topic_history(counted))
+    made = {
+        "partition_history": partition_history(counted, topics),
+        "config_history": config_history(counted, topics),
+        "broker_history": broker_history(counted),
+        "kept_history": kept_history(counted),
+    }
+    kept = {name: tables.keep(f"{layer}/{name}", rows) for name, rows in made.items()}
+    return {"topic_history": topics, **kept}
+
+
+def image_history(tables: Mapping[str, DataFrame]) -> DataFrame:
+    """All histories as one: `as_of` of it is a whole state."""
+    partitions = _rows(
+        tables["partition_history"],
+        "partition",
+        PartitionRecord,
+        ("topic_id", "partition_id"),
+        {"elr": "eligibleLeaderReplicas", "last_known_elr": "lastKnownElr"},
+    )
+    topics = _rows(tables["topic_history"], "topic", TopicRecord, ("topic_id",))
+    configs = _rows(tables["config_history"], "config", ConfigRecord, ("resource_type", "resource_name", "name"))
+    brokers = _rows(tables["broker_history"], "broker", RegisterBrokerRecord, ("broker_id",))
+    kept = tables["kept_history"].withColumn("value", fn.col("payload")).select(*_COLUMNS)
+    return kept.unionByName(partitions).unionByName(topics).unionByName(configs).unionByName(brokers)
+
+
+def state_of(rows: Iterable[Row], offset: Offset) -> ClusterState:
+    """The state that the rows of an image at `offset` say. Raises ReplayFault for rows that are no state."""
+    state = ClusterState()
+    state.load(_records(rows), offset)
+    return state
+
+
+def _records(rows: Iterable[Row]) -> Iterator[Message]:
+    places = {kind: place for place, kind in enumerate(_PLACES)}
+    kept = [row for row in rows if row["kind"] not in QUORUM_KINDS]
+    for row in sorted(kept, key=lambda row: (places.get(row["kind"], len(places)), row["valid_from_offset"])):
+        if row["kind"] == UNKNOWN_KIND:
+            yield decode_record(bytes(row["raw"]))
+        else:
+            record = _BY_TYPE[row["type"]]
+            yield from_document(record, layout_of(record).last_version, json.loads(row["value"]))
+
+
+def _rows(
+    history: DataFrame, kind: str, record: type[Message], key: tuple[str, ...], renamed: Mapping[str, str] | None = None
+) -> DataFrame:
+    """A history's rows as records of this class: columns are fields of the same name, or as `renamed`."""
+    known = set(history.columns)
+    columns = {json_field: column for column, json_field in (renamed or {}).items()}
+    fields: list[Column] = []
+    for field in layout_of(record).fields:
+        name = json_name(field.name)
+        column = columns.get(name, field.name)
+        assert column in known, (record, column, known)
+        fields.append(fn.col(column).alias(name))
+    options: dict[str, Any] = {"ignoreNullFields": "false"}  # Any: the stubs' word for it
+    return history.select(
+        "cluster_id",
+        fn.lit(kind).alias("kind"),
+        fn.to_json(fn.struct(*key)).alias("key"),
+        fn.lit(type_name(record)).alias("type"),
+        fn.to_json(fn.struct(*fields), options).alias("value"),
+        fn.lit(None).cast("binary").alias("raw"),
+        *_SPAN,
+    )

@@ -1,0 +1,61 @@
+"""One Spark session for all tests here, and one run of all jobs over a real cluster's files: both take their time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy.spark import HOW_TO_GET, environment, is_installed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from services.pipeline.tables import ParquetTables
+
+FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.log.level": "ERROR",
+    # Frames of a few hundred rows: to compile a plan takes longer than to run it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores with the source `kraft`; without Spark the test is skipped."""
+    if not is_installed():
+        pytest.skip(HOW_TO_GET)
+    from services.pipeline.session import start
+
+    os.environ.update(environment())
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    session = start("local[2]", {**SETTINGS, "spark.sql.warehouse.dir": warehouse})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ParquetTables:
+    """Bronze, silver and gold of all nodes of a real cluster."""
+    from services.pipeline import bronze, gold
+    from services.pipeline.silver import image
+    from services.pipeline.tables import ParquetTables
+
+    tables = ParquetTables(spark, str(tmp_path_factory.mktemp("lake")))
+    bronze.ingest(spark.read.format("kraft").load(str(FIXTURES / "three-dynamic")), tables)
+    records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
+    assert records is not None
+    assert snapshots is not None
+    image.build(records, bronze.whole_snapshots(snapshots), tables)
+    gold.build(tables)
+    return tables

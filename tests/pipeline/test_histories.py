@@ -1,0 +1,92 @@
+"""Silver against `ClusterState` over logs that could have been: every kind of record, transactions, unknown ones."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from kraft import Message
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import LATEST
+from quorate.records import AbortTransactionRecord, BeginTransactionRecord
+from tests.metadata.histories import STEPS, abort, begin, end, unknown, write, zk_migration_state
+from tests.pipeline.logs import batches, node, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+LOG_COUNT: Final = 6
+RECORD_COUNT: Final = 300
+
+
+def logs() -> dict[str, list[Message]]:
+    """Logs by cluster."""
+    steps = (*STEPS, begin, end, abort, unknown, zk_migration_state)
+    return {f"cluster-{seed:02d}": write(Random(seed), RECORD_COUNT, steps, traced=True) for seed in range(LOG_COUNT)}
+
+
+def aborted(records: list[Message]) -> set[int]:
+    """Offsets at which a transaction is open that will be aborted."""
+    marks = [
+        (offset, type(record))
+        for offset, record in enumerate(records)
+        if type(record).__name__ in ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
+    ]
+    ranges = [
+        range(begin + 1, end + 1)
+        for (begin, first), (end, second) in pairwise(marks)
+        if (first, second) == (BeginTransactionRecord, AbortTransactionRecord)
+    ]
+    return {offset for each in ranges for offset in each}
+
+
+def test_every_state_of_every_log_is_the_replayed_one(spark: SparkSession, tmp_path: Path) -> None:
+    from services.pipeline import bronze
+    from services.pipeline.silver.image import build, image_history, state_of
+    from services.pipeline.tables import ParquetTables
+
+    written = logs()
+    for cluster, records in written.items():
+        segment(node(tmp_path / "logs" / cluster, cluster), batches([[record] for record in records]))
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    counts = bronze.ingest(spark.read.format("kraft").load(str(tmp_path / "logs")), tables)
+    assert bronze.Counts(sum(map(len, written.values())), 0, 0) == counts
+    bronze_records = tables.read(bronze.RECORDS)
+    assert bronze_records is not None
+    image = image_history(build(bronze_records, None, tables)).collect()
+
+    compared = 0
+    for cluster, records in written.items():
+        rows = [row for row in image if row["cluster_id"] == cluster]
+        state, hidden = ClusterState(), aborted(records)
+        for offset, record in enumerate(records):
+            state.apply(record, offset)
+            if offset + 1 in hidden or (offset % 5 and offset + 1 < len(records)):
+                continue  # not the whole log five hundred times over
+            held = [
+                row
+                for row in rows
+                if row["valid_from_offset"] <= offset
+                and (row["valid_to_offset"] is None or row["valid_to_offset"] > offset)
+            ]
+            compared += 1
+
+            assert list(state.all_records(LATEST)) == list(state_of(held, offset + 1).all_records(LATEST)), (
+                cluster,
+                offset,
+            )
+    assert compared > 30 * LOG_COUNT, compared
+
+
+def test_the_logs_have_every_kind_of_record() -> None:
+    from quorate.records import RECORDS
+
+    seen = {type(record) for records in logs().values() for record in records}
+
+    assert set(RECORDS.values()) <= seen

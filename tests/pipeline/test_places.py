@@ -1,0 +1,114 @@
+"""Which files there are, whose cluster they are, and how they are cut, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quorate.nouns import OffsetAndEpoch
+from quorate.pipeline.places import bundled, find, parts
+from tests.pipeline.logs import batches, checkpoint, history, node, segment
+
+FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
+
+
+def test_a_real_node_has_a_log_and_checkpoints_of_its_cluster() -> None:
+    places = find([str(FIXTURES / "combined-static" / "node-1")])
+
+    assert [("log", 0, None), ("checkpoint", 30, 1), ("checkpoint", 51, 1)] == [
+        (place.kind, place.base_offset, place.epoch) for place in places
+    ]
+    assert {("q9Zs1fW3RzmXb0mKpL4vAg", None)} == {(place.cluster_id, place.problem) for place in places}
+
+
+@pytest.mark.parametrize("pattern", ["", "/*", "/a", "/a/__cluster_metadata-0", "/a/*/*.log", "/**/*.log"])
+def test_a_path_is_a_directory_a_file_or_a_glob(tmp_path: Path, pattern: str) -> None:
+    log = segment(node(tmp_path / "a", "one"), batches(history()))
+
+    assert [(str(log), "one")] == [(place.path, place.cluster_id) for place in find([f"{tmp_path}{pattern}"])]
+
+
+def test_files_named_twice_are_read_once(tmp_path: Path) -> None:
+    segment(node(tmp_path / "a"), batches(history()))
+
+    assert 1 == len(find([str(tmp_path), str(tmp_path / "a")]))
+
+
+def test_without_meta_properties_the_cluster_is_the_option_or_the_folder(tmp_path: Path) -> None:
+    segment(node(tmp_path / "shipped"), batches(history()))
+
+    assert ["shipped"] == [place.cluster_id for place in find([str(tmp_path)])]
+    assert ["one"] == [place.cluster_id for place in find([str(tmp_path)], cluster_id="one")]
+
+
+def test_an_option_that_contradicts_the_files_is_a_problem(tmp_path: Path) -> None:
+    segment(node(tmp_path, "one"), batches(history()))
+    (place,) = find([str(tmp_path)], cluster_id="two")
+
+    assert f"{tmp_path / 'meta.properties'} says cluster one, the option clusterId two" == place.problem
+
+
+def test_two_clusters_in_one_place_are_a_problem(tmp_path: Path) -> None:
+    partition = node(tmp_path, "one")
+    segment(partition, batches(history()))
+    (partition / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=two\n")
+    (place,) = find([str(tmp_path)])
+    assert place.problem is not None
+
+    assert place.problem.startswith("two clusters in one place")
+
+
+def test_a_broken_meta_properties_is_a_problem(tmp_path: Path) -> None:
+    segment(node(tmp_path, "one"), batches(history()))
+    (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\n")
+    (place,) = find([str(tmp_path)])
+
+    assert f"{tmp_path / 'meta.properties'}: cluster.id is missing" == place.problem
+
+
+def test_what_is_no_part_of_a_log_is_passed_over(tmp_path: Path) -> None:
+    partition = node(tmp_path, "one")
+    log = segment(partition, batches(history()))
+    for name in ("00000000000000000000.index", "quorum-state", "00000000000000000009-0000000001.checkpoint.part"):
+        (partition / name).write_bytes(b"?")
+    (tmp_path / "bootstrap.checkpoint").write_bytes(b"?")
+
+    assert [str(log)] == [place.path for place in find([str(tmp_path)])]
+
+
+@pytest.mark.parametrize("part_bytes", [1, 200, 1 << 20])
+def test_parts_cover_a_file_and_begin_at_batches(tmp_path: Path, part_bytes: int) -> None:
+    content = batches(history(9))
+    path = segment(node(tmp_path), content)
+    (place,) = find([str(path)])
+    cut = list(parts(place, part_bytes=part_bytes))
+    starts = {sum(map(len, content[:count])): count + (count > 0) for count in range(len(content))}
+
+    assert [0, *(part.end for part in cut[:-1])] == [part.start for part in cut]
+    assert path.stat().st_size == cut[-1].end
+    assert [starts[part.start] for part in cut] == [part.offset for part in cut]
+    assert [False] * (len(cut) - 1) + [True] == [part.is_last for part in cut]
+
+
+def test_small_files_are_bundled_in_order(tmp_path: Path) -> None:
+    for number in range(10):
+        segment(node(tmp_path / str(number)), batches(history()))
+    every = [part for place in find([str(tmp_path)]) for part in parts(place)]
+    size = every[0].end
+    bundles = bundled(every, part_bytes=3 * size)
+
+    assert [3, 3, 3, 1] == list(map(len, bundles))
+    assert every == [part for bundle in bundles for part in bundle]
+
+
+def test_a_copy_of_a_checkpoint_has_its_fingerprint(tmp_path: Path) -> None:
+    one, two = node(tmp_path / "a"), node(tmp_path / "b")
+    records, snapshot = history()[0], OffsetAndEpoch(offset=2, epoch=1)
+    checkpoint(one, records, snapshot)
+    copy = checkpoint(two, records, snapshot)
+    same = {part.fingerprint for place in find([str(tmp_path)]) for part in parts(place)}
+    copy.write_bytes(copy.read_bytes()[:-1])
+    different = {part.fingerprint for place in find([str(tmp_path)]) for part in parts(place)}
+
+    assert (1, 2) == (len(same), len(different))

@@ -1,0 +1,225 @@
+"""Silver and gold of a real cluster: the state as of any offset is the one that `ClusterState` replays."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from quorate.cli.offline import load
+from quorate.metadata.canonical import canonical
+from tests.pipeline.conftest import FIXTURES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from services.pipeline.tables import ParquetTables
+    from services.pipeline.verify import Replays
+
+pytestmark = pytest.mark.timeout(600)
+
+NODE = FIXTURES / "three-dynamic" / "controller-3"
+ALL_NODES = FIXTURES / "three-dynamic"
+LOG_END = 239
+NOT_SILVER = ("BatchEvalPython", "ArrowEvalPython", "PythonRDD", "MapInPandas", "MapInArrow", "FlatMapGroupsInPandas")
+
+
+def rows_of(tables: ParquetTables, name: str) -> list[Row]:
+    """All rows of a table."""
+    table = tables.read(name)
+    assert table is not None, name
+    return table.collect()
+
+
+@pytest.fixture(scope="module")
+def image(lake: ParquetTables) -> list[Row]:
+    """The whole history of the image."""
+    from services.pipeline.silver.image import HISTORIES, image_history
+
+    found = {name: lake.read(f"silver/{name}") for name in HISTORIES}
+    return image_history({name: table for name, table in found.items() if table is not None}).collect()
+
+
+@pytest.fixture(scope="module")
+def replays(lake: ParquetTables) -> Replays:
+    """What verify_replay finds."""
+    from services.pipeline.verify import verify_replay
+
+    return verify_replay(lake)
+
+
+def at(image: list[Row], offset: int) -> list[Row]:
+    """The rows that hold with all records below `offset`."""
+    return [
+        row
+        for row in image
+        if row["valid_from_offset"] < offset and (row["valid_to_offset"] is None or row["valid_to_offset"] >= offset)
+    ]
+
+
+def test_the_state_as_of_every_offset_is_the_replayed_one(image: list[Row]) -> None:
+    from services.pipeline.silver.image import state_of
+
+    compared = 0
+    for offset in range(1, LOG_END + 1):
+        replayed = load(NODE, as_of=offset).state
+        if replayed.transactions.open is not None:
+            continue  # half a transaction is no state
+        compared += 1
+
+        assert list(replayed.all_records(33)) == list(state_of(at(image, offset), offset).all_records(33)), offset
+    assert compared > LOG_END - 10
+
+
+def test_the_hash_is_the_controllers_own(lake: ParquetTables) -> None:
+    from services.pipeline.silver.image import HISTORIES, image_history
+    from services.pipeline.verify import image_hash
+
+    found = {name: lake.read(f"silver/{name}") for name in HISTORIES}
+    history = image_history({name: table for name, table in found.items() if table is not None})
+
+    assert canonical(load(NODE, as_of=LOG_END).state) == image_hash(history, LOG_END)
+
+
+def test_voters_are_those_of_the_log(image: list[Row]) -> None:
+    (row,) = (row for row in at(image, LOG_END) if row["kind"] == "voters")
+    voters = load(NODE, as_of=LOG_END).voters
+    assert voters is not None
+
+    assert sorted(each.voter_id for each in voters.voters) == sorted(
+        each["voterId"] for each in json.loads(row["value"])["voters"]
+    )
+
+
+def test_every_checkpoint_of_every_node_is_what_the_log_rebuilds(replays: Replays) -> None:
+    from services.pipeline.verify import COMPARED
+
+    verdicts = Counter((row["snapshot_offset"], row["verdict"]) for row in replays.checkpoints.collect())
+
+    assert [] == replays.differences.collect()
+    assert {(0, COMPARED), (87, COMPARED), (171, COMPARED), (238, COMPARED)} == set(verdicts)
+
+
+def test_a_state_that_is_not_the_checkpoints_is_named(lake: ParquetTables, replays: Replays) -> None:
+    from pyspark.sql import functions as fn
+
+    from services.pipeline.silver.image import HISTORIES, image_history
+    from services.pipeline.verify import VERIFY, differences
+
+    silver = {name: lake.read(f"silver/{name}") for name in HISTORIES}
+    histories = {name: table for name, table in silver.items() if table is not None}
+    # One partition's leader is another from the first checkpoint on, and one broker is unknown.
+    wrong = fn.when(fn.expr("topic = 'orders' and partition_id = 2"), 77).otherwise(fn.col("leader"))
+    histories["partition_history"] = histories["partition_history"].withColumn("leader", wrong)
+    histories["broker_history"] = histories["broker_history"].where("broker_id != 4")
+    said = {name: lake.read(f"{VERIFY}/{name}") for name in HISTORIES}
+    image = image_history({name: table for name, table in said.items() if table is not None})
+    rows = differences(image_history(histories), image, replays.checkpoints).collect()
+    named = {(row["snapshot_offset"], row["kind"], row["replayed"] is None) for row in rows}
+
+    partitions = {(end, "partition", False) for end in (87, 171, 238)}
+    assert partitions | {(end, "broker", True) for end in (87, 171, 238)} == named
+    assert {"partition", "broker"} == {row["kind"] for row in rows}
+
+
+def test_no_row_passes_through_python(spark: SparkSession, lake: ParquetTables) -> None:
+    from services.pipeline import bronze, gold
+    from services.pipeline.gold.audit import audit_timeline
+    from services.pipeline.gold.availability import availability
+    from services.pipeline.gold.churn import isr_churn
+    from services.pipeline.silver.brokers import broker_history
+    from services.pipeline.silver.events import events
+    from services.pipeline.silver.image import HISTORIES, image_history
+    from services.pipeline.silver.kept import kept_history
+    from services.pipeline.silver.partitions import partition_history
+    from services.pipeline.silver.topics import config_history, topic_history
+
+    records, snapshots = lake.read(bronze.RECORDS), lake.read(bronze.SNAPSHOTS)
+    silver: dict[str, Any] = {name: lake.read(f"silver/{name}") for name in (*HISTORIES, "events")}
+    assert records is not None
+    assert snapshots is not None
+    counted, topics = silver["events"], silver["topic_history"]
+    frames = [
+        events(records, bronze.whole_snapshots(snapshots)),
+        topic_history(counted),
+        partition_history(counted, topics),
+        config_history(counted, topics),
+        broker_history(counted),
+        kept_history(counted),
+        image_history(silver),
+        audit_timeline(silver),
+        availability(silver),
+        isr_churn(silver),
+    ]
+    assert len(gold.TABLES) == 3
+    for frame in frames:
+        plan = frame._jdf.queryExecution().toString()  # the only way to a plan as text
+
+        assert [] == [name for name in NOT_SILVER if name in plan], plan
+
+
+# Gold against what was done to the cluster.
+
+
+def test_the_audit_timeline_tells_every_topic_that_was_made(lake: ParquetTables) -> None:
+    done = [json.loads(line) for line in (ALL_NODES / "timeline.json").read_text().splitlines()]
+    made = [each["name"] for each in done if each["do"] == "createTopic" and "ok" in each["answer"]]
+    told = sorted(rows_of(lake, "gold/audit_timeline"), key=lambda row: row["offset"])
+
+    assert made == [row["subject"].removeprefix("topic ") for row in told if "is created with id" in row["sentence"]]
+
+
+def test_the_audit_timeline_tells_a_brokers_failure_in_order(lake: ParquetTables) -> None:
+    rows = sorted(rows_of(lake, "gold/audit_timeline"), key=lambda row: row["offset"])
+    told = [row["sentence"] for row in rows if row["offset"] in (81, 82, 86, 106, 108, 109)]
+
+    assert [
+        "partition plain-0 leader 5 → none; ISR 5 → none; ELR none → 5; last known ELR none → 5",
+        "partition orders-0 leader 5 → 4; ISR 5,4 → 4; ELR none → 5",
+        "broker 5 is fenced",
+        "broker 5 registers in epoch 100, fenced",
+        "broker 5 is unfenced",
+        "partition plain-0 leader none → 5; ISR none → 5; last known ELR 5 → none; unclean election",
+    ] == told
+
+
+def test_availability_is_what_the_log_says_summed_by_hand(lake: ParquetTables) -> None:
+    expected, observed = offline_by_replay()
+    rows = rows_of(lake, "gold/availability")
+    found = {(row["topic"], row["partition_id"]): row["offline_seconds"] for row in rows}
+    seconds = {(row["topic"], row["partition_id"]): row["seconds"] for row in rows}
+
+    assert expected == pytest.approx(found, abs=0.001)
+    assert observed == pytest.approx(seconds, abs=0.001)
+    assert {datetime(2026, 11, 21, tzinfo=UTC).date()} == {row["date"] for row in rows}
+
+
+def test_churn_counts_every_fencing(lake: ParquetTables) -> None:
+    told = [row["sentence"] for row in rows_of(lake, "gold/audit_timeline")]
+    fenced = {row["broker_id"]: row["fenced"] for row in rows_of(lake, "gold/isr_churn")}
+
+    assert {broker: told.count(f"broker {broker} is fenced") for broker in fenced} == fenced
+    assert fenced[5] >= 2
+
+
+def offline_by_replay() -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
+    """Seconds without a leader, and seconds at all, of each partition, from one state after another."""
+    from quorate.wire.batch import batches
+
+    log = next((NODE / "__cluster_metadata-0").glob("*.log")).read_bytes()
+    times = {}
+    for _, header in batches(log):
+        times.update(dict.fromkeys(range(header.base_offset, header.next_offset), header.base_timestamp))
+    offline: dict[tuple[str, int], float] = {}
+    observed: dict[tuple[str, int], float] = {}
+    for offset in range(1, LOG_END):
+        passed = (times[offset] - times[offset - 1]) / 1000
+        for topic in load(NODE, as_of=offset).state.topics:
+            for number, partition in topic.partitions.items():
+                place = topic.name, number
+                observed[place] = observed.get(place, 0.0) + passed
+                offline[place] = offline.get(place, 0.0) + (0.0 if partition.has_leader else passed)
+    return offline, observed

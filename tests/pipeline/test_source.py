@@ -1,0 +1,212 @@
+"""The source `kraft` in Spark: real directories, options, filters, damage; and bronze, which never doubles a row."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from quorate.nouns import OffsetAndEpoch
+from tests.pipeline.conftest import FIXTURES
+from tests.pipeline.logs import batches, checkpoint, flipped, history, node, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+THREE = FIXTURES / "three-dynamic"
+
+
+def read(spark: SparkSession, path: object, **options: object) -> DataFrame:
+    """The rows of the source with these options."""
+    return spark.read.format("kraft").options(**{name: str(value) for name, value in options.items()}).load(str(path))
+
+
+def test_the_rows_are_those_of_the_reader_without_spark(spark: SparkSession) -> None:
+    from quorate.pipeline.places import find, parts
+    from quorate.pipeline.rows import Wanted
+    from quorate.pipeline.rows import read as read_part
+
+    expected = []
+    for place in find([str(THREE / "controller-1")]):
+        for part in parts(place):
+            for columns in read_part(part, Wanted()):
+                named = columns.by_name()
+                expected += [
+                    (place.path, *row) for row in zip(named["offset"], named["type"], named["payload"], strict=True)
+                ]
+    columns = ("source", "offset", "type", "payload")
+    found = read(spark, THREE / "controller-1", maxPartitionBytes=1000).select(*columns).collect()
+
+    assert sorted(expected) == sorted(map(tuple, found))
+
+
+def test_a_filter_keeps_what_it_says(spark: SparkSession) -> None:
+    rows = read(spark, THREE / "controller-1", include="log").select("offset", "type").collect()
+    narrow = read(spark, THREE / "controller-1", include="log").where(
+        "offset >= 70 and offset < 90 and type = 'PARTITION_CHANGE_RECORD'"
+    )
+    changes = [row["offset"] for row in rows if row["type"] == "PARTITION_CHANGE_RECORD"]
+    expected = sorted(offset for offset in changes if 70 <= offset < 90)
+    assert expected
+
+    assert expected == sorted(row["offset"] for row in narrow.select("offset").collect())
+
+
+def test_a_filter_spares_reading() -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
+
+    from services.pipeline.source import KraftReader
+
+    reader = KraftReader({"path": str(THREE / "controller-1"), "include": "log"}, ["offset"])
+    filters: list[Filter] = [
+        GreaterThanOrEqual(("offset",), 80),
+        LessThan(("offset",), 86),
+        EqualTo(("type",), "PARTITION_CHANGE_RECORD"),
+    ]
+
+    assert filters == list(reader.pushFilters(filters))
+    assert [80, 81, 82, 83, 84, 85] == [
+        offset
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+        for offset in batch.column(0).to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "LENIENT"}, "mode is 'LENIENT'"),
+        ({"startOffset": "-1"}, "startOffset is '-1'"),
+        ({"startOffset": 9, "endOffset": 3}, "endOffset 3 is below startOffset 9"),
+        ({"recordTypes": "TOPIC"}, "recordTypes has TOPIC"),
+        ({"includeControl": "maybe"}, "includeControl is 'maybe'"),
+        ({"colour": "red"}, "has no option colour"),
+    ],
+)
+def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from services.pipeline.source import KraftReader
+
+    with pytest.raises(ValueError, match=words):
+        KraftReader({"path": str(tmp_path), **{name: str(value) for name, value in options.items()}}, ["offset"])
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from services.pipeline.source import KraftReader
+
+    with pytest.raises(FileNotFoundError, match="there is no such file or directory"):
+        KraftReader({"path": str(tmp_path / "nowhere")}, ["offset"]).partitions()
+    with pytest.raises(FileNotFoundError, match="there is no segment"):
+        KraftReader({"path": str(tmp_path)}, ["offset"]).partitions()
+
+
+def test_failfast_fails_naming_file_and_byte(spark: SparkSession, tmp_path: Path) -> None:
+    content = batches(history(3))
+    path = segment(node(tmp_path), [content[0], flipped(content[1]), *content[2:]])
+
+    with pytest.raises(Exception, match=rf"{path.name}.* at byte {len(content[0])}"):
+        read(spark, tmp_path, mode="FAILFAST").collect()
+
+
+# Bronze.
+
+
+def test_damage_is_quarantined_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    from services.pipeline import bronze
+    from services.pipeline.silver.events import reach
+    from services.pipeline.tables import ParquetTables
+
+    content = batches(history(4))
+    files = tmp_path / "files"
+    segment(node(files / "middle", "damaged-middle"), [*content[:2], flipped(content[2]), *content[3:]])
+    segment(node(files / "tail", "damaged-tail"), [*content[:-1], content[-1][:-7]])
+    sound = node(files / "sound", "sound")
+    segment(sound, content)
+    half = checkpoint(sound, history()[0], OffsetAndEpoch(offset=2, epoch=1))
+    half.write_bytes(half.read_bytes()[:-20])
+    stranger = node(files / "stranger", "one")
+    segment(stranger, content)
+    # Of the checkpoint two things are said: which batch is cut, and that its end is missing.
+    (stranger / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=another\n")
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    first = bronze.ingest(read(spark, files), tables)
+    again = bronze.ingest(read(spark, files), tables)
+    quarantine, records, snapshots = (
+        tables.read(name) for name in (bronze.QUARANTINE, bronze.RECORDS, bronze.SNAPSHOTS)
+    )
+    assert quarantine is not None
+    assert records is not None
+    assert snapshots is not None
+    said = {row["cluster_id"]: row["_corrupt"] for row in quarantine.collect()}
+    ends = {row["cluster_id"]: row["end_offset"] for row in reach(bronze.settled(records), None).collect()}
+
+    assert (bronze.Counts(5 + 5 + 6, 3, 5), bronze.Counts(0, 0, 0)) == (first, again)
+    assert {"damaged-middle": "checksum", "damaged-tail": "torn at offset 5", "stranger": "two clusters"} == {
+        name: next(word for word in ("checksum", "torn at offset 5", "two clusters") if word in said[name])
+        for name in said
+        if name != "sound"
+    }
+    assert {"damaged-middle": 3, "damaged-tail": 5, "sound": 6} == ends
+    assert [] == bronze.whole_snapshots(snapshots).collect()
+
+
+def test_copies_and_late_files_make_no_duplicates(spark: SparkSession, tmp_path: Path) -> None:
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    content = batches(history(4))
+    first, second = node(tmp_path / "a", "c"), node(tmp_path / "b", "c")
+    segment(first, content[3:], base_offset=4)
+    checkpoint(first, history()[0], OffsetAndEpoch(offset=2, epoch=1))
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    late = bronze.ingest(read(spark, tmp_path / "a"), tables)
+    segment(second, content)
+    shutil.copy(first / "00000000000000000002-0000000001.checkpoint", second)
+    rest = bronze.ingest(read(spark, tmp_path), tables)
+    records = tables.read(bronze.RECORDS)
+    assert records is not None
+
+    assert (bronze.Counts(2, 4, 0), bronze.Counts(4, 0, 0)) == (late, rest)
+    assert list(range(6)) == sorted(row["offset"] for row in records.collect())
+
+
+def test_a_tail_that_was_truncated_is_not_in_the_settled_log(spark: SparkSession, tmp_path: Path) -> None:
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    old = batches(history(4), epoch=1)
+    new = batches([[history(1)[1][0]]], base_offset=3, epoch=2)
+    segment(node(tmp_path / "left-behind", "c"), old)
+    segment(node(tmp_path / "leader", "c"), [*old[:2], *new])
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    bronze.ingest(read(spark, tmp_path), tables)
+    records = tables.read(bronze.RECORDS)
+    assert records is not None
+    settled = {row["offset"]: row["epoch"] for row in bronze.settled(records).collect()}
+
+    assert 7 == records.count()
+    assert {0: 1, 1: 1, 2: 1, 3: 2} == settled
+    assert [] == bronze.conflicts(records).collect()
+
+
+def test_two_clusters_under_one_name_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    segment(node(tmp_path / "a", "c"), batches(history(2)))
+    segment(node(tmp_path / "b", "c"), batches(history(2, name="payments")))
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    bronze.ingest(read(spark, tmp_path), tables)
+    records = tables.read(bronze.RECORDS)
+    assert records is not None
+    (row,) = bronze.conflicts(records).collect()
+
+    assert {0} == {row["offset"]} == set(range(4)) - {each["offset"] for each in bronze.settled(records).collect()}
+    assert (0, 2, ["a", "b"]) == (row["offset"], row["contents"], [Path(each).parts[-3] for each in row["sources"]])
