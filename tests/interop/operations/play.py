@@ -59,7 +59,7 @@ class Stage:
         elif isinstance(step, Until):
             view = await until(self.target, step.holds)
         else:
-            self._turn(step)
+            await self._turn(step)
             view = await view_of(self.target)
         return Seen(request=request, outcome=outcome, before=before, view=view, rows=rows(view.state))
 
@@ -75,8 +75,8 @@ class Stage:
             silence.add_note(f"{self.target.name} gave no answer to {step.name!r}: {request}")
             raise
 
-    def _turn(self, step: Beat) -> None:
-        self.heartbeats.end(*step.end)
+    async def _turn(self, step: Beat) -> None:
+        await self.heartbeats.end(*step.end)
         self.heartbeats.begin(*step.begin)
 
 

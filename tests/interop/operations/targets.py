@@ -74,13 +74,17 @@ class Heartbeats:
         self._target = target
         self._alive: set[NodeId] = set()
         self._task: asyncio.Task[None] | None = None
+        self._asking = asyncio.Lock()
 
     def begin(self, *brokers: NodeId) -> None:
         self._alive |= set(brokers)
         self._task = self._task or asyncio.ensure_future(self._beat_for_ever())
 
-    def end(self, *brokers: NodeId) -> None:
+    async def end(self, *brokers: NodeId) -> None:
+        """Nothing more is sent for them, and what was is answered."""
         self._alive -= set(brokers)
+        async with self._asking:
+            pass
 
     async def close(self) -> None:
         if self._task is not None:
@@ -91,8 +95,9 @@ class Heartbeats:
         while True:
             view = await view_of(self._target)
             for broker_id in sorted(self._alive):
-                if broker_id in view.state.brokers:
-                    await self._target.ask(heartbeat(view, broker_id))
+                async with self._asking:
+                    if broker_id in self._alive and broker_id in view.state.brokers:
+                        await self._target.ask(heartbeat(view, broker_id))
             await asyncio.sleep(BEAT_EVERY_S)
 
 
