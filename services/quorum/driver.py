@@ -70,6 +70,8 @@ class Driver:
         self.disk = disk
         self.recorder = Recorder()
         self.leadership = Leadership(epoch=0, leader_id=None)
+        self.high_watermark = core.log.high_watermark
+        """Up to where everything is committed and can be read: the core may know of more, not carried out yet."""
         self.changed = asyncio.Event()
         self._clock = clock
         self._tracer = tracer
@@ -329,6 +331,7 @@ class Driver:
             assert self._peers is not None
             self._peers.stop_fetching(unless_from=ready.leadership.leader_id)
         if ready.high_watermark is not None:
+            self.high_watermark = ready.high_watermark
             self._uncommitted.settle(ready.high_watermark)
         if ready.leadership is not None or ready.high_watermark is not None:
             self.changed.set()

@@ -1,7 +1,8 @@
 """What the controller beside this node is told, in order: snapshots, committed batches, who leads, what is committed.
 
 Events are not queued: each is read off the present when the stream has room for it, so a slow controller
-costs nothing here and is never told what is no longer so.
+costs nothing here and is never told what is no longer so. The present is what the driver has carried out; the
+core may be ahead of that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Final
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.nouns import Epoch, Offset
 from quorate.raft.ready import Leadership
-from quorate.raft.roles import Leader
 from quorate.wire.batch import batches
 from services.quorum.driver import Driver
 
@@ -50,15 +50,15 @@ class Listener:
 
     def _due(self) -> list[ListenResponse]:
         """What the controller is to be told next; nothing is told before what comes before it."""
-        leadership, log = self._driver.leadership, self._driver.core.log
+        leadership, high_watermark = self._driver.leadership, self._driver.high_watermark
         if self._told.epoch_start_offset is not None and leadership != self._told:
             return [self._renounce(leadership)]
         if self._leads_here():
-            return self._commit(log.high_watermark)
-        if self._next < log.start:
+            return self._commit(high_watermark)
+        if self._next < self._driver.core.log.start:
             return list(self._snapshot())
-        if self._next < log.high_watermark:
-            return [self._batches(log.high_watermark)]
+        if self._next < high_watermark:
+            return [self._batches(high_watermark)]
         if leadership == self._told:
             return []
         if leadership.epoch_start_offset is None:
@@ -69,13 +69,11 @@ class Listener:
 
     def _claim(self, leadership: Leadership) -> list[ListenResponse]:
         """This node leads, and its controller has applied all of earlier epochs (KIP-595)."""
-        role = self._driver.core.role
-        assert isinstance(role, Leader), role
         if not self._driver.claim(leadership.epoch):
             return []  # another is active in this epoch, and of what it has written last this one may not know
         self._told, self._committed, self.active_epoch = leadership, self._next, leadership.epoch
         told = ListenResponse.Leadership(
-            leader_id=role.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
+            leader_id=leadership.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
         )
         return [ListenResponse(leadership=told)]
 

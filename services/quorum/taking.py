@@ -68,6 +68,7 @@ def refusal(known: LogView, snapshot: OffsetAndEpoch) -> ApiError | None:
 
 def _begin(driver: Driver, request: CreateSnapshotRequest) -> StateSnapshot:
     snapshot = OffsetAndEpoch(epoch=request.epoch, offset=request.end_offset)
+    driver.settle()
     if (why := refusal(driver.core.log, snapshot)) is not None:
         raise why
     if snapshot in driver.disk.making:
