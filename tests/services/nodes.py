@@ -1,4 +1,4 @@
-"""A quorum node that is a quorum by itself, in this process: its disk, its core and its driver are the real ones."""
+"""A quorum node in this process: its disk, its core and its driver are the real ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from quorate.nouns import ReplicaKey
+from quorate.nouns import Offset, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.voters import VoterSet
 from quorate.records import NoOpRecord, encode_record
@@ -41,13 +41,9 @@ def open_disk(directory: Path, *, voters: int = 1, recovers: bool = False) -> Di
     )
 
 
-@asynccontextmanager
-async def sole_leader(
-    directory: Path, *, failed: Callable[[BaseException], None] | None = None
-) -> AsyncIterator[Driver]:
-    """It leads, and its LeaderChange is committed. At the end nothing has failed, but for what `failed` was told."""
+def driver_of(disk: Disk, *, linger_ms: int = 0) -> Driver:
+    """Node 1 on this disk, which has taken no turn yet."""
     clock = SystemClock()
-    disk = open_disk(directory)
     core = Raft(
         node=ReplicaKey(1),
         cluster_id="c",
@@ -56,22 +52,37 @@ async def sole_leader(
         random=random.Random(1),
         now_ms=clock.monotonic_ms(),
     )
-    driver = Driver(core, disk, clock, Tracer(OFF, node_id=1))
+    return Driver(core, disk, clock, Tracer(OFF, node_id=1), append_linger_ms=linger_ms)
+
+
+@asynccontextmanager
+async def sole_leader(
+    directory: Path, *, failed: Callable[[BaseException], None] | None = None
+) -> AsyncIterator[Driver]:
+    """It leads, and its LeaderChange is committed. At the end nothing has failed, but for what `failed` was told."""
+    disk = open_disk(directory)
+    driver = driver_of(disk)
     failures: list[BaseException] = []
     driver.start(NoPeers(), failed or failures.append)  # type: ignore[arg-type]
-    while core.log.high_watermark < core.log.leo or not core.log.leo:
+    while not driver.core.log.leo:
         await driver.changed.wait()
+    await committed(driver, driver.core.log.leo)
     yield driver
     driver.stop()
     disk.log.abandon() if failed else disk.close()
     assert failures == []
 
 
-async def write(driver: Driver, *, count: int = 1, size: int | None = None) -> int:
+async def committed(driver: Driver, offset: Offset) -> None:
+    """Wait until the high watermark is there."""
+    while driver.core.log.high_watermark < offset:
+        await driver.changed.wait()
+
+
+async def write(driver: Driver, *, count: int = 1, size: int | None = None) -> Offset:
     """One batch of records, committed; the answer is the end of the log."""
     values = [RECORD if size is None else bytes(size)] * count
     result = driver.append(driver.core.role.epoch, driver.core.log.leo, [values])
     assert result.error == 0, result
-    while driver.core.log.high_watermark < result.end_offset:
-        await driver.changed.wait()
+    await committed(driver, result.end_offset)
     return result.end_offset

@@ -8,14 +8,12 @@ import pytest
 
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse
 from quorate.errors import ErrorCode
-from quorate.records import NoOpRecord, encode_record
 from quorate.wire.batch import batches as batches_of
 from services.quorum import driver
 from services.quorum.attendance import Attendance
 from services.quorum.driver import Driver
 from services.quorum.servicer import ControllerServicer
-
-RECORD = encode_record(NoOpRecord(), 0)
+from tests.services.nodes import RECORD, committed
 
 
 async def test_takes_what_follows_and_says_where_the_log_ends(leader: Driver) -> None:
@@ -106,8 +104,3 @@ async def append(leader: Driver, requests: Iterable[AppendRequest]) -> list[Appe
     servicer = ControllerServicer(leader, Attendance(leader, timeout_ms=0))
 
     return [answer async for answer in servicer.Append(stream(), None)]
-
-
-async def committed(leader: Driver, offset: int) -> None:
-    while leader.core.log.high_watermark < offset:
-        await leader.changed.wait()

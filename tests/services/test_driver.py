@@ -6,7 +6,8 @@ import asyncio
 import errno
 import threading
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from quorate.storage.failpoints import set_failpoint
 from services.quorum import driver
 from services.quorum.driver import Driver
 from services.quorum.tracing import Tracer
-from tests.services.conftest import NoPeers
+from tests.services.nodes import NoPeers, committed, sole_leader
 
 OBSERVER = 100
 EVERYTHING = (1 << 31) - 1
@@ -44,13 +45,19 @@ class HeldDisk:
         self._go.set()
 
 
-@pytest.fixture
-def held(leader: Driver) -> Iterator[HeldDisk]:
+@contextmanager
+def held_disk() -> Iterator[HeldDisk]:
     disk = HeldDisk()
     set_failpoint("log.before_fsync", disk)
     yield disk
     set_failpoint("log.before_fsync", None)
     disk.let_go()
+
+
+@pytest.fixture
+def held(leader: Driver) -> Iterator[HeldDisk]:
+    with held_disk() as disk:
+        yield disk
 
 
 async def test_what_is_appended_during_a_flush_is_in_the_next_one(leader: Driver, held: HeldDisk) -> None:
@@ -98,18 +105,19 @@ async def test_answers_while_the_disk_is_waited_for(leader: Driver, held: HeldDi
     assert (1, b"a" in data) == (answer.high_watermark, True)
 
 
-async def test_a_failed_flush_ends_the_node_and_nothing_of_it_counts(
-    leader: Driver, held: HeldDisk, failures: Any
-) -> None:
-    held.error = OSError(errno.EIO, "I/O error")
-    failures.meant.append(held.error)
-    leader.append(1, 1, [[b"a"]])
-    held.let_go()
-    await failures.happened.wait()
+async def test_a_failed_flush_ends_the_node_and_nothing_of_it_counts(tmp_path: Path) -> None:
+    ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    error = OSError(errno.EIO, "I/O error")
+    async with sole_leader(tmp_path, failed=ended.set_result) as leader:
+        with held_disk() as held:
+            held.error = error
+            leader.append(1, 1, [[b"a"]])
+            held.let_go()
 
-    assert (1, 1) == (leader.core.log.flushed, leader.core.log.high_watermark)
-    with pytest.raises(OSError, match="is not asked again"):
-        leader.disk.begin_flush()
+            assert error is await ended
+        assert (1, 1) == (leader.core.log.flushed, leader.core.log.high_watermark)
+        with pytest.raises(OSError, match="is not asked again"):
+            leader.disk.begin_flush()
 
 
 async def test_one_turn_reads_no_more_than_it_may_hold(leader: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +151,3 @@ def fetch(replica_id: int, reply: object) -> raft.FetchRequest:
         max_wait_ms=0,
         reply_to=reply,
     )
-
-
-async def committed(leader: Driver, offset: int) -> None:
-    while leader.core.log.high_watermark < offset:
-        await leader.changed.wait()

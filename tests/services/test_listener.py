@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
-from quorate.nouns import ReplicaKey
 from quorate.raft import messages as raft
-from quorate.raft.core import Raft
-from quorate.records import NoOpRecord, encode_record
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
 from services.quorum.batches import data_batches
 from services.quorum.driver import Driver
 from services.quorum.listener import NOBODY, Listener
-from services.quorum.tracing import Tracer
-from tests.services.nodes import open_disk
+from tests.services.nodes import RECORD, driver_of, open_disk
 
 LEADER = 2
 
@@ -36,7 +29,7 @@ class Wire:
 
 async def test_hears_of_records_only_once_they_are_in_the_log(tmp_path: Path) -> None:
     """A fetch may bring records and the news that they are committed: the core knows both before the file does."""
-    driver, wire = follower(tmp_path), Wire()
+    driver, wire = driver_of(open_disk(tmp_path, voters=2)), Wire()
     driver.start(wire, fail)  # type: ignore[arg-type]
     await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
     events = Listener(driver, 0).events()
@@ -59,29 +52,14 @@ async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_a
     assert NOBODY == leader_of(await anext(events))[0]
 
 
-def follower(directory: Path) -> Driver:
-    clock = SystemClock()
-    disk = open_disk(directory, voters=2)
-    core = Raft(
-        node=ReplicaKey(1),
-        cluster_id="c",
-        log=disk.view(),
-        election=disk.election(),
-        random=random.Random(1),
-        now_ms=clock.monotonic_ms(),
-    )
-    return Driver(core, disk, clock, Tracer(OFF, node_id=1))
-
-
 def fetched(request: raft.FetchRequest) -> raft.FetchResponse:
     """The leader's answer: one record, and it is committed."""
-    values = [encode_record(NoOpRecord(), 0)]
     return raft.FetchResponse(
         epoch=1,
         leader_id=LEADER,
         high_watermark=1,
         log_start_offset=0,
-        batches=data_batches([values], base_offset=0, epoch=1, timestamp_ms=0),
+        batches=data_batches([[RECORD]], base_offset=0, epoch=1, timestamp_ms=0),
         reply_to=request.reply_to,
     )
 
