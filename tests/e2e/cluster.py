@@ -83,6 +83,9 @@ class Cluster:
     def controller_stub(self, node_id: NodeId) -> ControllerStub:
         return ControllerStub(self.channel(self.controller(node_id)))
 
+    def quorum_stub(self, node_id: NodeId) -> QuorumStub:
+        return QuorumStub(self.channel(self.quorum(node_id)))
+
     @property
     def observer_stub(self) -> ObserverStub:
         return ObserverStub(self.channel(self.plan.observer))
@@ -178,8 +181,8 @@ class Cluster:
 
     async def find(self, node_id: NodeId) -> FindQuorumResponse:
         """The quorum as one node sees it."""
-        stub = QuorumStub(self.channel(self.quorum(node_id)))
-        view: FindQuorumResponse = (await spoken(stub.FindQuorum, FindQuorumRequest(), deadline_ms=1_000)).response
+        method = self.quorum_stub(node_id).FindQuorum
+        view: FindQuorumResponse = (await spoken(method, FindQuorumRequest(), deadline_ms=1_000)).response
         return view
 
     async def leader(self) -> NodeId:

@@ -109,6 +109,17 @@ async def test_what_concerns_the_cluster_is_refused_at_every_door(decided: Clust
     codes = {rpc: await refusal(decided, door, rpc, request) for rpc, request in asked.items()}
 
     assert dict.fromkeys(asked, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) == codes
+    assert asked.keys() - {"Submit"} <= denied(decided)
+
+
+def denied(cluster: Cluster) -> set[str]:
+    """The requests that the controllers have written down as denied to whom everybody is."""
+    lines = [line for log in cluster.plan.directory.glob("controller-*.log") for line in log.read_text().splitlines()]
+    told = [dict(word.split("=", 1) for word in line.split(" ")) for line in lines if "kafka.authorizer.logger" in line]
+    assert {("denied", "User:ANONYMOUS", "127.0.0.1")} == {
+        (each["event"], each["principal"], each["host"]) for each in told
+    }
+    return {each["request"] for each in told}
 
 
 async def test_what_may_be_described_is_and_the_cluster_goes_on(decided: Cluster) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
-from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, NodeId, uuid_text
 from tests.e2e.cluster import WITHIN_S, Cluster
@@ -27,7 +26,7 @@ class Stream:
     def __init__(self, cluster: Cluster, leader: NodeId) -> None:
         self._cluster = cluster
         self._leader = leader
-        self._call = QuorumStub(cluster.channel(cluster.quorum(leader))).FetchStream()
+        self._call = cluster.quorum_stub(leader).FetchStream()
 
     async def ask(self) -> None:
         """The leader may hold the question for a while."""
