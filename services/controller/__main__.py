@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Any
 
 from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
 from kraft.service.placer_pb2_grpc import PlacerStub
-from quorate.authorizer import StandardAuthorizer
 from quorate.controller.activation import activate
-from quorate.controller.delegation_tokens import TokenSettings
 from quorate.controller.engine import Engine
-from quorate.controller.settings import Settings
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.runtime.client import Client, open_channel
@@ -32,6 +28,7 @@ from services.controller.chores import Chores
 from services.controller.config import Config
 from services.controller.driver import Driver
 from services.controller.forwarding import Forwarding
+from services.controller.operator import authorizer_of, intervals_of, performance_log_of, settings_of
 from services.controller.quorum_node import QuorumNode
 from services.controller.registration import Registration
 from services.controller.servicer import Servicer
@@ -47,27 +44,23 @@ async def main(life: Life) -> None:
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     bootstrap = read_bootstrap(config.metadata_log_dir)
     telemetry = Telemetry.start(service="controller", instance=f"controller-{config.node_id}", environ=os.environ)
-    settings = Settings(
-        num_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        delegation_tokens=TokenSettings(
-            secret_key=config.delegation_token_secret_key or "",
-            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
-            expiry_time_ms=config.delegation_token_expiry_time_ms,
-        ),
-        create_topic_policy=_policy(config.create_topic_policy, config),
-        alter_config_policy=_policy(config.alter_config_policy, config),
-        static_configs=static_configs(sys.argv[1:], os.environ),
-    )
+    settings = settings_of(config, static_configs(sys.argv[1:], os.environ))
     channel = open_channel(str(config.quorum))
     engine = Engine(ClusterState(supported_features()))
+    performance = performance_log_of(config)
     driver = Driver(
-        engine, channel, SystemClock(), telemetry, node_id=config.node_id, activation=activate(bootstrap, settings)
+        engine,
+        channel,
+        SystemClock(),
+        telemetry,
+        node_id=config.node_id,
+        activation=activate(bootstrap, settings),
+        performance=performance,
     )
     forwarding = Forwarding(driver, telemetry)
     placers = Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry)
     apis = Apis(
-        driver, QuorumNode(channel), placers, settings, cluster_id=meta.cluster_id, authorizer=_authorizer(config)
+        driver, QuorumNode(channel), placers, settings, cluster_id=meta.cluster_id, authorizer=authorizer_of(config)
     )
     servicer = Servicer(apis, forwarding, AdminDoor(apis, forwarding, telemetry))  # type: ignore[abstract]  # most methods come from tables
     server = Server(telemetry=telemetry, on_fatal=life.fail)
@@ -82,7 +75,8 @@ async def main(life: Life) -> None:
             for work in (
                 driver.run(),
                 registration.run(),
-                Chores(driver, settings, _intervals(config)).run(),
+                performance.run(lambda: driver.is_active),
+                Chores(driver, settings, intervals_of(config)).run(),
                 _be_ready(driver, server),
                 Snapshots(
                     driver,
@@ -101,30 +95,6 @@ async def main(life: Life) -> None:
     await placers.close()
     await channel.close()
     await telemetry.close()
-
-
-def _policy(policy: type | None, config: Config) -> Any:
-    """An instance of what the operator wrote, who knows what it is; it may look at the other settings."""
-    made: Any = None if policy is None else policy()
-    if hasattr(made, "configure"):
-        made.configure(describe(config))
-    return made
-
-
-def _authorizer(config: Config) -> StandardAuthorizer | None:
-    if config.authorizer is None:
-        return None
-    return StandardAuthorizer(
-        super_users=config.super_users, allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found
-    )
-
-
-def _intervals(config: Config) -> dict[str, int]:
-    """How often which chore is done, by the name of its setting."""
-    return {
-        "metadata.max.idle.interval.ms": config.idle_interval_ms,
-        "delegation.token.expiry.check.interval.ms": config.delegation_token_expiry_check_interval_ms,
-    }
 
 
 async def _be_ready(driver: Driver, server: Server) -> None:

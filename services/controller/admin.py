@@ -34,6 +34,7 @@ from quorate.wire.schema import layout
 from services.controller.apis import HANDLERS, KEEPS_THE_CLUSTER, Apis
 from services.controller.authorizing import Caller
 from services.controller.call import Call
+from services.controller.driver import LEADER_EPOCH, OFFSET
 from services.controller.forwarding import Forwarding, is_forwarded
 from services.controller.pages import Pages, parse
 from services.controller.under_way import OneOfMany, UnderWay
@@ -111,7 +112,14 @@ class AdminDoor:
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within its timeout_ms of {timeout_ms}")
         except ApiError as refusal:
             error = refusal
-        return AdminResponse(correlation_id=request.correlation_id, error=_told(error))
+        return self._refused(request, error)
+
+    def _refused(self, request: AdminRequest, error: ApiError) -> AdminResponse:
+        told, refused = error.metadata, AdminResponse(correlation_id=request.correlation_id, error=_told(error))
+        if OFFSET in told:
+            refused.leader_id = self._apis.driver.leader_id
+            refused.leader_epoch, refused.offset = int(told[LEADER_EPOCH]), int(told[OFFSET])
+        return refused
 
     async def _answer(self, request: AdminRequest, caller: Caller) -> AdminResponse:
         api = _chosen(request)

@@ -86,7 +86,7 @@ class Apis:
         self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state))
         self.settings = settings
         self.cluster_id = cluster_id
-        self.authorizing = Authorizing(driver.engine.state, authorizer)
+        self.authorizing = Authorizing(driver.engine, authorizer)
 
     async def answer(self, call: Call) -> Answer:
         """The answer to one request, as far as its caller may ask, once all that it rests on is committed."""
@@ -215,7 +215,7 @@ _PLAIN: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
         call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
     ),
     "UnregisterBroker": lambda apis, call: unregister_broker(call.asked, settings=apis.settings),
-    "UnregisterController": lambda _, call: unregister_controller(call.asked),
+    "UnregisterController": lambda apis, call: unregister_controller(call.asked, active_id=apis.driver.leader_id),
 }
 
 _READS: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
@@ -228,7 +228,9 @@ _READS: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
     "DescribeDelegationToken": lambda apis, call: describe_delegation_token(
         call.asked, principal=call.principal, settings=apis.settings.delegation_tokens, allows=call.allows
     ),
-    "DescribeTopicPartitions": lambda _, call: describe_topic_partitions(call.asked, allows=call.allows),
+    "DescribeTopicPartitions": lambda apis, call: describe_topic_partitions(
+        call.asked, partitions_per_page=apis.settings.partitions_per_page, allows=call.allows
+    ),
     "DescribeUserScramCredentials": lambda _, call: describe_user_scram_credentials(call.asked),
     "ListPartitionReassignments": lambda _, call: list_partition_reassignments(call.asked),
 }

@@ -1,8 +1,8 @@
 """Who asks, and whether they may: which API needs which operation on which resource, as Kafka's ControllerApis checks.
 
 What is asked of the cluster as a whole is refused as a whole. What is asked of many resources goes to `screening`.
-Rights are those of the state in which a request arrives; a permission that is not committed yet lets nothing out that
-is answered, since the answer waits for the same commit.
+Rights are what is committed when it is asked for them: a permission that may yet be undone opens nothing, and a refusal
+is told at once. Every decision goes to the `audit` log.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from quorate.authorizer import CLUSTER_NAME, Requester, Resource, StandardAuthorizer, host_address
+from quorate.authorizer import CLUSTER_NAME, Requester, Resource, Rule, Ruling, StandardAuthorizer, host_address
+from quorate.controller.committed import Committed
 from quorate.controller.decision import Proposal
-from quorate.controller.engine import Answer
+from quorate.controller.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import Operation, ResourceType
-from quorate.metadata.state import ClusterState
 from quorate.nouns import ANONYMOUS, Principal
+from services.controller import audit
 from services.controller.call import Call
 from services.controller.forwarding import CLIENT_HOST, is_forwarded, peer_address
 from services.controller.screening import SCREENS, Rights
@@ -64,6 +65,8 @@ FREE: Final = frozenset(
 """What anybody may ask: their commands look at each token or topic through `Call.allows`, or there is no secret."""
 
 ABOUT_ACLS: Final = frozenset({"CreateAcls", "DeleteAcls", "DescribeAcls"})
+PASSED_ON: Final = "Envelope"
+"""Kafka's name of a request that another node has passed on, for the audit log. KIP-590."""
 CONTROLLERS: Final = 2
 """Endpoint type in DescribeCluster: where controllers listen is for administrators. KIP-919."""
 
@@ -76,11 +79,12 @@ class Caller(NamedTuple):
 
 
 class Authorizing:
-    """The rights of callers, by the entries of this controller's state."""
+    """The rights of callers, by the entries of this controller's state that are committed."""
 
-    def __init__(self, state: ClusterState, authorizer: StandardAuthorizer | None) -> None:
-        self._state = state
+    def __init__(self, engine: Engine, authorizer: StandardAuthorizer | None) -> None:
+        self._engine = engine
         self._authorizer = authorizer
+        self._acls = Committed(engine, engine.state.acls)
 
     def caller(self, context: Any) -> Caller:
         """Who asks. On a connection without authentication everybody is ANONYMOUS.
@@ -91,15 +95,16 @@ class Authorizing:
         here = Caller(ANONYMOUS, host_address(peer_address(context)))
         if not is_forwarded(context):
             return here
-        self._require(here, Operation.CLUSTER_ACTION, "a request that was passed on")
+        if not self.rights(here, PASSED_ON)(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise _refusal(here, Operation.CLUSTER_ACTION, "a request that was passed on")
         hosts = dict(context.invocation_metadata() or ())
         return Caller(ANONYMOUS, host_address(str(hosts.get(CLIENT_HOST, here.host))))
 
     def check(self, rpc: str, caller: Caller) -> None:
         """Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or SECURITY_DISABLED where nothing is ever looked at."""
         operation = ON_THE_CLUSTER.get(rpc)
-        if operation is not None:
-            self._require(caller, operation, rpc)
+        if operation is not None and not self.rights(caller, rpc)(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise _refusal(caller, operation, rpc)
         if rpc in ABOUT_ACLS and self._authorizer is None:
             raise ApiError(
                 ErrorCode.SECURITY_DISABLED, "authorizer.class.name is not set on this controller: there are no entries"
@@ -111,31 +116,54 @@ class Authorizing:
         self.check(call.rpc, caller)
         if self._authorizer is None:
             return await handle(call)
-        rights = self.rights(caller)
-        if call.rpc == "DescribeCluster" and call.asked.endpoint_type == CONTROLLERS:
-            self._require(caller, Operation.ALTER, "DescribeCluster of controllers")
-        call = dataclasses.replace(call, allows=lambda _, operation, kind, name: rights(operation, kind, name))
+        rights = self.rights(caller, call.rpc)
+        if _asks_for_controllers(call) and not rights(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise _refusal(caller, Operation.ALTER, "DescribeCluster of controllers")
+        is_told = not _asks_for_all(call)
+        call = dataclasses.replace(
+            call, allows=lambda _, operation, kind, name: rights(operation, kind, name, is_told=is_told)
+        )
         screen = SCREENS.get(call.rpc)
         if screen is None:
             return await handle(call)
-        screened = screen(rights, call.asked, self._state)
+        screened = screen(rights, call.asked, self._engine.state)
         answer = await handle(dataclasses.replace(call, asked=screened.asked))
         return dataclasses.replace(answer, response=_finished(answer.response, screened.finish))
 
-    def rights(self, caller: Caller) -> Rights:
-        """What a caller may do now."""
+    def rights(self, caller: Caller, request: str) -> Rights:
+        """What a caller may do when it is asked for; `request` is what it asks, for the audit log."""
         requester = Requester(principal=caller.principal, host=caller.host)
-        authorizer, acls = self._authorizer, self._state.acls
-        if authorizer is None:
-            return lambda operation, kind, name: True
-        return lambda operation, kind, name: authorizer.allows(acls, requester, operation, Resource(kind, name))
+        authorizer = self._authorizer
 
-    def _require(self, caller: Caller, operation: Operation, what: str) -> None:
-        if not self.rights(caller)(operation, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise ApiError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"{what} takes {operation.name} on the cluster, which {caller.principal} has not from {caller.host}",
-            )
+        def may(operation: Operation, kind: ResourceType, name: str, *, is_told: bool = True) -> bool:
+            if authorizer is None:
+                return True
+            resource = Resource(kind, name)
+            ruling = authorizer.ruling(self._acls.now(), requester, operation, resource)
+            if self._engine.next_offset == 0 and ruling.because is not Rule.SUPER_USER:
+                # No entry has come yet, or, of a snapshot, not all: Kafka's authorizer lets nobody in then either.
+                ruling = Ruling(False, Rule.DEFAULT_DENY)
+            if is_told or ruling.allowed:
+                audit.tell(request, requester, operation, resource, ruling)
+            return ruling.allowed
+
+        return may
+
+
+def _refusal(caller: Caller, operation: Operation, what: str) -> ApiError:
+    return ApiError(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        f"{what} takes {operation.name} on the cluster, which {caller.principal} has not from {caller.host}",
+    )
+
+
+def _asks_for_controllers(call: Call) -> bool:
+    return call.rpc == "DescribeCluster" and call.asked.endpoint_type == CONTROLLERS
+
+
+def _asks_for_all(call: Call) -> bool:
+    """Is it for a list of what may be seen? What is left out of one was not asked for, and nobody was denied it."""
+    return call.rpc == "DescribeTopicPartitions" and not call.asked.topics
 
 
 def _finished(response: Any, finish: Callable[[Any], Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from quorate.controller.periodic import CHORES, Chore
 from quorate.controller.settings import Settings
@@ -17,10 +17,18 @@ log = logger(__name__)
 class Chores:
     """One loop for each chore; `intervals_ms` by setting overrides the table's, 0 turns a chore off."""
 
-    def __init__(self, driver: Driver, settings: Settings, intervals_ms: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        settings: Settings,
+        intervals_ms: Mapping[str, int],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._driver = driver
         self._settings = settings
         self._intervals_ms = intervals_ms
+        self._sleep = sleep
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -31,10 +39,21 @@ class Chores:
                     loops.create_task(self._repeat(chore, interval_ms))
 
     async def _repeat(self, chore: Chore, interval_ms: int) -> None:
+        pause_ms = interval_ms
         while True:
-            await asyncio.sleep(interval_ms / 1000)
-            if self._driver.is_active and chore.is_due(self._driver.engine.state):
-                try:
-                    await self._driver.write(chore.name, chore.command(self._settings))
-                except ApiError as refusal:
-                    log.debug("chore not done", chore=chore.name, reason=str(refusal))
+            await self._sleep(pause_ms / 1000)
+            pause_ms = chore.pause_ms(interval_ms=interval_ms, written=await self._do(chore))
+
+    async def _do(self, chore: Chore) -> int:
+        """How many records it took."""
+        if not self._driver.is_active or not chore.is_due(self._driver.engine.state):
+            return 0
+        try:
+            answer = await self._driver.write(chore.name, chore.command(self._settings))
+        except ApiError as refusal:
+            log.debug("chore not done", chore=chore.name, reason=str(refusal))
+            return 0
+        written: int = answer.response
+        if written and chore.bite is not None:
+            log.info("chore done", chore=chore.name, records=written)
+        return written

@@ -66,11 +66,50 @@ class Config:
         "Replicas of a topic that does not say how many.",
         default=1,
     )
+    delete_topic_enable: bool = setting(
+        "delete.topic.enable", boolean(), "Whether topics can be deleted at all.", default=True
+    )
+    max_request_partition_size_limit: int = setting(
+        "max.request.partition.size.limit",
+        integer(1, 2**31 - 1),
+        "Partitions that DescribeTopicPartitions tells of in one answer, at most.",
+        default=2_000,
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        "auto.leader.rebalance.enable",
+        boolean(),
+        "Whether partitions are given back to their preferred leaders by themselves.",
+        default=True,
+    )
+    imbalance_interval_seconds: int = setting(
+        "leader.imbalance.check.interval.seconds",
+        integer(1),
+        "How often they are.",
+        default=300,
+    )
+    unclean_election_interval_ms: int = setting(
+        "unclean.leader.election.interval.ms",
+        milliseconds(1, None),
+        "How often partitions without a leader are looked at whose topics allow one that lacks records.",
+        default=300_000,
+    )
     idle_interval_ms: int = setting(
         "metadata.max.idle.interval.ms",
         milliseconds(0),
         "How long the log may be silent before a NoOpRecord is written; 0 for never.",
         default=500,
+    )
+    performance_period_ms: int = setting(
+        "controller.performance.sample.period.ms",
+        milliseconds(100, None),
+        "How often it is written down how long decisions took.",
+        default=60_000,
+    )
+    performance_always_log_ms: int = setting(
+        "controller.performance.always.log.threshold.ms",
+        milliseconds(0, None),
+        "A decision that takes so long is written down at once.",
+        default=2_000,
     )
     bytes_between_snapshots: int = setting(
         "metadata.log.max.record.bytes.between.snapshots",

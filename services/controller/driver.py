@@ -7,6 +7,8 @@ majority; `apply` replays what another controller has written. The engine decide
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -24,6 +26,8 @@ from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry, current_traceparent
 from quorate.wire.batch import batches, data_values
+from services.controller.loading import Loading
+from services.controller.performance import PerformanceLog
 from services.controller.quorum_link import Behind, QuorumLink
 from services.controller.snapshots import Applied
 from services.controller.tracing import applied
@@ -32,11 +36,18 @@ log = logger(__name__)
 
 T = TypeVar("T")
 NOBODY: Final = -1
+TURNS_UNDER_WAY_MAX: Final = 4
+"""Turns of one change that wait to be committed: one is decided while those before it are flushed and fetched."""
 FOR_NOW: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the quorum's leader has no room on its disk",
     ErrorCode.REQUEST_TIMED_OUT: "the quorum's leader is handing over to another",
 }
 """Refusals of an append after which this controller may stay active: whoever waits is told to try again."""
+OF_NO_STATE: Final = frozenset({*FOR_NOW, ErrorCode.NOT_CONTROLLER})
+"""Refusals that rest on nothing that is committed."""
+LEADER_EPOCH: Final = "leader_epoch"
+OFFSET: Final = "offset"
+"""Metadata keys of a refusal: it speaks of the state after all records below this offset."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,8 +72,10 @@ class Driver:
         *,
         node_id: NodeId,
         activation: Command[None],
+        performance: PerformanceLog | None = None,
     ) -> None:
         self.engine = engine
+        self._performance = performance or PerformanceLog()
         self.leader_id: NodeId = NOBODY
         self.leader_epoch: Epoch = 0
         self.changed = asyncio.Event()
@@ -74,7 +87,7 @@ class Driver:
         self._activated: Offset = 0
         """Where the activation of this epoch ends. Until the quorum has it, nothing else may stand in its place."""
         self.applied = Applied()
-        self._snapshot = bytearray()
+        self._loading = Loading(engine)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -95,13 +108,37 @@ class Driver:
         A request that was sent with the same `request_id` before is answered as then. Raises ApiError: the command's
         refusal, NOT_CONTROLLER when this controller is not active or ceases to be.
         """
+        return _said(await self._begin(api, command, lane, request_id))
+
+    async def write_in_turns(self, api: str, turns: Iterable[Command[T]], *, lane: Lane = Lane.CLUSTER) -> Answer:
+        """Write one command after the other, while others write in between; the answer is the last one's.
+
+        Each is taken from `turns` when the one before has been decided; also when nobody waits for the answer any
+        more, as half of such a change helps nobody. Raises ApiError, as `write`: what was written before stays.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._take_turns(api, turns, lane)))
+
+    async def _take_turns(self, api: str, turns: Iterable[Command[T]], lane: Lane) -> Answer:
+        under_way: deque[asyncio.Future[Answer]] = deque()
+        for command in turns:
+            under_way.append(self._begin(api, command, lane))
+            await asyncio.sleep(0)  # the others' turn
+            if len(under_way) > TURNS_UNDER_WAY_MAX:
+                _said(await under_way.popleft())
+        answers = [_said(await answered) for answered in under_way]
+        return answers[-1]
+
+    def _begin(
+        self, api: str, command: Command[T], lane: Lane, request_id: RequestId | None = None
+    ) -> asyncio.Future[Answer]:
+        """Decide, apply, append."""
         waiting = _Waiting(
             answered=asyncio.get_running_loop().create_future(),
             traceparent=current_traceparent(),
             api=api,
             written_ns=self._clock.wall_ns(),
         )
-        base, decided_ns = self.engine.next_offset, waiting.written_ns
+        base, begun_ns, decided_ns = self.engine.next_offset, waiting.written_ns, waiting.written_ns
 
         def timed(state: ClusterState, moment: Moment) -> Decision[T]:
             nonlocal decided_ns
@@ -121,12 +158,10 @@ class Driver:
             span.set("kraft.offset", base)
             span.set("kraft.record_count", self.engine.next_offset - base)
         waiting.written_ns = self._clock.wall_ns()
+        self._performance.note(api, waiting.written_ns - begun_ns)
         self._applied_own(waiting, base, decided_ns)
         self._carry_out()
-        answer = await waiting.answered
-        if answer.error is not None:
-            raise answer.error
-        return answer
+        return waiting.answered
 
     def read(self, command: Command[T], *, as_of: Offset) -> Answer:
         """What a read says of the state at an offset that is held, and committed. Raises ApiError."""
@@ -233,6 +268,7 @@ class Driver:
     def cut_off(self) -> None:
         """The quorum node is gone: what waits may or may not come to be committed."""
         self._renounce("cut off from the quorum node")
+        self._loading.give_up()
         self.leader_id = NOBODY
         self._carry_out()
         self._tell()
@@ -266,16 +302,8 @@ class Driver:
             self.engine.renounce()
 
     def _load(self, chunk: ListenResponse.SnapshotChunk) -> None:
-        self._snapshot += chunk.data
+        self._loading.take(chunk)
         if chunk.last:
-            data, self._snapshot = bytes(self._snapshot), bytearray()
-            records = (
-                decode_record(value)
-                for position, header in batches(data)
-                if not header.is_control
-                for value in data_values(data, position, header)
-            )
-            self.engine.load(records, end_offset=chunk.end_offset)
             self.applied.restart(chunk.epoch)
             log.info("loaded a snapshot", end_offset=chunk.end_offset, epoch=chunk.epoch)
 
@@ -300,6 +328,15 @@ class Driver:
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+
+def _said(answer: Answer) -> Answer:
+    """Raises ApiError if that is what the command came to; it tells of which state, as an answer does."""
+    if answer.error is not None:
+        if answer.error.code not in OF_NO_STATE:
+            answer.error.metadata |= {LEADER_EPOCH: str(answer.epoch), OFFSET: str(answer.offset)}
+        raise answer.error
+    return answer
 
 
 def _report_activation(answered: asyncio.Future[Answer]) -> None:

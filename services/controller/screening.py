@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -25,8 +25,13 @@ from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROU
 from quorate.metadata.state import ClusterState
 from quorate.nouns import ZERO_UUID
 
-Rights: TypeAlias = Callable[[Operation, ResourceType, str], bool]
-"""May the caller do this to the resource of this type and name?"""
+
+class Rights(Protocol):
+    """What a caller may do."""
+
+    def __call__(self, operation: Operation, kind: ResourceType, name: str, *, is_told: bool = True) -> bool:
+        """May it be done to the resource of this type and name? A denial is told in the audit log, unless it decides
+        nothing by itself."""
 
 
 class Screened(NamedTuple):
@@ -52,9 +57,9 @@ def _create_topics(rights: Rights, asked: CreateTopicsRequest, _: ClusterState) 
     """CREATE on the cluster, or on each topic; and what a topic's configs are takes DESCRIBE_CONFIGS (KIP-525)."""
     names = [topic.name for topic in asked.topics]
     refused = set()
-    if not rights(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not rights(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_told=False):
         refused = {name for name in _once(names) if not rights(Operation.CREATE, ResourceType.TOPIC, name)}
-    closed = {name for name in names if not rights(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)}
+    closed = {name for name in names if not rights(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_told=False)}
     result = CreateTopicsResponse.CreatableTopicResult
 
     def finish(response: CreateTopicsResponse) -> CreateTopicsResponse:
@@ -87,7 +92,7 @@ def _create_partitions(rights: Rights, asked: CreatePartitionsRequest, _: Cluste
 
 def _delete_topics(rights: Rights, asked: DeleteTopicsRequest, state: ClusterState) -> Screened:
     """DELETE on the cluster, or on each topic. A topic that may not be seen is the same whether there is one or not."""
-    if rights(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if rights(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_told=False):
         return Screened(asked, _as_it_is)
     by_name = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in asked.topic_names]
     left, refusals = [], []

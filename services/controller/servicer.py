@@ -17,7 +17,7 @@ from kraft.service.controller_pb2 import (
 )
 from kraft.service.controller_pb2_grpc import ControllerServicer
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
-from quorate.controller.commands.change_broker_state import change_broker_state
+from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
@@ -63,7 +63,8 @@ class Servicer(ControllerServicer):
         """The heartbeat service reports, this controller decides."""
         if not request.target:
             raise ApiError(ErrorCode.INVALID_REQUEST, "target: a state is needed", {"field": "target"})
-        command = change_broker_state(
+        turns = change_in_turns(
+            self._driver.engine.state,
             broker_id=request.broker_id,
             broker_epoch=request.broker_epoch,
             target=_STATES[request.target],
@@ -76,7 +77,7 @@ class Servicer(ControllerServicer):
 
         async def change() -> ChangeBrokerStateResponse:
             self._check("ChangeBrokerState", context)
-            answer = await self._driver.write("ChangeBrokerState", command)
+            answer = await self._driver.write_in_turns("ChangeBrokerState", turns)
             self._speak_of(answer, context)
             return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
 

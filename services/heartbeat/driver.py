@@ -55,6 +55,19 @@ class Driver:
             loops.create_task(self._watch())
             loops.create_task(self._expire())
 
+    def keep_alive(self, broker_id: NodeId, *, broker_epoch: int, metadata_offset: int) -> bool:
+        """A heartbeat that wants nothing: an active broker's session goes on. False if there is more to it."""
+        broker = self.replica.state.brokers.get(broker_id)
+        if (
+            broker is None
+            or broker.epoch != broker_epoch
+            or not broker.is_active
+            or metadata_offset < broker.registration_offset
+        ):
+            return False
+        self.sessions.touch(broker_id, broker_epoch=broker_epoch, metadata_offset=metadata_offset, now_ms=self.now_ms)
+        return True
+
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         """One sign of life. Raises ApiError(STALE_BROKER_EPOCH) for a registration that is not the present one."""
         broker_id, broker_epoch = request.broker_id, request.broker_epoch

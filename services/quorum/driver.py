@@ -65,7 +65,16 @@ class _Flushing:
 class Driver:
     """Drives one core. `changed` is called after each turn that moved the high watermark or the leadership."""
 
-    def __init__(self, core: Raft, disk: Disk, clock: Clock, tracer: Tracer, *, append_linger_ms: int = 0) -> None:
+    def __init__(
+        self,
+        core: Raft,
+        disk: Disk,
+        clock: Clock,
+        tracer: Tracer,
+        *,
+        append_linger_ms: int = 0,
+        flusher: Flusher | None = None,
+    ) -> None:
         self.core = core
         self.disk = disk
         self.recorder = Recorder()
@@ -83,7 +92,7 @@ class Driver:
         self._lingering: asyncio.TimerHandle | None = None
         self._failed: Callable[[BaseException], None] = _raise
         self._claimed: Epoch = -1
-        self._flusher = Flusher()
+        self._flusher = flusher or Flusher()
         self._flushing: _Flushing | None = None
         self._unflushed: list[bytes] = []
         self._uncommitted = Uncommitted()

@@ -7,7 +7,7 @@ core may be ahead of that.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final
 
 from kraft.service.quorum_pb2 import ListenResponse
@@ -41,22 +41,22 @@ class Listener:
             due = self._due()
             for event in due:
                 yield event
-            if not due:
+            if due == []:
                 await changed.wait()
 
     def _leads_here(self) -> bool:
         """Has the controller been told that it is active, and is that still so?"""
         return self._told.epoch_start_offset is not None and self._told == self._driver.leadership
 
-    def _due(self) -> list[ListenResponse]:
-        """What the controller is to be told next; nothing is told before what comes before it."""
+    def _due(self) -> Iterable[ListenResponse]:
+        """What the controller is to be told next, [] if nothing; nothing is told before what comes before it."""
         leadership, high_watermark = self._driver.leadership, self._driver.high_watermark
         if self._told.epoch_start_offset is not None and leadership != self._told:
             return [self._renounce(leadership)]
         if self._leads_here():
             return self._commit(high_watermark)
         if self._next < self._driver.core.log.start:
-            return list(self._snapshot())
+            return self._snapshot()
         if self._next < high_watermark:
             return [self._batches(high_watermark)]
         if leadership == self._told:
@@ -100,18 +100,17 @@ class Listener:
         assert end, (self._next, high_watermark)
         return ListenResponse(batches=ListenResponse.Batches(records=data[:end]))
 
-    def _snapshot(self) -> list[ListenResponse]:
-        """The latest snapshot, whole: the log before it is gone."""
+    def _snapshot(self) -> Iterator[ListenResponse]:
+        """The latest snapshot, whole: the log before it is gone. A message is made when the last one was taken."""
         snapshot = self._driver.core.log.latest_snapshot
         assert snapshot is not None, "a log that does not start at 0 has a snapshot"
         data = self._driver.disk.snapshot_bytes(snapshot)
-        chunks = [data[at : at + EVENT_BYTES_MAX] for at in range(0, len(data), EVENT_BYTES_MAX)]
         self._next = snapshot.offset
-        return [
-            ListenResponse(
-                snapshot=ListenResponse.SnapshotChunk(
-                    end_offset=snapshot.offset, epoch=snapshot.epoch, data=chunk, last=chunk is chunks[-1]
-                )
+        for at in range(0, len(data), EVENT_BYTES_MAX):
+            chunk = ListenResponse.SnapshotChunk(
+                end_offset=snapshot.offset,
+                epoch=snapshot.epoch,
+                data=data[at : at + EVENT_BYTES_MAX],
+                last=at + EVENT_BYTES_MAX >= len(data),
             )
-            for chunk in chunks
-        ]
+            yield ListenResponse(snapshot=chunk)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kraft import Uuid
-from quorate.authorizer import CLUSTER, Requester, Resource, StandardAuthorizer, covers
+from quorate.authorizer import CLUSTER, Requester, Resource, Rule, Ruling, StandardAuthorizer, covers
 from quorate.metadata.acls import Acls, Operation, PatternType, Permission, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
@@ -84,6 +84,40 @@ def test_decides(entries: list[Entry], operation: Operation, allowed: bool) -> N
     acls = state_of(entries).acls
 
     assert allowed == StandardAuthorizer().allows(acls, ALICE, operation, ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("entries", "authorizer", "expected"),
+    [
+        ([], StandardAuthorizer(), Ruling(False, Rule.DEFAULT_DENY)),
+        ([], StandardAuthorizer(allow_everyone_if_no_acl_found=True), Ruling(True, Rule.DEFAULT_ALLOW)),
+        # Something is said about the resource, if not of Alice.
+        (
+            [entry(principal="User:bob")],
+            StandardAuthorizer(allow_everyone_if_no_acl_found=True),
+            Ruling(False, Rule.DEFAULT_DENY),
+        ),
+        ([entry()], StandardAuthorizer(), Ruling(True, entry(id=uuid(1)))),
+        (
+            [entry(), entry(permission_type=DENY)],
+            StandardAuthorizer(),
+            Ruling(False, entry(id=uuid(2), permission_type=DENY)),
+        ),
+        (
+            [entry(operation=WRITE), entry(host="10.9.9.9"), entry(principal="User:*")],
+            StandardAuthorizer(),
+            Ruling(True, entry(id=uuid(3), principal="User:*")),
+        ),
+        (
+            [entry(permission_type=DENY)],
+            StandardAuthorizer(super_users=frozenset({"User:alice"})),
+            Ruling(True, Rule.SUPER_USER),
+        ),
+    ],
+)
+def test_says_what_decided(entries: list[Entry], authorizer: StandardAuthorizer, expected: Ruling) -> None:
+    """Kafka's MatchingAclRule, DefaultRule and SuperUserRule."""
+    assert expected == authorizer.ruling(state_of(entries).acls, ALICE, READ, ORDERS)
 
 
 @pytest.mark.parametrize("permitted", list(Operation)[2:])

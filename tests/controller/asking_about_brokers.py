@@ -103,7 +103,7 @@ def ask_register_controller(chance: Random, _: ClusterState, __: Settings) -> Co
 
 
 def ask_unregister_controller(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
-    return unregister_controller(UnregisterControllerRequest(chance.randrange(1, 4)))
+    return unregister_controller(UnregisterControllerRequest(chance.randrange(1, 4)), active_id=1)
 
 
 def ask_allocate_producer_ids(chance: Random, state: ClusterState, _: Settings) -> Command[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from quorate.controller.periodic import CHORES, Chore
+import pytest
+
+from quorate.controller.periodic import AGAIN_MS, CHORES, Chore
 from quorate.controller.settings import Settings
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER
@@ -78,3 +80,39 @@ def test_a_bite_at_a_time() -> None:
     command = chore("elect preferred leaders").command(cluster.settings)
 
     assert [cluster.write(command) for _ in range(3)] == [1_000, 200, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "again"),
+    [
+        ("elect preferred leaders", 1_000, True),
+        ("elect preferred leaders", 999, False),
+        ("elect preferred leaders", 0, False),
+        ("elect leaders uncleanly", 1_000, True),
+        ("elect leaders uncleanly", 1, False),
+        ("expire tokens", 1_000, True),
+        ("expire tokens", 999, False),
+        # It is never at an end, and not behind with anything.
+        ("write a no-op", 1, False),
+    ],
+)
+def test_goes_on_at_once_after_a_whole_bite_and_else_after_its_interval(name: str, written: int, again: bool) -> None:
+    """Kafka's tasks answer whether they took as much as they may, and then are run again after 10 ms."""
+    assert chore(name).pause_ms(interval_ms=300_000, written=written) == (AGAIN_MS if again else 300_000)
+    assert AGAIN_MS == 10
+
+
+def test_only_what_is_not_led_as_it_should_be_is_looked_at() -> None:
+    """Kafka's imbalancedPartitions: those of brokers that are away too, until these are back."""
+    cluster, elects = Cluster(25).brokers(1, 2, 3), chore("elect preferred leaders")
+    cluster.topic("t", [1, 2], [2, 3], [3, 1])
+    assert not elects.is_due(cluster.state)
+    cluster.change(1, ControlState.FENCED)
+
+    assert elects.is_due(cluster.state)
+    assert [("t", 0)] == [(found.topic.name, found.partition_id) for found in cluster.state.topics.imbalanced()]
+    assert cluster.write(elects.command(cluster.settings)) == 0
+    cluster.change(1, ControlState.UNFENCED)
+    cluster.rejoin("t", 0, 1)
+    assert cluster.write(elects.command(cluster.settings)) == 1
+    assert not elects.is_due(cluster.state)

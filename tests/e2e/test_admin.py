@@ -10,6 +10,7 @@ from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
+from kraft.api.unregister_controller_pb2 import UnregisterControllerRequest
 from kraft.api.update_features_pb2 import UpdateFeaturesRequest
 from kraft.boxes_pb2 import StringList
 from quorate.errors import ApiError, ErrorCode
@@ -57,6 +58,17 @@ async def test_who_is_not_registered_cannot_be_struck_off(cluster: Cluster) -> N
     assert ErrorCode.BROKER_ID_NOT_REGISTERED == refused.value.code
 
 
+async def test_the_active_controller_is_not_struck_off(cluster: Cluster) -> None:
+    """The others find it by its registration."""
+    active_id = await cluster.active()
+    request = UnregisterControllerRequest(controller_id=active_id)
+    for door in VOTERS:
+        with pytest.raises(ApiError, match="cannot strike itself off") as refused:
+            await spoken(cluster.controller_stub(door).UnregisterController, request)
+        assert ErrorCode.INVALID_REQUEST == refused.value.code
+        assert {"leader_epoch", "offset"} <= refused.value.metadata.keys()
+
+
 async def test_a_feature_that_nobody_supports_is_refused_and_says_why(cluster: Cluster) -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature="metadata.version", max_version_level=99)
 
@@ -73,7 +85,7 @@ async def test_a_config_that_is_set_at_one_controller_is_told_by_another(cluster
         asked(
             resource_type=TOPIC,
             resource_name=name,
-            configs=[asked.AlterableConfig(name="flush.ms", config_operation=0, value="7")],
+            configs=[asked.AlterableConfig(name="max.message.bytes", config_operation=0, value="7")],
         )
         for name in ("configured", "nobody's")
     ]
@@ -86,13 +98,13 @@ async def test_a_config_that_is_set_at_one_controller_is_told_by_another(cluster
     ]
 
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=TOPIC, resource_name="configured", configuration_keys=StringList(items=["flush.ms"])
+        resource_type=TOPIC, resource_name="configured", configuration_keys=StringList(items=["max.message.bytes"])
     )
     request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
     told = (await spoken(cluster.controller_stub(3).DescribeConfigs, request)).response
     (config,) = told.results[0].configs
 
-    assert ("flush.ms", "7", ["flush.ms", "log.flush.interval.ms"]) == (
+    assert ("max.message.bytes", "7", ["max.message.bytes", "message.max.bytes"]) == (
         config.name,
         config.value,
         [each.name for each in config.synonyms],

@@ -169,7 +169,11 @@ async def test_many_at_once_are_all_answered_and_each_fails_by_itself(cluster: C
     )
 
     assert {*range(40), 100, 101} == answers.keys()
-    assert int(ErrorCode.INVALID_REQUEST) == answers[100].error.error_code
+    assert int(ErrorCode.INVALID_REQUEST) == answers[100].error.error_code == answers[101].error.error_code
+    # What was refused unread speaks of no state.
+    assert (-1, -1, -1) == (answers[100].leader_id, answers[100].leader_epoch, answers[100].offset)
+    assert (answers[0].leader_id, answers[0].leader_epoch) == (answers[101].leader_id, answers[101].leader_epoch)
+    assert answers[101].offset > 0
     created = [answers[number].create_topics.topics[0] for number in range(40)]
     assert [(name, 0) for name in names] == [(each.name, each.error_code) for each in created]
     assert 40 == len({each.topic_id for each in created} - {uuid_text(bytes(16))})

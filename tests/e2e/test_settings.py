@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from quorate.controller.configs.values import Source
 from quorate.controller.policies import NewTopic, PolicyViolation
-from quorate.errors import ErrorCode
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from tests.e2e.cluster import VOTERS, Cluster, spoken
 
@@ -28,7 +29,12 @@ class Named:
             raise PolicyViolation(f"controller {self._node_id} takes no {request.topic!r}")
 
 
-CONTROLLER_SETTINGS = {"create.topic.policy.class.name": f"{__name__}:Named", "log.retention.minutes": "7"}
+CONTROLLER_SETTINGS = {
+    "create.topic.policy.class.name": f"{__name__}:Named",
+    "delete.topic.enable": "false",
+    "log.retention.minutes": "7",
+    "log.segment.bytes": "2097152",
+}
 
 
 @pytest.mark.parametrize("door", VOTERS)
@@ -54,5 +60,19 @@ async def test_a_broker_config_in_the_file_stands_in_for_what_a_topic_does_not_s
     ).response
 
     told = {config.name: (config.value, config.config_source) for config in answer.results[0].configs}
-    assert (str(7 * 60_000), Source.STATIC) == told["retention.ms"]
+    assert ("2097152", Source.STATIC) == told["segment.bytes"]
+    # Of a value that is set in another unit Kafka tells no source.
+    assert (str(7 * 60_000), Source.DEFAULT) == told["retention.ms"]
     assert ("-1", Source.DEFAULT) == told["retention.bytes"]
+
+
+@pytest.mark.parametrize("door", VOTERS)
+async def test_no_topic_is_deleted_where_none_is_to_be(cluster: Cluster, door: int) -> None:
+    name = f"by-nobody-{door}"
+    await cluster.create(name, at=door)
+    request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
+    with pytest.raises(ApiError) as refused:
+        await spoken(cluster.controller_stub(door).DeleteTopics, request)
+
+    assert ErrorCode.TOPIC_DELETION_DISABLED == refused.value.code
+    assert name in await cluster.topics(at=door)

@@ -121,6 +121,9 @@ def test_the_index_counts_what_is_there(log: list[Message]) -> None:
     assert sorted(map(repr, (p for p in partitions if p.is_reassigning))) == sorted(
         repr(found.partition) for found in state.topics.reassigning()
     )
+    imbalanced = [p for p in partitions if p.leader != p.preferred_leader or p.leader == -1]
+    assert len(imbalanced) == state.topics.imbalanced_count
+    assert sorted(map(repr, imbalanced)) == sorted(repr(found.partition) for found in state.topics.imbalanced())
 
 
 @given(histories())
@@ -145,4 +148,6 @@ def counts(state: ClusterState) -> list[object]:
     topics = state.topics
     by_broker = [(topics.leader_count(b), topics.isr_count(b), topics.elr_count(b)) for b in range(-1, 6)]
     reassigning = sorted((found.topic.id, found.partition_id) for found in topics.reassigning())
-    return [by_broker, reassigning, topics.partition_count, [topics.alike(name) for name in ("orders.eu", "orders_eu")]]
+    imbalanced = sorted((found.topic.id, found.partition_id) for found in topics.imbalanced())
+    alike = [topics.alike(name) for name in ("orders.eu", "orders_eu")]
+    return [by_broker, reassigning, imbalanced, topics.imbalanced_count, topics.partition_count, alike]

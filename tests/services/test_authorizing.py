@@ -24,7 +24,7 @@ from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.decision import Command, propose
-from quorate.controller.engine import Answer
+from quorate.controller.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal
@@ -54,7 +54,7 @@ class Door:
         self.cluster = Cluster(25).brokers(1)
         self.ids = {name: self.cluster.topic(name, [1]) for name in ("a", "b")}
         self.cluster.apply(entries(granted))
-        self.authorizing = Authorizing(self.cluster.state, authorizer or StandardAuthorizer())
+        self.authorizing = Authorizing(engine_of(self.cluster), authorizer or StandardAuthorizer())
 
     async def ask(self, rpc: str, asked: Any, command: Callable[[Call], Command[Any]], **changes: Any) -> Any:
         """What Alice is answered."""
@@ -66,6 +66,11 @@ class Door:
 
         call = Call(rpc=rpc, asked=asked, principal=ALICE, host=HOST, **changes)
         return (await self.authorizing.serve(call, handle)).response
+
+
+def engine_of(cluster: Cluster) -> Engine:
+    """One that has all that the cluster has, committed."""
+    return Engine(cluster.state, next_offset=cluster.next_offset)
 
 
 def entries(granted: Iterable[Granted]) -> Iterable[AccessControlEntryRecord]:
@@ -105,7 +110,7 @@ async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operati
 
 
 async def test_without_an_authorizer_everything_is_allowed_but_there_are_no_entries() -> None:
-    nobody_decides = Authorizing(Cluster(25).state, None)
+    nobody_decides = Authorizing(Engine(Cluster(25).state), None)
     caller = Caller(ANONYMOUS, "")
     for rpc in ON_THE_CLUSTER.keys() - ABOUT_ACLS:
         nobody_decides.check(rpc, caller)
@@ -365,9 +370,9 @@ async def test_a_controller_that_passes_a_call_on_says_where_it_came_from() -> N
     """And is believed if it may act for the cluster, as with Kafka's envelopes."""
     passed_on = Connection("ipv4:10.0.0.1:5000", kraft_forwarded="1", kraft_client_host="::ffff:10.1.2.3")
     assert (FORWARDED, CLIENT_HOST) == tuple(key for key, _ in passed_on.invocation_metadata())
-    trusting = Authorizing(Cluster(25).state, StandardAuthorizer(super_users=frozenset({"User:ANONYMOUS"})))
+    trusting = Authorizing(Engine(Cluster(25).state), StandardAuthorizer(super_users=frozenset({"User:ANONYMOUS"})))
 
     assert Caller(ANONYMOUS, "10.1.2.3") == trusting.caller(passed_on)
-    assert Caller(ANONYMOUS, "10.1.2.3") == Authorizing(Cluster(25).state, None).caller(passed_on)
+    assert Caller(ANONYMOUS, "10.1.2.3") == Authorizing(Engine(Cluster(25).state), None).caller(passed_on)
     with pytest.raises(ApiError, match="a request that was passed on takes CLUSTER_ACTION on the cluster"):
         Door().authorizing.caller(passed_on)

@@ -43,7 +43,7 @@ class Broker:
         self.id = id
         self.random: Random = world.stream(f"broker {id}")
         self.rack = None if world.cluster_plan.racks == 1 else f"rack{id % world.cluster_plan.racks}"
-        self.directories = tuple(Uuid(self.random.randbytes(16)) for _ in range(self.random.choice([1, 1, 2])))
+        self.directories = tuple(Uuid(self.random.randbytes(16)) for _ in range(self.random.choice([1, 2, 2])))
         self.clean_epoch = UNKNOWN_EPOCH
         """The epoch that ended in order; this is on disk."""
         self.process: Process | None = None
@@ -106,6 +106,8 @@ class Process:
         self.wants_shutdown = False
         self.is_registering = False
         self.paused_until = 0
+        self.offline: tuple[Uuid, ...] = ()
+        """Its directories that have failed; the next process finds them mended."""
         self.view = Model()
         self.replica = Replica(self.world, replay=self._replay, load=self._load)
         self.ranges = self._drawn_ranges()
@@ -186,6 +188,7 @@ class Process:
             broker_epoch=self.epoch,
             current_metadata_offset=self.replica.next - 1,
             want_shut_down=self.wants_shutdown,
+            offline_log_dirs=self.offline,
         )
         self.world.carry(lambda: self.world.tracker.heartbeat(self, request))
 
@@ -218,8 +221,8 @@ class Process:
             asked = self._alteration(key, part)
             if asked is not None:
                 self._alter(key, asked)
-        if self.random.random() < 0.1:
-            self._assign(self.random.choice(self.broker.directories))
+        if self.random.random() < 0.2:
+            self._assign(self.random.choice([each for each in self.broker.directories if each not in self.offline]))
 
     def _alteration(self, key: Key, part: Part) -> PartitionData | None:
         """Who has fallen behind leaves; who has caught up comes; who recovers says when it has."""
@@ -267,9 +270,18 @@ class Process:
         self._ask("AlterPartition", request, command, late=self.world.cluster_plan.stale)
 
     def lose_directory(self) -> None:
-        """C-04: what lies in one of its directories cannot be reached."""
-        if self.is_in and self._assign(LOST_DIRECTORY):
+        """C-04: what lies in one of its directories cannot be reached. It says so, or of replicas that had no place."""
+        if not self.is_in:
+            return
+        if len(self.broker.directories) > 1 and not self.offline:
+            self.offline = (max(self.broker.directories, key=self._led_from),)
             self.world.fired("C-04 directory offline")
+        elif self._assign(LOST_DIRECTORY):
+            self.world.fired("C-04 replica without a directory")
+
+    def _led_from(self, directory: Uuid) -> int:
+        led = (part for _, part in self.view.led_by(self.broker.id))
+        return sum(part.directories[part.replicas.index(self.broker.id)] == directory for part in led)
 
     def _assign(self, directory: Uuid) -> bool:
         own = sorted(key for key, part in self.view.parts.items() if self.broker.id in part.replicas)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +26,21 @@ NOT_KNOWN = frozenset({ErrorCode.NOT_CONTROLLER})
 """An error after the decision that leaves open whether it was written."""
 
 
+def _none(controller: Controller, placements: Any) -> Command[Any]:
+    raise AssertionError(f"a call without a command, at {controller.node.id}")
+
+
 @dataclass(eq=False, kw_only=True)
 class Call:
     """One request at one controller. `base` and `records` are of its last decision, if there was one."""
 
     what: str
     request: Any
-    command: Callable[[Controller, Any], Command[Any]]
+    command: Callable[[Controller, Any], Command[Any]] = _none
     """Made where it is served; the second argument are placements."""
     ended: Callable[[Call], None] = lambda call: None
+    turns: Callable[[Controller], Iterator[Command[Any]]] | None = None
+    """Of what is written in turns: its commands, the last of which has the answer."""
     wanted: Wanted | None = None
     lane: Lane = Lane.ADMIN
     is_read: bool = False

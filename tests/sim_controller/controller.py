@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,8 +90,27 @@ class Controller:
             self._confirm(call)
         elif call.wanted is not None:
             self._place(call)
+        elif call.turns is not None:
+            turns = call.turns(self)
+            self._take_turn(call, next(turns), turns)
         else:
             self._write(call, call.command(self, None))
+
+    def _take_turn(self, call: Call, command: Command[Any], turns: Iterator[Command[Any]]) -> None:
+        """One command of several, and the next when others may have written in between."""
+        following = next(turns, None)
+        if following is None:
+            self._write(call, command)
+            return
+        self._world.tally["changes cut up"] += 1
+        self.write(call.what, command)
+        self._world.at(self._world.stream_ms(), lambda: self._go_on(call, following, turns))
+
+    def _go_on(self, call: Call, command: Command[Any], turns: Iterator[Command[Any]]) -> None:
+        if self.is_active and not self.is_gone:
+            self._take_turn(call, command, turns)
+        else:
+            call.end(UNKNOWN)
 
     def _confirm(self, call: Call) -> None:
         """A read is answered only if it still leads after it was asked."""

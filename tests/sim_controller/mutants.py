@@ -1,4 +1,4 @@
-"""M23 … M29 of reliability.md 2.6, and C1 … C5 found here: what is right in a wrong form, while a patch holds."""
+"""M23 … M29 of reliability.md 2.6, C1 … C5 found here, and C6: what is right in a wrong form, while a patch holds."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _c1(patch: Patch) -> None:
 
 def _c2(patch: Patch) -> None:
     def hold(engine: Engine) -> Offset | None:
-        offset, registry = engine._first_uncommitted(), engine.state.registry
+        offset, registry = engine.first_uncommitted(), engine.state.registry
         if not offset:
             return None
         if offset not in registry:
@@ -179,6 +179,10 @@ def _c5(patch: Patch) -> None:
     patch.setattr(alter_partition_reassignments, "_back", back)
 
 
+def _c6(patch: Patch) -> None:
+    patch.setattr(change_broker_state, "losing", lambda *_: iter(()))
+
+
 MUTANTS = (
     Mutant("M23", "the order of a set reaches the records", _m23, needs_two=True),
     Mutant("M24", "sessions are kept by the wall clock", _m24),
@@ -194,4 +198,5 @@ MUTANTS = (
     Mutant("C3", "an Abort is decided again on an empty state", _c3, profile=MEMBERSHIP),
     Mutant("C4", "an unclean stop leaves an ELR of before as it is", _c4),
     Mutant("C5", "a move called off has its first replica lead as if it lacked nothing", _c5),
+    Mutant("C6", "what lies in a directory that has failed stays with its leader", _c6),
 )

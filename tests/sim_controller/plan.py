@@ -16,6 +16,7 @@ ROWS: Final = (
     "C-02 unclean stop",
     "C-03 controlled shutdown",
     "C-04 directory offline",
+    "C-04 replica without a directory",
     "C-05 new incarnation while the old one lives",
     "C-06 broker paused",
     "C-07 heartbeat service restarts",

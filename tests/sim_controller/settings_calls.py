@@ -152,7 +152,11 @@ def _token(admins: Admins) -> Made:
 def _no_controller(admins: Admins) -> Made:
     """One that is alive registers again."""
     request = UnregisterControllerRequest(admins.random.choice(sorted(admins.world.nodes)))
-    return "UnregisterController", request, lambda *_: unregister_controller(request)
+    return (
+        "UnregisterController",
+        request,
+        lambda controller, _: unregister_controller(request, active_id=controller.node.id),
+    )
 
 
 SETTINGS_CALLS: Final[tuple[tuple[int, Callable[[Admins], Made | None]], ...]] = (

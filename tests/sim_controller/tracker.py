@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kraft import Message
+from kraft import Message, Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
-from quorate.controller.commands.change_broker_state import change_broker_state
+from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.decision import Command
 from quorate.controller.engine import Lane
+from quorate.controller.fan_out import Turn
 from quorate.errors import ApiError
 from quorate.liveness import ControlState, Registration, Sessions, decide
 from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import DIRECTORIES
 from quorate.nouns import NodeId, Offset
 from tests.sim.clock import Clock
 from tests.sim_controller.calls import OK, Call
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from tests.sim_controller.brokers import Process
     from tests.sim_controller.world import ControllerWorld
 
+TURNS = (Turn(changed_max=1, looked_at_max=3, uncut_max=1), Turn())
+"""So small that nearly every change of a broker's state is cut up, or none: by turns, as registrations come."""
 FETCH_MS = 40
 CHECK_MS = 100
 
@@ -82,32 +87,46 @@ class Tracker:
                 self.sessions.begin_shutdown(broker_id, broker_epoch=epoch, offset=self.replica.next - 1)
             process.hear(transition.response)
 
-        if transition.next is transition.current:
+        offline = self._offline(broker, request)
+        if transition.next is transition.current and not offline:
             answer()
             return
         self._world.fencing.before_change(self, broker_id, transition.next, request)
-        self._change(broker_id, epoch, transition.next, answer)
+        self._change(broker_id, epoch, transition.next, answer, offline)
 
-    def _change(self, broker_id: NodeId, epoch: int, target: ControlState, done: Any) -> None:
+    def _offline(self, broker: Broker | None, request: BrokerHeartbeatRequest) -> tuple[Uuid, ...]:
+        """Which of its directories it says have failed that the log still has, as services/heartbeat asks."""
+        if broker is None or self.state.features.record_level < DIRECTORIES:
+            return ()
+        return tuple(each for each in request.offline_log_dirs if each in broker.log_dirs)
+
+    def _change(
+        self, broker_id: NodeId, epoch: int, target: ControlState, done: Any, offline: tuple[Uuid, ...] = ()
+    ) -> None:
         """Asks the controller; done once this replica has applied what it has written."""
 
-        def command(controller: Controller, _: Any) -> Command[Any]:
-            return change_broker_state(
+        def turns(controller: Controller) -> Iterator[Command[Any]]:
+            return change_in_turns(
+                controller.engine.state,
                 broker_id=broker_id,
                 broker_epoch=epoch,
                 target=target,
                 settings=self._world.controller_settings,
+                offline_log_dirs=offline,
+                turn=TURNS[epoch % len(TURNS)],
             )
 
         def ended(call: Call) -> None:
             self._asked.discard(broker_id)
             if call.outcome == OK:
+                if offline:
+                    self._world.fencing.after_struck_off(broker_id, epoch, offline, call.offset)
                 self._when_applied(call.offset, done)
 
         call = Call(
             what=f"ChangeBrokerState {broker_id} {target.value}",
             request=("ChangeBrokerState", broker_id, epoch, target),
-            command=command,
+            turns=turns,
             ended=ended,
             lane=Lane.CLUSTER,
         )

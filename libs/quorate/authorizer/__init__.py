@@ -17,13 +17,23 @@ hosts      where a request may come from: one address, a network, anywhere
 """
 
 from quorate.authorizer.hosts import covers, fault_of_host, host_address, is_network
-from quorate.authorizer.standard import CLUSTER, CLUSTER_NAME, Requester, Resource, StandardAuthorizer
+from quorate.authorizer.standard import (
+    CLUSTER,
+    CLUSTER_NAME,
+    Requester,
+    Resource,
+    Rule,
+    Ruling,
+    StandardAuthorizer,
+)
 
 __all__ = [
     "CLUSTER",
     "CLUSTER_NAME",
     "Requester",
     "Resource",
+    "Rule",
+    "Ruling",
     "StandardAuthorizer",
     "covers",
     "fault_of_host",

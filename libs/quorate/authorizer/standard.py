@@ -7,13 +7,15 @@ the wildcard), the principal (its own or `User:*`), the host and the operation.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple
 
 from quorate.authorizer.hosts import covers
 from quorate.metadata.acls import WILDCARD, Acls, Operation, Pattern, PatternType, Permission, ResourceType
 from quorate.nouns import Principal
+from quorate.records import AccessControlEntryRecord
 
-__all__ = ["CLUSTER", "CLUSTER_NAME", "Requester", "Resource", "StandardAuthorizer"]
+__all__ = ["CLUSTER", "CLUSTER_NAME", "Requester", "Resource", "Rule", "Ruling", "StandardAuthorizer"]
 
 EVERYONE: Final = f"User:{WILDCARD}"
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -49,6 +51,22 @@ class Requester:
     host: str
 
 
+class Rule(Enum):
+    """What decides where no entry does, in Kafka's words."""
+
+    SUPER_USER = "SuperUser"
+    DEFAULT_ALLOW = "DefaultAllow"
+    """Nothing is said about the resource, and `allow.everyone.if.no.acl.found` is on."""
+    DEFAULT_DENY = "DefaultDeny"
+
+
+class Ruling(NamedTuple):
+    """May they, and why: the entry that decided, or the rule for where there is none."""
+
+    allowed: bool
+    because: AccessControlEntryRecord | Rule
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardAuthorizer:
     """What an operator configured: `super.users`, and whether a resource that has no entry is open to everyone."""
@@ -58,21 +76,30 @@ class StandardAuthorizer:
     allow_everyone_if_no_acl_found: bool = False
 
     def allows(self, acls: Acls, who: Requester, operation: Operation, resource: Resource) -> bool:
-        """May `who` do it? An entry of any principal, host and operation makes a resource one that has entries."""
+        """May `who` do it?"""
+        return self.ruling(acls, who, operation, resource).allowed
+
+    def ruling(self, acls: Acls, who: Requester, operation: Operation, resource: Resource) -> Ruling:
+        """May `who` do it, and why? An entry of any principal, host and operation makes a resource one that has some.
+
+        Of several entries that permit it, one is named.
+        """
         principal = str(who.principal)
         if principal in self.super_users:
-            return True
+            return _SUPER_USER
         patterns = acls.covering(*resource)
         enough = _ENOUGH[operation]
-        allowed = False
+        permission: AccessControlEntryRecord | None = None
         for pattern in patterns:
             for entry in (*acls.said(pattern, principal), *acls.said(pattern, EVERYONE)):
                 if entry.permission_type != _ALLOW:
                     if entry.operation in (operation, _ALL) and covers(entry.host, who.host):
-                        return False
-                elif not allowed and entry.operation in enough:
-                    allowed = covers(entry.host, who.host)
-        return allowed or (self.allow_everyone_if_no_acl_found and not patterns)
+                        return Ruling(False, entry)
+                elif permission is None and entry.operation in enough and covers(entry.host, who.host):
+                    permission = entry
+        if permission is not None:
+            return Ruling(True, permission)
+        return _DEFAULT_ALLOW if self.allow_everyone_if_no_acl_found and not patterns else _DEFAULT_DENY
 
     def allows_on_any(self, acls: Acls, who: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """May `who` do it to at least one resource of the type that there is or could be?
@@ -98,6 +125,9 @@ class StandardAuthorizer:
         return everything in allowed or any(not _is_dominated(pattern, denied) for pattern in allowed)
 
 
+_SUPER_USER: Final = Ruling(True, Rule.SUPER_USER)
+_DEFAULT_ALLOW: Final = Ruling(True, Rule.DEFAULT_ALLOW)
+_DEFAULT_DENY: Final = Ruling(False, Rule.DEFAULT_DENY)
 _NO_NAME: Final = "hardcode"
 """The name that Kafka takes for this."""
 

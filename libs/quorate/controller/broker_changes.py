@@ -22,21 +22,40 @@ from quorate.records import PartitionChangeRecord
 __all__ = ["Rulebook", "is_online", "joining", "leaving", "losing", "rules_for", "unclean_stop"]
 
 
-def leaving(state: ClusterState, broker_id: NodeId, settings: Settings) -> Iterator[PartitionChangeRecord]:
-    """The broker is fenced, or on its way out: it leads nothing and is in no ISR. It may stay in an ELR. KIP-631."""
-    yield from _changes(state, state.topics.in_isr(broker_id), settings, gone=broker_id)
+def leaving(
+    state: ClusterState, broker_id: NodeId, settings: Settings, among: Iterable[Found] | None = None
+) -> Iterator[PartitionChangeRecord]:
+    """The broker is fenced, or on its way out: it leads nothing and is in no ISR. It may stay in an ELR. KIP-631.
+
+    `among` are partitions that have it in their ISR; all of them if not given.
+    """
+    found = state.topics.in_isr(broker_id) if among is None else among
+    yield from _changes(state, found, settings, gone=broker_id)
 
 
-def joining(state: ClusterState, broker_id: NodeId, settings: Settings) -> Iterator[PartitionChangeRecord]:
-    """The broker is there again: it may lead what nobody leads. Into an ISR it comes by AlterPartition only."""
-    yield from _changes(state, state.topics.led_by(NO_LEADER), settings, come=broker_id)
+def joining(
+    state: ClusterState, broker_id: NodeId, settings: Settings, among: Iterable[Found] | None = None
+) -> Iterator[PartitionChangeRecord]:
+    """The broker is there again: it may lead what nobody leads. Into an ISR it comes by AlterPartition only.
+
+    `among` are partitions without a leader; all of them if not given.
+    """
+    found = state.topics.led_by(NO_LEADER) if among is None else among
+    yield from _changes(state, found, settings, come=broker_id)
 
 
 def losing(
-    state: ClusterState, broker_id: NodeId, directories: Collection[Uuid], settings: Settings
+    state: ClusterState,
+    broker_id: NodeId,
+    directories: Collection[Uuid],
+    settings: Settings,
+    among: Iterable[Found] | None = None,
 ) -> Iterator[PartitionChangeRecord]:
-    """Some of the broker's directories have failed: its replicas there lead nothing and are in no ISR. KIP-858."""
-    found = state.topics.with_replica(broker_id)
+    """Some of the broker's directories have failed: its replicas there lead nothing and are in no ISR. KIP-858.
+
+    `among` are partitions that have it as a replica; all of them if not given.
+    """
+    found = state.topics.with_replica(broker_id) if among is None else among
     lost = (each for each in found if each.partition.directory_of(broker_id) in directories)
     yield from _changes(state, lost, settings, gone=broker_id)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kraft import Message
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
 
@@ -41,6 +42,21 @@ class Decision(Generic[T]):
     atomic: bool = True
 
 
+def check_size(decision: Decision[Any]) -> None:
+    """Raises ApiError(POLICY_VIOLATION), as Kafka does, for more than one batch holds of what must be one."""
+    if decision.atomic and len(decision.records) > RECORDS_PER_WRITE_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request takes {len(decision.records)} records; one write has at most {RECORDS_PER_WRITE_MAX}",
+        )
+
+
+def dry(decision: Decision[T]) -> Decision[T]:
+    """The same answer with nothing written, or the refusal that writing it would meet: for Kafka's validate_only."""
+    check_size(decision)
+    return Decision(decision.response)
+
+
 Command = Callable[[ClusterState, Moment], Decision[T]]
 """Reads the state and decides. It changes nothing, and may run twice. Raises ApiError to refuse as a whole."""
 
@@ -58,6 +74,7 @@ def propose(command: Command[T]) -> Command[Proposal[T]]:
 
     def proposal(state: ClusterState, moment: Moment) -> Decision[Proposal[T]]:
         decision = command(state, moment)
+        check_size(decision)
         return Decision(Proposal(decision.response, decision.records))
 
     return proposal

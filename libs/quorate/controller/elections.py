@@ -7,7 +7,7 @@ election is on, whoever is there. The latter two may have lost records, and say 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 
 import msgspec
@@ -68,8 +68,7 @@ def elect(candidates: Candidates, election: Election) -> Elected:
     return Elected(NO_LEADER)
 
 
-def _in_order(candidates: Candidates, election: Election) -> Iterator[NodeId]:
-    if election is Election.PREFERRED and candidates.replicas:
-        yield candidates.replicas[0]
-    yield candidates.leader
-    yield from candidates.replicas
+def _in_order(candidates: Candidates, election: Election) -> tuple[NodeId, ...]:
+    if election is Election.PREFERRED:
+        return (*candidates.replicas[:1], candidates.leader, *candidates.replicas)
+    return (candidates.leader, *candidates.replicas)

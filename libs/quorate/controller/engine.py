@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kraft import Message
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Moment, check_size
 from quorate.controller.repeats import Repeats, RequestId, check_kind, mark
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
@@ -129,8 +129,23 @@ class Engine:
 
     def load(self, records: Iterable[Message], *, end_offset: Offset) -> None:
         """Become what a snapshot says (KIP-630). Raises ReplayFault."""
+        self.begin_load()
+        self.load_more(records, end_offset=end_offset)
+        self.end_load(end_offset=end_offset)
+
+    def begin_load(self) -> None:
+        """Forget everything, for a snapshot that is to come."""
         assert self.epoch is None, f"active in epoch {self.epoch}: a leader never loads a snapshot"
-        self.state.load(records, end_offset)
+        self.state.clear()
+        self._stand_at(0)
+
+    def load_more(self, records: Iterable[Message], *, end_offset: Offset) -> None:
+        """A part of a snapshot that ends at `end_offset`. Raises ReplayFault."""
+        assert self.next_offset == 0, f"at offset {self.next_offset}: a snapshot is loaded into an empty state"
+        self.state.load_more(records, end_offset)
+
+    def end_load(self, *, end_offset: Offset) -> None:
+        """That was all of it."""
         self._stand_at(end_offset)
 
     # -- leadership --------------------------------------------------------------------------------
@@ -155,7 +170,7 @@ class Engine:
         """
         if self.epoch is None:
             return
-        self._go_back_to(self._first_uncommitted())
+        self._go_back_to(self.first_uncommitted())
         self._go_before_control_records()
         refusal = ApiError(
             ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was committed"
@@ -176,7 +191,7 @@ class Engine:
         is let go with `state.registry.release`; a state that goes back to nothing, or loads a snapshot, lets go of it
         too (`state.registry.is_held` is False then).
         """
-        offset = self._first_uncommitted()
+        offset = self.first_uncommitted()
         if not 0 < offset <= self.committed:
             return None
         registry = self.state.registry
@@ -261,7 +276,7 @@ class Engine:
             response = self._earlier(request_id)
             if response is None:
                 decision = command(self.state, Moment(next_offset=base, now_ms=now_ms))
-                _check_size(decision)
+                check_size(decision)
                 response = decision.response
                 # Made before anything is applied: it may be refused.
                 text = mark(request_id, response) if request_id is not None and decision.records else None
@@ -354,7 +369,7 @@ class Engine:
         self._answer_committed()
         # An open transaction may still be aborted: its start is kept.
         transaction = self.state.transactions.open
-        first = self._first_uncommitted()
+        first = self.first_uncommitted()
         self.state.registry.forget_before(first if transaction is None else min(first, transaction.start))
 
     def _answer_committed(self) -> None:
@@ -371,7 +386,7 @@ class Engine:
             offset=waiting.end_offset,
         )
 
-    def _first_uncommitted(self) -> Offset:
+    def first_uncommitted(self) -> Offset:
         """Where the first batch begins that is not committed: the state at that offset is all committed."""
         return self._in_flight[0].base_offset if self._in_flight else self.next_offset
 
@@ -403,12 +418,3 @@ class Engine:
         """Everything below is applied, taken and committed; nothing is in flight."""
         self.next_offset = self.appended = self.committed = self._high_watermark = offset
         self._in_flight.clear()
-
-
-def _check_size(decision: Decision[Any]) -> None:
-    """Raises ApiError(POLICY_VIOLATION) for more than one batch holds of what must be one."""
-    if decision.atomic and len(decision.records) > RECORDS_PER_WRITE_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the request takes {len(decision.records)} records; one write has at most {RECORDS_PER_WRITE_MAX}",
-        )

@@ -117,12 +117,14 @@ def partition_records(
 ) -> Iterator[Message]:
     """One PartitionRecord each, from `first_id` on. Who is active is in the ISR, and the first of them leads."""
     directories = {broker.id: default_directory(broker.log_dirs) for broker in state.brokers}
+    active = {broker.id for broker in state.brokers.active()}
+    level = state.features.record_level
     for partition_id, brokers in enumerate(replicas, first_id):
-        isr = tuple(broker_id for broker_id in brokers if state.brokers.is_active(broker_id))
+        isr = brokers if active.issuperset(brokers) else tuple([each for each in brokers if each in active])
         assert isr, (topic_id, partition_id, brokers)
         partition = Partition(
             replicas=brokers,
-            directories=tuple(directories[broker_id] for broker_id in brokers),
+            directories=tuple([directories[broker_id] for broker_id in brokers]),
             isr=isr,
             removing_replicas=(),
             adding_replicas=(),
@@ -133,7 +135,7 @@ def partition_records(
             leader_epoch=0,
             partition_epoch=0,
         )
-        yield as_record(partition, topic_id, partition_id, state.features.record_level)[0]
+        yield as_record(partition, topic_id, partition_id, level)[0]
 
 
 def _is_usable(broker: Broker) -> bool:

@@ -121,6 +121,8 @@ def _choose_eligible(partition: Partition, coming: _Next, wish: Wish, rules: Rul
     if rules.elr_enabled and len(coming.isr) >= rules.min_isr:
         coming.elr = ()
         return
+    if not rules.elr_enabled and not partition.elr and not coming.last_known_elr:
+        return
     eligible = {*partition.elr, *partition.isr} if rules.elr_enabled else {*partition.elr}
     coming.last_known_elr = tuple(replica for replica in coming.last_known_elr if replica in coming.replicas)
     coming.elr = tuple(sorted(eligible.intersection(coming.replicas).difference(coming.isr, wish.unclean_shutdown)))
@@ -166,15 +168,19 @@ def _remember_leader(partition: Partition, coming: _Next, rules: Rules) -> None:
 
 def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str, Any]:
     """The fields of the record but for replicas and directories; absent where nothing changes."""
-    pairs = {
-        "isr": (coming.isr, partition.isr),
-        "adding_replicas": (coming.adding, partition.adding_replicas),
-        "removing_replicas": (coming.removing, partition.removing_replicas),
-        "eligible_leader_replicas": (coming.elr, partition.elr),
-        "last_known_elr": (coming.last_known_elr, partition.last_known_elr),
-        "leader_recovery_state": (coming.recovery_state, partition.leader_recovery_state),
-    }
-    changes: dict[str, Any] = {name: new for name, (new, old) in pairs.items() if new != old}
+    changes: dict[str, Any] = {}
+    if coming.isr != partition.isr:
+        changes["isr"] = coming.isr
+    if coming.adding != partition.adding_replicas:
+        changes["adding_replicas"] = coming.adding
+    if coming.removing != partition.removing_replicas:
+        changes["removing_replicas"] = coming.removing
+    if coming.elr != partition.elr:
+        changes["eligible_leader_replicas"] = coming.elr
+    if coming.last_known_elr != partition.last_known_elr:
+        changes["last_known_elr"] = coming.last_known_elr
+    if coming.recovery_state != partition.leader_recovery_state:
+        changes["leader_recovery_state"] = coming.recovery_state
     if coming.leader != partition.leader or _raises_epoch(partition, coming, rules):
         assert coming.leader != NO_LEADER_CHANGE, coming
         changes["leader"] = coming.leader
@@ -186,7 +192,7 @@ def _raises_epoch(partition: Partition, coming: _Next, rules: Rules) -> bool:
 
     When a replica goes, so that its late fetches are refused; and below 3.6 when the ISR shrinks (KAFKA-15021).
     """
-    if not set(partition.replicas) <= set(coming.replicas):
+    if coming.replicas != partition.replicas and not set(partition.replicas) <= set(coming.replicas):
         return True
     return rules.level < NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK and not set(partition.isr) <= set(coming.isr)
 

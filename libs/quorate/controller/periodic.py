@@ -13,12 +13,12 @@ from quorate.controller.delegation_tokens import is_expired
 from quorate.controller.elections import Election
 from quorate.controller.partition_change import Wish, partition_change
 from quorate.controller.settings import Settings
-from quorate.metadata.partitions import NO_LEADER
+from quorate.metadata.partitions import NO_LEADER, Partition
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Found
 from quorate.records import NoOpRecord, PartitionChangeRecord, RemoveDelegationTokenRecord
 
-__all__ = ["CHORES", "ELECTIONS_PER_WRITE_MAX", "Chore"]
+__all__ = ["AGAIN_MS", "CHORES", "ELECTIONS_PER_WRITE_MAX", "Chore"]
 
 ELECTIONS_PER_WRITE_MAX: Final = 1_000
 """Elections in one go, as in Kafka: other requests shall not wait for more."""
@@ -26,10 +26,13 @@ ELECTIONS_PER_WRITE_MAX: Final = 1_000
 EXPIRED_TOKENS_PER_WRITE_MAX: Final = 1_000
 """Kafka's, too."""
 
+AGAIN_MS: Final = 10
+"""Until a chore that could not do all in one go goes on, as in Kafka: what others ask for comes in between."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """One thing to be done over and over while active. `command` answers how many records it wrote.
+    """One thing to be done over and over while active. `command` answers how many records it wrote, `bite` at most.
 
     `interval_ms` is Kafka's default of `setting`; 0 turns the chore off. `is_due` is cheap and asked first.
     """
@@ -39,6 +42,13 @@ class Chore:
     interval_ms: int
     is_due: Callable[[ClusterState], bool]
     command: Callable[[Settings], Command[int]]
+    bite: int | None = None
+    """Records in one go; None if the chore is done with the one that it writes."""
+
+    def pause_ms(self, *, interval_ms: int, written: int) -> int:
+        """How long until it is looked after again: after a whole bite there may be more to do."""
+        assert self.bite is None or 0 <= written <= self.bite, (self.name, written, self.bite)
+        return AGAIN_MS if written == self.bite else interval_ms
 
 
 def _write_no_op(_: Settings) -> Command[int]:
@@ -51,7 +61,9 @@ def _elect_uncleanly(settings: Settings) -> Command[int]:
     return _elections(
         settings,
         lambda state: (
-            found for found in state.topics.led_by(NO_LEADER) if settings.elects_uncleanly(state, found.topic.name)
+            found
+            for found in state.topics.imbalanced()
+            if found.partition.leader == NO_LEADER and settings.elects_uncleanly(state, found.topic.name)
         ),
         Election.UNCLEAN,
     )
@@ -60,13 +72,15 @@ def _elect_uncleanly(settings: Settings) -> Command[int]:
 def _elect_preferred(settings: Settings) -> Command[int]:
     """Give partitions back to their preferred leader, so that no broker has more than its share."""
     return _elections(
-        settings, lambda state: (found for found in state.topics.all() if _is_off(found)), Election.PREFERRED
+        settings,
+        lambda state: (found for found in state.topics.imbalanced() if _may_be_mended(state, found.partition)),
+        Election.PREFERRED,
     )
 
 
-def _is_off(found: Found) -> bool:
-    partition = found.partition
-    return partition.leader not in (NO_LEADER, partition.preferred_leader)
+def _may_be_mended(state: ClusterState, partition: Partition) -> bool:
+    """Of a broker that is away nothing can be led. That is asked first: it may be away from very many partitions."""
+    return partition.leader == NO_LEADER or state.brokers.is_active(partition.preferred_leader)
 
 
 def _elections(
@@ -113,13 +127,15 @@ CHORES: Final = (
         interval_ms=300_000,
         is_due=lambda state: state.topics.leader_count(NO_LEADER) > 0,
         command=_elect_uncleanly,
+        bite=ELECTIONS_PER_WRITE_MAX,
     ),
     Chore(
         name="elect preferred leaders",
         setting="leader.imbalance.check.interval.seconds",
         interval_ms=300_000,
-        is_due=lambda state: any(_is_off(found) for found in state.topics.all()),
+        is_due=lambda state: state.topics.imbalanced_count > 0,
         command=_elect_preferred,
+        bite=ELECTIONS_PER_WRITE_MAX,
     ),
     Chore(
         name="expire tokens",
@@ -127,5 +143,6 @@ CHORES: Final = (
         interval_ms=3_600_000,
         is_due=lambda state: len(state.delegation_tokens) > 0,
         command=_expire_tokens,
+        bite=EXPIRED_TOKENS_PER_WRITE_MAX,
     ),
 )

@@ -26,6 +26,8 @@ class Settings:
     """Kafka's `default.replication.factor`."""
     delete_topic_enable: bool = True
     """Kafka's `delete.topic.enable`."""
+    partitions_per_page: int = 2_000
+    """Of DescribeTopicPartitions at most. Kafka's `max.request.partition.size.limit`."""
     delegation_tokens: TokenSettings = field(default_factory=TokenSettings)
     """Kafka's `delegation.token.…`; there are none unless a secret key is given."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class Settings:
     def __post_init__(self) -> None:
         assert self.num_partitions >= 1, self.num_partitions
         assert self.default_replication_factor >= 1, self.default_replication_factor
+        assert self.partitions_per_page >= 1, self.partitions_per_page
         assert not file_faults(self.static_configs), file_faults(self.static_configs)
 
     def effective(self, state: ClusterState, topic_name: str, config: str) -> Effective:

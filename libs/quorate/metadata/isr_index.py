@@ -20,9 +20,9 @@ __all__ = ["IsrIndex"]
 
 
 class IsrIndex:
-    """Counts by broker over all partitions of the present, and the partitions under reassignment."""
+    """Counts by broker over all partitions of the present, and the partitions that are not as they are to be."""
 
-    __slots__ = ("__weakref__", "elr", "isr", "leader", "reassigning")
+    __slots__ = ("__weakref__", "elr", "imbalanced", "isr", "leader", "reassigning")
 
     def __init__(self) -> None:
         self.leader: defaultdict[NodeId, int] = defaultdict(int)
@@ -31,10 +31,15 @@ class IsrIndex:
         self.elr: defaultdict[NodeId, int] = defaultdict(int)
         self.reassigning: dict[tuple[Uuid, int], None] = {}
         """(topic id, partition id) of those that add or remove replicas, in the order in which they began."""
+        self.imbalanced: dict[tuple[Uuid, int], None] = {}
+        """Those that are not led by their first replica, in the order in which they came to be so."""
 
     def count_in(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
         """A row has come."""
-        self.leader[partition.leader] += 1
+        leader, replicas = partition.leader, partition.replicas
+        self.leader[leader] += 1
+        if not replicas or leader != replicas[0]:
+            self.imbalanced[topic_id, partition_id] = None
         isr = self.isr
         for broker in partition.isr:
             isr[broker] += 1
@@ -45,7 +50,10 @@ class IsrIndex:
 
     def count_out(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
         """A row has gone."""
-        self.leader[partition.leader] -= 1
+        leader, replicas = partition.leader, partition.replicas
+        self.leader[leader] -= 1
+        if not replicas or leader != replicas[0]:
+            self.imbalanced.pop((topic_id, partition_id), None)
         isr = self.isr
         for broker in partition.isr:
             isr[broker] -= 1
@@ -63,3 +71,4 @@ class IsrIndex:
         for counts in (self.leader, self.isr, self.elr):
             counts.clear()
         self.reassigning.clear()
+        self.imbalanced.clear()

@@ -64,6 +64,10 @@ class Rows(Mapping[int, Partition]):
         """`items()`, several times faster."""
         return ((partition_id, row) for partition_id, row in enumerate(self._rows) if row is not None)
 
+    def stretch(self, start: int, count: int) -> list[Partition | None]:
+        """Those with so many numbers from `start` on, None where there is none; empty if all numbers lie below."""
+        return self._rows[start : start + count]
+
     def in_isr(self, broker: NodeId) -> list[tuple[int, Partition]]:
         """Those that have `broker` in their ISR: what is asked of every partition when a broker is fenced."""
         return [(i, row) for i, row in enumerate(self._rows) if row is not None and broker in row.isr]

@@ -70,7 +70,15 @@ class ClusterState:
 
         Raises ReplayFault for what no checkpoint may hold; the state is then of no use.
         """
+        self.clear()
+        self.load_more(records, offset)
+
+    def clear(self) -> None:
+        """Be as when made; all snapshots are gone."""
         self.registry.reset()
+
+    def load_more(self, records: Iterable[Message], offset: Offset) -> None:
+        """Take in a part of a checkpoint, as `load`: the state is whole when all parts are in."""
         refusals: dict[type[Message], Callable[[Any, Offset], None]] = dict.fromkeys(TRANSACTION_RECORDS, _refuse)
         apply = {**self._apply, **refusals}
         record: Message | None = None

@@ -11,7 +11,7 @@ from kraft import Message, Uuid
 from quorate.metadata.configs import Configs
 from quorate.metadata.faults import ReplayFault
 from quorate.metadata.isr_index import IsrIndex
-from quorate.metadata.partitions import Partition, as_record, merged, registered
+from quorate.metadata.partitions import NO_LEADER, Partition, as_record, merged, registered
 from quorate.metadata.rows import Rows, RowsAt
 from quorate.nouns import NodeId, Offset, uuid_text
 from quorate.records import ClearElrRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -111,6 +111,19 @@ class Topics:
             for partition_id, partition in _pairs(topic):
                 yield Found(topic, partition_id, partition)
 
+    def stretches(self, count: int) -> Iterator[tuple[Uuid, int, list[Partition | None]]]:
+        """Every partition of the present, so many at a time, while the state may change in between.
+
+        Each is a topic's id, a number, and what partitions it has from that number on. Topics that come behind the
+        search are not found.
+        """
+        assert self._offset is None, f"the state at offset {self._offset} does not change: see `all`"
+        for topic_id in list(self._by_id):
+            start = 0
+            while rows := self._stretch(topic_id, start, count):
+                yield topic_id, start, rows
+                start += count
+
     def led_by(self, broker: NodeId) -> Iterator[Found]:
         """The partitions that `broker` leads; of NO_LEADER, those without a leader."""
         return self._search(self.leader_count(broker), lambda partition: partition.leader == broker)
@@ -134,6 +147,24 @@ class Topics:
     def with_replica(self, broker: NodeId) -> Iterator[Found]:
         """The partitions that `broker` has, or is to have, a replica of."""
         return (found for found in self.all() if broker in found.partition.replicas)
+
+    @property
+    def imbalanced_count(self) -> int:
+        """Partitions that are not led by their preferred leader, or by nobody."""
+        if self._offset is None:
+            return len(self._index.imbalanced)
+        return sum(1 for _ in self.imbalanced())
+
+    def imbalanced(self) -> Iterator[Found]:
+        """The partitions that are not led by their preferred leader, or by nobody. The state may change meanwhile."""
+        if self._offset is not None:
+            yield from (found for found in self.all() if _is_imbalanced(found.partition))
+            return
+        for topic_id, partition_id in list(self._index.imbalanced):
+            topic = self._by_id.get(topic_id)
+            partition = None if topic is None else topic.partitions.get(partition_id)
+            if topic is not None and partition is not None and _is_imbalanced(partition):
+                yield Found(topic, partition_id, partition)
 
     def reassigning(self) -> Iterator[Found]:
         """The partitions on their way to other replicas, in the order in which they set out. KIP-455."""
@@ -223,6 +254,13 @@ class Topics:
         assert isinstance(topic.partitions, Rows), topic.partitions
         return Topic(topic.name, topic.id, topic.partitions.at(self._offset))
 
+    def _stretch(self, topic_id: Uuid, start: int, count: int) -> list[Partition | None]:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            return []
+        assert isinstance(topic.partitions, Rows), topic.partitions
+        return topic.partitions.stretch(start, count)
+
     def _search(self, left: int, wanted: Callable[[Partition], bool]) -> Iterator[Found]:
         for topic in self if left else ():
             for partition_id, partition in list(_pairs(topic)):
@@ -257,6 +295,10 @@ def _clear_elr(topic: Topic) -> None:
 
 def _may_collide(name: str) -> bool:
     return "." in name or "_" in name
+
+
+def _is_imbalanced(partition: Partition) -> bool:
+    return partition.leader != partition.preferred_leader or partition.leader == NO_LEADER
 
 
 def _unified(name: str) -> str:

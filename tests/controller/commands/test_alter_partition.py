@@ -130,6 +130,38 @@ def test_refuses(isr: tuple[int, ...], changes: dict[str, Any], code: ErrorCode)
     assert before == made.partition("t")
 
 
+LATER, EARLIER = 99, -1
+WRONG: list[tuple[dict[str, Any], ErrorCode]] = [
+    ({"partition_index": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ({"leader_epoch": LATER}, ErrorCode.NOT_CONTROLLER),
+    ({"partition_epoch": LATER, "leader_epoch": EARLIER}, ErrorCode.NOT_CONTROLLER),
+    ({"leader_epoch": EARLIER}, ErrorCode.FENCED_LEADER_EPOCH),
+    ({"leader": 2}, ErrorCode.INVALID_REQUEST),
+    ({"partition_epoch": EARLIER}, ErrorCode.INVALID_UPDATE_VERSION),
+    ({"isr": (4, 1), "leader_recovery_state": RECOVERING}, ErrorCode.INVALID_REQUEST),
+    ({"isr": (1, 3), "stale": True}, ErrorCode.INELIGIBLE_REPLICA),
+]
+"""What may be wrong, in the order in which Kafka looks (ReplicationControlManager.validateAlterPartitionData)."""
+
+
+@pytest.mark.parametrize("first", range(len(WRONG)))
+def test_of_several_errors_the_first_in_kafkas_order_is_told(first: int) -> None:
+    """This one and all after it are wrong at once; what is wrong in two ways is so in the earlier one."""
+    wrong: dict[str, Any] = {}
+    for more, _ in reversed(WRONG[first:]):
+        wrong |= more
+    made = cluster()
+    before = made.partition("t")
+    leader, isr, stale = wrong.pop("leader", 1), wrong.pop("isr", (1, 2)), wrong.pop("stale", False)
+    partition = asked(made, *isr, **wrong)
+    if stale:
+        members = tuple(Member(each.broker_id, 0) for each in partition.new_isr_with_epochs)
+        partition = msgspec.structs.replace(partition, new_isr_with_epochs=members)
+
+    assert WRONG[first][1] == ErrorCode(told(made, request(made, partition, leader=leader)).error_code)
+    assert before == made.partition("t")
+
+
 @pytest.mark.parametrize("state", [ControlState.FENCED, ControlState.CONTROLLED_SHUTDOWN])
 def test_refuses_who_is_fenced_or_shutting_down(state: ControlState) -> None:
     made = cluster()

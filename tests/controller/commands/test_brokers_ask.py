@@ -135,16 +135,25 @@ def test_a_controller_is_struck_off_once() -> None:
     cluster = Cluster(33)
     listener = ControllerRegistrationRequest.Listener("CONTROLLER", "a", 9093)
     cluster.write(register_controller(ControllerRegistrationRequest(3001, uuid(1), listeners=(listener,))))
-    cluster.write(unregister_controller(UnregisterControllerRequest(3001)))
+    cluster.write(unregister_controller(UnregisterControllerRequest(3001), active_id=3000))
 
     assert 3001 not in cluster.state.controllers
     assert (
         ErrorCode.CONTROLLER_ID_NOT_REGISTERED
-        == cluster.refusal(unregister_controller(UnregisterControllerRequest(3001))).code
+        == cluster.refusal(unregister_controller(UnregisterControllerRequest(3001), active_id=3000)).code
     )
 
 
+def test_the_active_controller_cannot_strike_itself_off() -> None:
+    """Kafka: QuorumController.unregisterController, before anything else is looked at."""
+    for level in (32, 33):
+        command = unregister_controller(UnregisterControllerRequest(3001), active_id=3001)
+        refused = Cluster(level).refusal(command)
+
+        assert (ErrorCode.INVALID_REQUEST, "controller_id") == (refused.code, refused.metadata["field"])
+
+
 def test_older_clusters_cannot_strike_controllers_off() -> None:
-    refused = Cluster(32).refusal(unregister_controller(UnregisterControllerRequest(3001)))
+    refused = Cluster(32).refusal(unregister_controller(UnregisterControllerRequest(3001), active_id=3000))
 
     assert ErrorCode.UNSUPPORTED_VERSION == refused.code

@@ -23,10 +23,12 @@ Result: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult
 Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
 Synonym: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult.DescribeConfigsSynonym
 
-ORDERS, ONE, ALL = Resource(TOPIC, "orders"), Resource(BROKER, "1"), Resource(BROKER, "")
+ORDERS, BILLS = Resource(TOPIC, "orders"), Resource(TOPIC, "bills")
+ONE, ALL = Resource(BROKER, "1"), Resource(BROKER, "")
 PAYMENTS, PHONES = Resource(GROUP, "payments"), Resource(CLIENT_METRICS, "phones")
 FILE = {
     "log.retention.hours": "2",
+    "log.roll.hours": "3",
     "ssl.key.password": "hush-static",
     "no.such.static": "hush-unknown",
     "group.consumer.session.timeout.ms": "50000",
@@ -34,6 +36,8 @@ FILE = {
 }
 SET = (
     (ORDERS, "flush.ms", "1"),
+    (ORDERS, "remote.log.copy.disable", "true"),
+    (BILLS, "message.format.version", "hush-3.0"),
     (ONE, "background.threads", "9"),
     (ONE, "listener.name.internal.ssl.key.password", "hush-listener"),
     (ONE, "listener.name.internal.plain.sasl.jaas.config", "hush-jaas"),
@@ -41,8 +45,14 @@ SET = (
     (ALL, "background.threads", "8"),
     (ALL, "log.flush.interval.ms", "7"),
     (ALL, "no.such.config", "hush-plugin"),
+    (ALL, "log.roll.ms", "99"),
+    (ALL, "group.consumer.assignment.interval.ms", "2000"),
+    # No controller would write these today; a log may have them, and then no broker heeds them.
+    (ALL, "min.insync.replicas", "none"),
     (ALL, "group.share.session.timeout.ms", "46000"),
+    (ONE, "num.io.threads", "0"),
     (PAYMENTS, "share.auto.offset.reset", "earliest"),
+    (PAYMENTS, "no.such.config", "hush-group"),
     (PAYMENTS, "streams.num.warmup.replicas", "3"),
     (PHONES, "interval.ms", "100"),
 )
@@ -81,10 +91,20 @@ def test_a_topic_has_every_config_by_name() -> None:
         result.resource_name,
     )
     assert list(CONFIGS) == [each.name for each in result.configs]
-    assert {"flush.ms"} == {each.name for each in result.configs if each.config_source == Source.TOPIC}
+    assert {"flush.ms", "remote.log.copy.disable"} == {
+        each.name for each in result.configs if each.config_source == Source.TOPIC
+    }
     assert all(each.value is not None and not each.is_sensitive and not each.read_only for each in result.configs)
     assert {()} == {each.synonyms for each in result.configs}
     assert {None} == {each.documentation for each in result.configs}
+
+
+def test_what_only_another_version_knows_is_there_by_name() -> None:
+    """Kafka tells it, with no value: ConfigHelperUtils.createResponseConfig takes all that is set on the topic."""
+    result = described(BILLS)
+
+    assert sorted([*CONFIGS, "message.format.version"]) == [each.name for each in result.configs]
+    assert ["message.format.version"] == [each.name for each in result.configs if each.config_source == Source.TOPIC]
 
 
 def shown(
@@ -111,38 +131,43 @@ SHOWN = {
             ValueType.LONG,
             ("flush.ms", "1", Source.TOPIC),
             ("log.flush.interval.ms", "7", Source.CLUSTER),
-            ("log.flush.interval.ms", "9223372036854775807", Source.DEFAULT),
+            ("log.flush.scheduler.interval.ms", "9223372036854775807", Source.DEFAULT),
         ),
     ),
     "all brokers' for a topic": (
-        Resource(TOPIC, "bills"),
+        BILLS,
         shown(
             "flush.ms",
             "7",
             ValueType.LONG,
             ("log.flush.interval.ms", "7", Source.CLUSTER),
-            ("log.flush.interval.ms", "9223372036854775807", Source.DEFAULT),
+            ("log.flush.scheduler.interval.ms", "9223372036854775807", Source.DEFAULT),
         ),
     ),
-    # The value is in the topic's unit, a synonym in its own.
-    "the file's for a topic, in its unit": (
+    # A value in the topic's unit, a synonym in its own; and what is set in another unit only is told of by nobody.
+    "the file's for a topic, in another unit": (ORDERS, shown("retention.ms", "7200000", ValueType.LONG)),
+    "all brokers' for a topic, and the file's in another unit": (
         ORDERS,
         shown(
-            "retention.ms",
-            "7200000",
+            "segment.ms",
+            "99",
             ValueType.LONG,
-            ("log.retention.hours", "2", Source.STATIC),
-            ("log.retention.ms", "604800000", Source.DEFAULT),
+            ("log.roll.ms", "99", Source.CLUSTER),
+            ("log.roll.hours", "3", Source.STATIC),
+            ("log.roll.hours", "168", Source.DEFAULT),
         ),
+    ),
+    "what no broker would take for all, for a topic": (
+        ORDERS,
+        shown("min.insync.replicas", "1", ValueType.INT, ("min.insync.replicas", "1", Source.DEFAULT)),
     ),
     "the default of a topic's that no broker config stands in for": (
         ORDERS,
-        shown(
-            "remote.storage.enable",
-            "false",
-            ValueType.BOOLEAN,
-            ("remote.storage.enable", "false", Source.DEFAULT),
-        ),
+        shown("remote.storage.enable", "false", ValueType.BOOLEAN),
+    ),
+    "a topic's own that no broker config stands in for": (
+        ORDERS,
+        shown("remote.log.copy.disable", "true", ValueType.BOOLEAN, ("remote.log.copy.disable", "true", Source.TOPIC)),
     ),
     "a list of a topic's": (
         ORDERS,
@@ -198,12 +223,25 @@ SHOWN = {
     "all brokers' for a group": (
         PAYMENTS,
         shown(
-            "share.session.timeout.ms",
-            "46000",
+            "consumer.assignment.interval.ms",
+            "2000",
             ValueType.INT,
-            ("group.share.session.timeout.ms", "46000", Source.CLUSTER),
+            ("group.consumer.assignment.interval.ms", "2000", Source.CLUSTER),
+            ("group.consumer.assignment.interval.ms", "1000", Source.DEFAULT),
+        ),
+    ),
+    "what only a file sets, for a group": (
+        PAYMENTS,
+        shown(
+            "share.session.timeout.ms",
+            "45000",
+            ValueType.INT,
             ("group.share.session.timeout.ms", "45000", Source.DEFAULT),
         ),
+    ),
+    "what no broker takes, of a broker": (
+        ONE,
+        shown("num.io.threads", "8", ValueType.INT, ("num.io.threads", "8", Source.DEFAULT)),
     ),
     "the file's for a group": (
         PAYMENTS,
@@ -232,10 +270,9 @@ SHOWN = {
             "100",
             ValueType.INT,
             ("interval.ms", "100", Source.CLIENT_METRICS),
-            ("interval.ms", "300000", Source.DEFAULT),
         ),
     ),
-    "the default of a subscription": (PHONES, shown("metrics", "", ValueType.LIST, ("metrics", "", Source.DEFAULT))),
+    "the default of a subscription": (PHONES, shown("metrics", "", ValueType.LIST)),
 }
 
 
@@ -272,6 +309,8 @@ def test_what_is_for_kafkas_own_use_is_shown_where_it_is_set() -> None:
         (ONE, "no.such.config", ValueType.UNKNOWN),
         (ONE, "no.such.static", ValueType.UNKNOWN),
         (ALL, "no.such.config", ValueType.UNKNOWN),
+        (BILLS, "message.format.version", ValueType.UNKNOWN),
+        (PAYMENTS, "no.such.config", ValueType.UNKNOWN),
     ],
 )
 def test_a_secret_has_no_value(resource: Resource, name: str, value_type: ValueType) -> None:
@@ -281,7 +320,7 @@ def test_a_secret_has_no_value(resource: Resource, name: str, value_type: ValueT
     assert {None} >= {each.value for each in found.synonyms}
 
 
-@pytest.mark.parametrize("resource", [ORDERS, ONE, Resource(BROKER, "2"), ALL, PAYMENTS, PHONES])
+@pytest.mark.parametrize("resource", [ORDERS, BILLS, ONE, Resource(BROKER, "2"), ALL, PAYMENTS, PHONES])
 def test_no_secret_is_anywhere(resource: Resource) -> None:
     assert "hush" not in str(described(resource, include_synonyms=True))
 

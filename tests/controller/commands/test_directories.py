@@ -80,6 +80,31 @@ def test_the_replicas_of_a_failed_directory_lead_nothing_and_then_it_is_struck_o
     assert [1, 2, 1] == [made.partition("t", number).leader for number in range(3)]
 
 
+@pytest.mark.parametrize("target", [ControlState.FENCED, ControlState.CONTROLLED_SHUTDOWN, ControlState.SHUTDOWN_NOW])
+def test_a_broker_that_leaves_with_a_failed_directory_changes_each_partition_once(target: ControlState) -> None:
+    """Kafka changes those in the directory twice, and their leader epoch with them."""
+    made = cluster()
+
+    records = heard(made, offline=[BAD], target=target)
+
+    changed = [record.partition_id for record in records if isinstance(record, PartitionChangeRecord)]
+    assert [0, 1, 2] == changed
+    assert [1, 1, 1] == [made.partition("t", number).leader_epoch for number in range(3)]
+    assert ("broker", 0, (GOOD,), None) == told(records[-1])
+
+
+def test_a_broker_that_comes_back_does_not_lead_what_it_has_lost() -> None:
+    made = cluster()
+    made.change(2, ControlState.FENCED)
+    heard(made, target=ControlState.FENCED)
+    assert [-1, -1, -1] == [made.partition("t", number).leader for number in range(3)]
+
+    records = heard(made, offline=[BAD])
+
+    assert [("broker", -1, (), None), ("broker", 0, (GOOD,), None)] == [told(records[0]), told(records[-1])]
+    assert [1, -1, 1] == [made.partition("t", number).leader for number in range(3)]
+
+
 @pytest.mark.parametrize("offline", [[], [ELSEWHERE]], ids=["none", "one that is not its own"])
 def test_what_the_log_does_not_have_cannot_fail(offline: list[Uuid]) -> None:
     assert () == heard(cluster(), offline=offline)

@@ -39,7 +39,8 @@ class Ours:
 
     name = "Quorate"
 
-    def __init__(self, log_dir: Path, controller: ControllerStub, heartbeat: HeartbeatStub) -> None:
+    def __init__(self, active_id: NodeId, log_dir: Path, controller: ControllerStub, heartbeat: HeartbeatStub) -> None:
+        self.active_id = active_id
         self.log_dir = log_dir
         self._controller = controller
         self._heartbeat = heartbeat
@@ -82,6 +83,7 @@ async def running(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[tu
             open_channel(cluster.controller(leader_id).address) as to_controller,
             open_channel(plan.heartbeat.address) as to_heartbeat,
         ):
-            yield Ours(plan.log_dir(leader_id), ControllerStub(to_controller), HeartbeatStub(to_heartbeat)), plan
+            ours = Ours(leader_id, plan.log_dir(leader_id), ControllerStub(to_controller), HeartbeatStub(to_heartbeat))
+            yield ours, plan
     finally:
         await cluster.stop()

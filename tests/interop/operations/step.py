@@ -21,6 +21,8 @@ class View:
     state: ClusterState
     offset: Offset
     """The state has every record below it."""
+    active_id: NodeId
+    """The controller that is asked."""
 
     def topic_id(self, name: str) -> Uuid:
         """The id of a topic; of one that is not there an id that no topic has."""

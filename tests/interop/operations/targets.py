@@ -35,6 +35,11 @@ class Target(Protocol):
     name: str
 
     @property
+    def active_id(self) -> NodeId:
+        """The controller that is active, and asked."""
+        ...
+
+    @property
     def log_dir(self) -> Path:
         """The directory of the voter that leads."""
         ...
@@ -60,7 +65,7 @@ async def until(target: Target, holds: Callable[[View], bool]) -> View:
     deadline = loop.time() + WITHIN_S
     while True:
         found = load(target.log_dir)
-        view = View(state=found.state, offset=found.as_of_offset)
+        view = View(state=found.state, offset=found.as_of_offset, active_id=target.active_id)
         if holds(view):
             return view
         assert loop.time() < deadline, f"{target.name}: not so after {WITHIN_S:g} s, at offset {view.offset}"

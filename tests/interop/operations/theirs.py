@@ -31,7 +31,8 @@ class Theirs:
 
     name = "Kafka"
 
-    def __init__(self, log_dir: Path, client: KafkaClient) -> None:
+    def __init__(self, active_id: NodeId, log_dir: Path, client: KafkaClient) -> None:
+        self.active_id = active_id
         self.log_dir = log_dir
         self._client = client
 
@@ -57,7 +58,7 @@ async def running(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[Th
             node.wait_ready()
         leader_id = await _active(ports)
         async with await KafkaClient.connect(ports[leader_id]) as client:
-            yield Theirs(scratch / f"kafka-{leader_id}" / "data", client)
+            yield Theirs(leader_id, scratch / f"kafka-{leader_id}" / "data", client)
         for node in nodes.values():
             node.stop()
 

@@ -1,12 +1,16 @@
-"""I-64, I-66, I-67: who is fenced was silent for a session; who is let in has caught up; who goes leads nothing."""
+"""I-64, I-66, I-67: who is fenced was silent for a session; who is let in has caught up; who goes leads nothing.
+
+And what lay in a directory that has failed is led by somebody else.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kraft import Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from quorate.liveness import ControlState
-from quorate.nouns import NodeId
+from quorate.nouns import NodeId, Offset
 from tests.sim.invariants.base import require
 
 if TYPE_CHECKING:
@@ -42,6 +46,19 @@ class Fencing:
         silent_ms = tracker.clock.now_ms - self._heard[tracker.number, broker_id]
         session_ms = self._world.cluster_plan.session_ms
         require(silent_ms >= session_ms, "I-64", "fenced only after a whole session", broker_id, silent_ms, session_ms)
+
+    def after_struck_off(self, broker_id: NodeId, epoch: int, directories: tuple[Uuid, ...], end: Offset) -> None:
+        """A broker has said that these have failed, and it is committed below `end`. KIP-858."""
+        model = self._world.history.model_at(end)
+        member = model.members.get(broker_id)
+        if member is None or member.epoch != epoch:
+            return  # another process has registered since
+        self._world.tally["directories struck off"] += len(directories)
+        require(not set(member.directories) & set(directories), "I-46", "a failed directory is gone", broker_id, member)
+        for key, part in sorted(model.parts.items()):
+            held = broker_id in part.replicas and part.directories[part.replicas.index(broker_id)] in directories
+            is_in = part.leader == broker_id or (broker_id in part.isr and len(part.isr) > 1)
+            require(not (held and is_in), "I-46", "nobody leads from a failed directory", broker_id, key, part)
 
     def before_change(
         self, tracker: Tracker, broker_id: NodeId, target: ControlState, request: BrokerHeartbeatRequest

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from kraft import Message
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.client_quotas import CLIENT_ID, IP, TYPES, USER, Entity, entity_of
 from quorate.metadata.state import ClusterState
@@ -62,9 +62,8 @@ def alter_client_quotas(
                 results[entity] = _Result(int(refusal.code), refusal.message, _parts(entity))
             else:
                 results[entity] = _Result(0, None, _parts(entity))
-        return Decision(
-            AlterClientQuotasResponse(entries=tuple(results.values())), () if request.validate_only else tuple(records)
-        )
+        decision = Decision(AlterClientQuotasResponse(entries=tuple(results.values())), tuple(records))
+        return dry(decision) if request.validate_only else decision
 
     return command
 

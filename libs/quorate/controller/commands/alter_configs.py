@@ -9,7 +9,7 @@ from typing import TypeAlias
 from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from quorate.controller.config_changes import Asked, Changes, Outcome, alter
 from quorate.controller.configs.kinds import said
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import Resource
@@ -28,7 +28,8 @@ def alter_configs(request: AlterConfigsRequest, *, settings: Settings) -> Comman
     def command(state: ClusterState, _: Moment) -> Decision[AlterConfigsResponse]:
         outcomes, records = alter(state, map(_asked, request.resources), settings)
         response = AlterConfigsResponse(responses=tuple(map(_result, outcomes)))
-        return Decision(response, () if request.validate_only else tuple(records))
+        decision = Decision(response, tuple(records))
+        return dry(decision) if request.validate_only else decision
 
     return command
 

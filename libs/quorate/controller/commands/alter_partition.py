@@ -43,7 +43,8 @@ def alter_partition(request: AlterPartitionRequest, *, settings: Settings) -> Co
             topic = state.topics.by_id(asked.topic_id)
             told = tuple(_alter(state, topic, request.broker_id, each, book, records) for each in asked.partitions)
             topics.append(_Topic(topic_id=asked.topic_id, partitions=told))
-        return Decision(AlterPartitionResponse(topics=tuple(topics)), tuple(records))
+        # A broker tells of all its ISRs at once, which may be more than one batch holds.
+        return Decision(AlterPartitionResponse(topics=tuple(topics)), tuple(records), atomic=False)
 
     return command
 

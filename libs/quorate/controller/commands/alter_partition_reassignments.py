@@ -54,7 +54,7 @@ def alter_partition_reassignments(
             error_message=None,
             responses=tuple(topics),
         )
-        return Decision(response, tuple(records), atomic=False)
+        return Decision(response, tuple(records))
 
     return command
 

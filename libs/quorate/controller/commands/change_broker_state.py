@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from kraft import Message, Uuid
 from quorate.controller.broker_changes import joining, leaving, losing
 from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.fan_out import Key, Turn, bites, in_isr, leaderless, present
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
+from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Found
 from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
 from quorate.nouns import NodeId
 from quorate.records import BrokerRegistrationChangeRecord
 
-__all__ = ["BrokerStateChanged", "change_broker_state"]
+__all__ = ["BrokerStateChanged", "change_broker_state", "change_in_turns"]
 
 _FENCE, _UNFENCE, _SHUT_DOWN = 1, -1, 1
+DEFAULT_TURN: Final = Turn()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,25 +46,115 @@ def change_broker_state(
     settings: Settings,
     offline_log_dirs: Collection[Uuid] = (),
     cordoned_log_dirs: Collection[Uuid] | None = None,
+    has_led: bool = False,
 ) -> Command[BrokerStateChanged]:
     """The command that brings the broker to `target`, or as near as may be, and notes what became of its directories.
 
     A broker that leads nothing need not wait: asked into CONTROLLED_SHUTDOWN it may go at once. One in
     CONTROLLED_SHUTDOWN that still leads stays there; one that is not, and wants to go at once, is fenced. There is no
-    way back from CONTROLLED_SHUTDOWN to UNFENCED but a new registration.
+    way back from CONTROLLED_SHUTDOWN to UNFENCED but a new registration. Who `has_led` until it was asked counts as
+    one that leads.
 
     Raises ApiError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH for another registration than the present one.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         broker = _checked(state, broker_id, broker_epoch)
-        reached = _reachable(state, broker, target)
+        reached = _reachable(broker, target, leads=has_led or state.topics.leader_count(broker_id) > 0)
+        failed = _failed(state, broker, offline_log_dirs)
         records = (
-            *_records(state, broker, reached, settings),
-            *_lost(state, broker, offline_log_dirs, settings),
+            *_records(state, broker, reached, failed, settings),
+            *_lost(state, broker, reached, failed, settings),
             *_cordoned(state, broker, cordoned_log_dirs),
         )
         return Decision(BrokerStateChanged(state=reached), records, atomic=False)
+
+    return command
+
+
+def change_in_turns(
+    state: ClusterState,
+    *,
+    broker_id: NodeId,
+    broker_epoch: int,
+    target: ControlState,
+    settings: Settings,
+    offline_log_dirs: Collection[Uuid] = (),
+    cordoned_log_dirs: Collection[Uuid] | None = None,
+    turn: Turn = DEFAULT_TURN,
+) -> Iterator[Command[BrokerStateChanged]]:
+    """The same as commands that are written one after the other, as others write in between: see `fan_out`.
+
+    Each is to be taken when the one before is decided, in the same `state`. The last one has the answer; there is no
+    other where one turn is enough.
+    """
+    broker = state.brokers.get(broker_id)
+    has_led = False
+    if broker is not None and broker.epoch == broker_epoch:
+        leads = state.topics.leader_count(broker_id) > 0
+        for command in _ahead(state, broker, _reachable(broker, target, leads=leads), settings, turn):
+            has_led = leads  # its partitions go before it does: it still has to wait until the others know
+            yield command
+    yield change_broker_state(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        target=target,
+        settings=settings,
+        offline_log_dirs=offline_log_dirs,
+        cordoned_log_dirs=cordoned_log_dirs,
+        has_led=has_led,
+    )
+
+
+def _ahead(
+    state: ClusterState, broker: Broker, reached: ControlState, settings: Settings, turn: Turn
+) -> Iterator[Command[BrokerStateChanged]]:
+    """What is written before the whole, if that is too much for one turn; nothing otherwise."""
+    topics = state.topics
+    if reached is ControlState.UNFENCED:
+        if broker.fenced and topics.leader_count(NO_LEADER) > turn.uncut_max:
+            yield _unfence(broker)
+            for keys in bites(topics, leaderless, turn):
+                yield _into(keys, broker, settings)
+    elif broker.is_active and topics.isr_count(broker.id) > turn.changed_max:
+        for keys in bites(topics, in_isr(broker.id), turn):
+            yield _out_of(keys, broker, reached, settings)
+
+
+def _unfence(broker: Broker) -> Command[BrokerStateChanged]:
+    """The broker's own record, if nothing has become of the broker in between."""
+
+    def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
+        is_same = _checked(state, broker.id, broker.epoch) == broker
+        records = (_change(broker, fenced=_UNFENCE),) if is_same else ()
+        return Decision(BrokerStateChanged(state=ControlState.UNFENCED), records)
+
+    return command
+
+
+def _out_of(
+    keys: tuple[Key, ...], broker: Broker, reached: ControlState, settings: Settings
+) -> Command[BrokerStateChanged]:
+    """Out of the ISRs of these partitions, and nothing more."""
+
+    def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
+        _checked(state, broker.id, broker.epoch)
+        among = (found for found in present(state, keys) if broker.id in found.partition.isr)
+        return Decision(BrokerStateChanged(state=reached), tuple(leaving(state, broker.id, settings, among)))
+
+    return command
+
+
+def _into(keys: tuple[Key, ...], broker: Broker, settings: Settings) -> Command[BrokerStateChanged]:
+    """Leaders for those of these partitions that have none, while the broker may lead."""
+
+    def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
+        _checked(state, broker.id, broker.epoch)
+        is_there = state.brokers.is_active(broker.id)
+        among = (found for found in present(state, keys) if is_there and not found.partition.has_leader)
+        return Decision(
+            BrokerStateChanged(state=ControlState.UNFENCED), tuple(joining(state, broker.id, settings, among))
+        )
 
     return command
 
@@ -77,8 +171,7 @@ def _checked(state: ClusterState, broker_id: NodeId, broker_epoch: int) -> Broke
     return broker
 
 
-def _reachable(state: ClusterState, broker: Broker, target: ControlState) -> ControlState:
-    leads = state.topics.leader_count(broker.id) > 0
+def _reachable(broker: Broker, target: ControlState, *, leads: bool) -> ControlState:
     match target:
         case ControlState.FENCED:
             return ControlState.FENCED
@@ -97,32 +190,63 @@ def _reachable(state: ClusterState, broker: Broker, target: ControlState) -> Con
             assert_never(target)
 
 
-def _records(state: ClusterState, broker: Broker, reached: ControlState, settings: Settings) -> Iterator[Message]:
+def _failed(state: ClusterState, broker: Broker, offline: Collection[Uuid]) -> tuple[Uuid, ...]:
+    """Those of its directories that are known, and are to be struck off; from 3.7-IV2 on. KIP-858."""
+    if state.features.record_level < DIRECTORIES:
+        return ()
+    return tuple(directory for directory in broker.log_dirs if directory in offline)
+
+
+def _records(
+    state: ClusterState, broker: Broker, reached: ControlState, failed: Collection[Uuid], settings: Settings
+) -> Iterator[Message]:
     """In Kafka's order: out of the ISRs before it is fenced, unfenced before it leads."""
+    if _leaves(broker, reached) and reached is not ControlState.CONTROLLED_SHUTDOWN:
+        yield from leaving(state, broker.id, settings)
+        yield _change(broker, fenced=_FENCE)
+    elif _leaves(broker, reached):
+        yield _change(broker, in_controlled_shutdown=_SHUT_DOWN)
+        yield from leaving(state, broker.id, settings)
+    elif reached is ControlState.UNFENCED and broker.fenced:
+        yield _change(broker, fenced=_UNFENCE)
+        found = state.topics.led_by(NO_LEADER)
+        yield from joining(state, broker.id, settings, (each for each in found if not _lies_in(failed, broker, each)))
+
+
+def _leaves(broker: Broker, reached: ControlState) -> bool:
+    """Is it taken out of every ISR?"""
     match reached:
         case ControlState.FENCED | ControlState.SHUTDOWN_NOW:
-            if not broker.fenced:
-                yield from leaving(state, broker.id, settings)
-                yield _change(broker, fenced=_FENCE)
-        case ControlState.UNFENCED:
-            if broker.fenced:
-                yield _change(broker, fenced=_UNFENCE)
-                yield from joining(state, broker.id, settings)
+            return not broker.fenced
         case ControlState.CONTROLLED_SHUTDOWN:
-            if not broker.in_controlled_shutdown:
-                yield _change(broker, in_controlled_shutdown=_SHUT_DOWN)
-                yield from leaving(state, broker.id, settings)
+            return not broker.in_controlled_shutdown
+        case ControlState.UNFENCED:
+            return False
         case _:
             assert_never(reached)
 
 
-def _lost(state: ClusterState, broker: Broker, offline: Collection[Uuid], settings: Settings) -> Iterator[Message]:
-    """Those that are known are struck off, after their partitions have gone elsewhere; from 3.7-IV2 on. KIP-858."""
-    failed = tuple(directory for directory in broker.log_dirs if directory in offline)
-    if failed and state.features.record_level >= DIRECTORIES:
-        yield from losing(state, broker.id, failed, settings)
-        left = tuple(directory for directory in broker.log_dirs if directory not in offline)
-        yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+def _lost(
+    state: ClusterState, broker: Broker, reached: ControlState, failed: tuple[Uuid, ...], settings: Settings
+) -> Iterator[Message]:
+    """Directories are struck off after their partitions have gone elsewhere, unless these just have. KIP-858.
+
+    Kafka decides both on the same state, so that a partition may change twice, and an unfenced broker be elected from
+    the very directory that it has lost.
+    """
+    if not failed:
+        return
+    found = state.topics.with_replica(broker.id)
+    leaves = _leaves(broker, reached)
+    among = (each for each in found if not (leaves and broker.id in each.partition.isr))
+    yield from losing(state, broker.id, failed, settings, among)
+    left = tuple(directory for directory in broker.log_dirs if directory not in failed)
+    yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+
+
+def _lies_in(directories: Collection[Uuid], broker: Broker, found: Found) -> bool:
+    partition = found.partition
+    return broker.id in partition.replicas and partition.directory_of(broker.id) in directories
 
 
 def _cordoned(state: ClusterState, broker: Broker, cordoned: Collection[Uuid] | None) -> Iterator[Message]:

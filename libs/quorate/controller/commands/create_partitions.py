@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from kraft import Message
 from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.controller.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     Placements,
@@ -52,7 +52,8 @@ def create_partitions(request: CreatePartitionsRequest, *, placements: Placement
             else:
                 results.append(_Result(name=asked.name))
         response = CreatePartitionsResponse(results=(*results, *_refused_twice(request)))
-        return Decision(response, () if request.validate_only else tuple(records))
+        decision = Decision(response, tuple(records))
+        return dry(decision) if request.validate_only else decision
 
     return command
 

@@ -15,7 +15,7 @@ from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS, Effective, all_effective, faults
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.controller.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     Placements,
@@ -81,7 +81,8 @@ def create_topics(
             records += _records(state, new)
             results[topic.name] = _created(state, new, settings)
         response = CreateTopicsResponse(topics=(*results.values(), *_refused_twice(request)))
-        return Decision(response, () if request.validate_only else tuple(records))
+        decision = Decision(response, tuple(records))
+        return dry(decision) if request.validate_only else decision
 
     return command
 

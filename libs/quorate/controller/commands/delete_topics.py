@@ -49,7 +49,6 @@ def delete_topics(request: DeleteTopicsRequest, *, settings: Settings) -> Comman
         return Decision(
             DeleteTopicsResponse(responses=tuple(_once(result, twice) for result in results)),
             tuple(record for record in records if record.topic_id not in twice),
-            atomic=False,
         )
 
     return command

@@ -32,7 +32,7 @@ _Synonym: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One config. `value` is what counts, `sets` all that there is, the first one first; empty, and none is set."""
+    """One config. `value` is what counts, `sets` where it is set, as Kafka tells it; empty, and it is a default."""
 
     name: str
     value: str | None
@@ -98,13 +98,22 @@ def _config(entry: _Entry, include_synonyms: bool) -> _Config:
 
 def _topic(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
     own = state.configs.of(TOPIC, name)
-    for config in topic.CONFIGS.values():
+    for each in sorted(topic.CONFIGS.keys() | own.keys()):
+        config = topic.CONFIGS.get(each)
+        if config is None:
+            yield _unknown(Set(each, own[each], Source.TOPIC))
+            continue
         yield _Entry(
             name=config.name,
             value=settings.effective(state, name, config.name).value,
             sets=tuple(topic.candidates(config, topic=own, configs=state.configs, static=settings.static_configs)),
             type=config.values.type,
         )
+
+
+def _unknown(own: Set) -> _Entry:
+    """Set by a controller of another version. Kafka tells that it is there; what nobody knows may be a secret."""
+    return _Entry(name=own.name, value=own.value, sets=(own,), type=ValueType.UNKNOWN, sensitive=True)
 
 
 def _broker(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
@@ -136,14 +145,21 @@ def _broker_entry(name: str, sets: Iterable[Set]) -> _Entry:
 def _client_metrics(state: ClusterState, name: str, _: Settings) -> Iterator[_Entry]:
     own = state.configs.of(CLIENT_METRICS, name)
     for config in client_metrics.CONFIGS.values():
-        found = tuple(client_metrics.candidates(config, own))
-        yield _Entry(name=config.name, value=found[0].value, sets=found, type=config.values.type)
+        yield _Entry(
+            name=config.name,
+            value=own.get(config.name, config.default),
+            sets=tuple(client_metrics.candidates(config, own)),
+            type=config.values.type,
+        )
 
 
 def _group(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
     own, cluster = state.configs.of(GROUP, name), state.configs.of(BROKER, "")
-    for config in group.CONFIGS.values():
-        if not config.internal or config.name in own:
+    for each in sorted(group.CONFIGS.keys() | own.keys()):
+        config = group.CONFIGS.get(each)
+        if config is None:
+            yield _unknown(Set(each, own[each], Source.GROUP))
+        elif not config.internal or each in own:
             found = tuple(group.candidates(config, group=own, cluster=cluster, static=settings.static_configs))
             yield _Entry(name=config.name, value=found[0].value, sets=found, type=config.values.type)
 

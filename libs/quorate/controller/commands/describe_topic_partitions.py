@@ -57,9 +57,13 @@ def describe_topic_partitions(
         start = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
         room = max(1, min(partitions_per_page, request.response_partition_limit))
         sees = partial(allows, state, Operation.DESCRIBE, ResourceType.TOPIC)
-        topics, following = _page(state, filter(sees, names[bisect_left(names, start[0]) :]), start, room)
-        refused = [_refused(name) for name in names if request.topics and not sees(name)]
-        return Decision(DescribeTopicPartitionsResponse(topics=(*topics, *refused), next_cursor=following))
+        refused = {name for name in names if not sees(name)} if request.topics else set()
+        # Of all topics only as many as a page takes are asked for, and of those that are named each one once.
+        seen = (name for name in names[bisect_left(names, start[0]) :] if name not in refused)
+        topics, following = _page(state, seen if request.topics else filter(sees, seen), start, room)
+        return Decision(
+            DescribeTopicPartitionsResponse(topics=(*topics, *map(_refused, sorted(refused))), next_cursor=following)
+        )
 
     return command
 

@@ -55,7 +55,7 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Comman
                     told.append(_PartitionResult(partition_id, error_message=None))
             results.append(_Result(topic=name, partition_result=tuple(told)))
         response = ElectLeadersResponse(replica_election_results=tuple(results))
-        return Decision(response, tuple(records), atomic=False)
+        return Decision(response, tuple(records))
 
     return command
 

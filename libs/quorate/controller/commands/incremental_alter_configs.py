@@ -11,7 +11,7 @@ from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, 
 from quorate.controller.config_changes import Asked, Changes, Outcome, alter
 from quorate.controller.configs.kinds import kind_of, said
 from quorate.controller.configs.values import split
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import Resource
@@ -43,7 +43,8 @@ def incremental_alter_configs(
     def command(state: ClusterState, _: Moment) -> Decision[IncrementalAlterConfigsResponse]:
         outcomes, records = alter(state, map(_asked, request.resources), settings)
         response = IncrementalAlterConfigsResponse(responses=tuple(map(_result, outcomes)))
-        return Decision(response, () if request.validate_only else tuple(records))
+        decision = Decision(response, tuple(records))
+        return dry(decision) if request.validate_only else decision
 
     return command
 

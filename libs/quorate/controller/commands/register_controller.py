@@ -45,7 +45,7 @@ def _record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:
     return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        zk_migration_ready=request.zk_migration_ready,
+        zk_migration_ready=False,  # There is nowhere to migrate from: Kafka writes that, whatever was asked.
         end_points=tuple(
             RegisterControllerRecord.ControllerEndpoint(
                 listener.name, listener.host, listener.port, listener.security_protocol

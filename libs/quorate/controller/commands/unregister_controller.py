@@ -7,18 +7,28 @@ from quorate.controller.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CONTROLLER_UNREGISTRATION, release_of
+from quorate.nouns import NodeId
 from quorate.records import UnregisterControllerRecord
 
 __all__ = ["unregister_controller"]
 
 
-def unregister_controller(request: UnregisterControllerRequest) -> Command[UnregisterControllerResponse]:
+def unregister_controller(
+    request: UnregisterControllerRequest, *, active_id: NodeId
+) -> Command[UnregisterControllerResponse]:
     """The command that unregisters a controller; one that is alive registers again.
 
-    Raises ApiError: UNSUPPORTED_VERSION below metadata.version 4.4-IV2, CONTROLLER_ID_NOT_REGISTERED.
+    Raises ApiError: INVALID_REQUEST for the active one, which the others find by its registration; UNSUPPORTED_VERSION
+    below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[UnregisterControllerResponse]:
+        if request.controller_id == active_id:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"controller {active_id} is active, and cannot strike itself off; another has to lead first",
+                {"field": "controller_id"},
+            )
         level = state.features.record_level
         if level < CONTROLLER_UNREGISTRATION:
             raise ApiError(

@@ -8,7 +8,7 @@ from enum import IntEnum
 from kraft import Message
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
@@ -53,7 +53,8 @@ def update_features(
         changed = [each for each in request.feature_updates if proposed[each.feature] != present.get(each.feature, 0)]
         records = tuple(record for update in changed for record in _records(state, update, settings))
         response = UpdateFeaturesResponse(error_message=None)
-        return Decision(response, () if request.validate_only else records)
+        decision = Decision(response, records)
+        return dry(decision) if request.validate_only else decision
 
     return command
 

@@ -112,7 +112,8 @@ def candidates(
 ) -> Iterator[Set]:
     """Every value that there is for a broker's config; the first one counts, and the default is the last.
 
-    As Kafka tells it: what other units say comes after, and does not count for a config that is not set itself.
+    As Kafka tells it: what other units say comes after, and does not count for a config that is not set itself; what
+    no broker would take at run time is left out, as it may be in a log all the same.
     """
     alike = _alike(name)
     defaults = {each: value for each in alike if (value := default_of(each)) is not None}
@@ -125,7 +126,7 @@ def candidates(
             (defaults, Source.DEFAULT),
         )
         for each in alike
-        if each in values
+        if each in values and _is_heeded(each, values[each], source)
     )
     seen = False
     for each in found:
@@ -134,12 +135,18 @@ def candidates(
             yield each
 
 
+def _is_heeded(name: str, value: str, source: Source) -> bool:
+    if source not in (Source.BROKER, Source.CLUSTER):
+        return True
+    return _fault(name, value, one_broker=source is Source.BROKER) is None
+
+
 def faults(given: Mapping[str, str], *, one_broker: bool) -> list[str]:
     """What is wrong with setting these at run time, one sentence each; empty if a Kafka broker would take them.
 
     What nobody knows is taken: a broker's plugins may. No sentence has a secret, or what may be one.
     """
-    return [fault for name, value in given.items() if (fault := _fault(name, value, one_broker)) is not None]
+    return [fault for name, value in given.items() if (fault := _fault(name, value, one_broker=one_broker)) is not None]
 
 
 def file_faults(values: Mapping[str, str]) -> list[str]:
@@ -153,7 +160,7 @@ def file_faults(values: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _fault(name: str, value: str, one_broker: bool) -> str | None:
+def _fault(name: str, value: str, *, one_broker: bool) -> str | None:
     if name in FILE_ONLY:
         return f"{name} cannot be set at run time; it is in a broker's file"
     if name.startswith("ssl.") and name in DYNAMIC:

@@ -59,10 +59,9 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def candidates(config: ClientMetricsConfig, subscription: Mapping[str, str]) -> Iterator[Set]:
-    """The subscription's own value, if it has one, and the default."""
+    """The subscription's own value, if it has one. Kafka tells of no default here."""
     if config.name in subscription:
         yield Set(config.name, subscription[config.name], Source.CLIENT_METRICS)
-    yield Set(config.name, config.default, Source.DEFAULT)
 
 
 _OF_JAVA_ONLY: Final = re.compile(r"\\[pPQEhHRXGzkKN]|&&|\(\?<[A-Za-z]|\[.*\[")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from quorate.controller.configs import broker
 from quorate.controller.configs.values import (
     LONG_MAX,
     Set,
@@ -106,15 +107,16 @@ def _first(
 def candidates(
     config: TopicConfig, *, topic: Mapping[str, str], configs: Configs, static: Mapping[str, str]
 ) -> Iterator[Set]:
-    """Every value that there is for a topic's config, in its own place's unit; the first one counts, and the default
-    is the last."""
+    """What DescribeConfigs tells of a topic's config: its own value, and those of the broker config that stands in.
+
+    As Kafka tells it (KIP-226), so it may be nothing though there is a value: where no broker config stands in, and
+    where a broker has it in another unit only (`log.retention.hours`), there is neither a default nor a source.
+    """
     if config.name in topic:
         yield Set(config.name, topic[config.name], Source.TOPIC)
-    for values, source in _inherited(configs, static):
-        for synonym, factor in config.synonyms:
-            if synonym in values and _is_readable(config, values[synonym], factor):
-                yield Set(synonym, values[synonym], source)
-    yield Set(config.synonyms[0][0] if config.synonyms else config.name, config.default, Source.DEFAULT)
+    if config.synonyms:
+        first, _ = config.synonyms[0]
+        yield from broker.candidates(first, own=NOTHING_SET, cluster=configs.of(BROKER, ""), static=static)
 
 
 def faults(
@@ -128,22 +130,29 @@ def faults(
 
     `before` is what was set on it until now; `configs` and `static` say what stands in for the configs not set.
     """
+    cluster = configs.of(BROKER, "")
+    return list(_faults(*(tuple(each.items()) for each in (values, cluster, static, before))))
+
+
+@lru_cache(maxsize=256)
+def _faults(topic: _Items, cluster: _Items, static: _Items, before: _Items) -> tuple[str, ...]:
+    """As `all_effective`, most topics have the same."""
     found = []
-    for name, value in values.items():
+    for name, value in topic:
         config = CONFIGS.get(name)
         if config is None:
             found.append(f"{name!r} is no topic config")
         elif not config.values.takes(value):
             found.append(f"{name}={value!r}: it takes {config.values.rule}")
     if found:
-        return found
+        return tuple(found)
 
-    effective = all_effective(topic=values, configs=configs, static=static)
+    effective = _all(topic, cluster, static)
 
     def counts(name: str) -> str:
         return effective[name].value
 
-    return [*_lags(counts), *_tiered(counts, before, static)]
+    return (*_lags(counts), *_tiered(counts, dict(before), dict(static)))
 
 
 _Counts: TypeAlias = Callable[[str], str]

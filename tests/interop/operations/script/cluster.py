@@ -97,6 +97,7 @@ MEMBERS: Final[tuple[Step, ...]] = (
     ask("a controller is struck off", UnregisterControllerRequest(9)),
     ask("it is struck off again", UnregisterControllerRequest(9), E.CONTROLLER_ID_NOT_REGISTERED),
     ask("the one that supports less is struck off", UnregisterControllerRequest(10)),
+    ask("the active one, by itself", lambda view: UnregisterControllerRequest(view.active_id), E.INVALID_REQUEST),
     ask("the controllers there are", DescribeClusterRequest(endpoint_type=2), masks=["host", "port", "controllerId"]),
     ask(
         "an endpoint type unknown",

@@ -182,21 +182,21 @@ OF_OTHERS: Final[tuple[Step, ...]] = (
 )
 
 
-def describe(
-    name: str, kind: int, resource: str, *errors: E, keys: tuple[str, ...] | None = None, synonyms: bool = True
-) -> Ask:
+def describe(name: str, kind: int, resource: str, *errors: E, keys: tuple[str, ...] | None = None) -> Ask:
     """DescribeConfigs of one resource; None for all of its keys."""
     wanted = DescribeConfigsRequest.DescribeConfigsResource(kind, resource, keys)
-    return ask(name, DescribeConfigsRequest((wanted,), include_synonyms=synonyms), *errors)
+    return ask(name, DescribeConfigsRequest((wanted,), include_synonyms=True), *errors)
 
 
 DESCRIBED: Final[tuple[Step, ...]] = (
     describe("one of a topic's, told", TOPIC, "compact", keys=("cleanup.policy",)),
-    describe("all of a topic's, told", TOPIC, "compact", synonyms=False),
+    describe("all of a topic's, told", TOPIC, "compact"),
     describe("a topic unknown, told", TOPIC, "nowhere", E.UNKNOWN_TOPIC_OR_PARTITION),
     describe("a bad topic name, told", TOPIC, "no topic", E.INVALID_TOPIC_EXCEPTION),
     describe("one of a group's, told", GROUP, "readers", keys=("consumer.heartbeat.interval.ms",)),
-    describe("a subscription's, told", CLIENT_METRICS, "watch", synonyms=False),
+    describe("all of a group's, told", GROUP, "readers"),
+    describe("all of all brokers', told", BROKER, ""),
+    describe("a subscription's, told", CLIENT_METRICS, "watch"),
     describe("a subscription without a name, told", CLIENT_METRICS, "", E.INVALID_REQUEST),
     describe("a broker that is none, told", BROKER, "first", E.INVALID_REQUEST),
     describe("a kind unknown, told", 77, "x", E.INVALID_REQUEST),

@@ -1,0 +1,58 @@
+"""How long a controller's decisions took, for whoever asks why others had to wait: how many, how long, the slowest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Performance", "Period"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """What was done since the last one was taken; no `slowest` if nothing was."""
+
+    count: int = 0
+    total_ns: int = 0
+    slowest: str | None = None
+    slowest_ns: int = 0
+
+    @property
+    def average_ns(self) -> int:
+        """0 if nothing was done."""
+        return self.total_ns // self.count if self.count else 0
+
+
+class Performance:
+    """Counts events of one controller: each has everything else wait for as long as it takes.
+
+    >>> performance = Performance()
+    >>> performance.note("CreateTopics", 3_000_000)
+    >>> performance.note("AlterPartition", 1_000_000)
+    >>> performance.take()
+    Period(count=2, total_ns=4000000, slowest='CreateTopics', slowest_ns=3000000)
+    >>> performance.take().average_ns
+    0
+    """
+
+    __slots__ = ("_count", "_slowest", "_slowest_ns", "_total_ns")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._total_ns = 0
+        self._slowest: str | None = None
+        self._slowest_ns = 0
+
+    def note(self, name: str, took_ns: int) -> None:
+        """An event is over. Of several that took as long the first one is told."""
+        self._count += 1
+        self._total_ns += took_ns
+        if self._slowest is None or took_ns > self._slowest_ns:
+            self._slowest, self._slowest_ns = name, took_ns
+
+    def take(self) -> Period:
+        """What there was; the next period begins."""
+        count, self._count = self._count, 0
+        total_ns, self._total_ns = self._total_ns, 0
+        slowest, self._slowest = self._slowest, None
+        slowest_ns, self._slowest_ns = self._slowest_ns, 0
+        return Period(count=count, total_ns=total_ns, slowest=slowest, slowest_ns=slowest_ns)

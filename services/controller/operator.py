@@ -1,0 +1,64 @@
+"""What an operator's file comes to: what decisions depend on, how often chores are done, who decides on rights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.authorizer import StandardAuthorizer
+from quorate.controller.delegation_tokens import TokenSettings
+from quorate.controller.settings import Settings
+from quorate.runtime.config import describe
+from services.controller.config import Config
+from services.controller.performance import PerformanceLog
+
+
+def settings_of(config: Config, static_configs: Mapping[str, str]) -> Settings:
+    """What decisions depend on; `static_configs` are the broker configs in the same file."""
+    return Settings(
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        delete_topic_enable=config.delete_topic_enable,
+        partitions_per_page=config.max_request_partition_size_limit,
+        delegation_tokens=TokenSettings(
+            secret_key=config.delegation_token_secret_key or "",
+            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            expiry_time_ms=config.delegation_token_expiry_time_ms,
+        ),
+        create_topic_policy=_policy(config.create_topic_policy, config),
+        alter_config_policy=_policy(config.alter_config_policy, config),
+        static_configs=static_configs,
+    )
+
+
+def intervals_of(config: Config) -> dict[str, int]:
+    """How often which chore is done, in ms by the name of its setting; 0 for never."""
+    rebalances = config.auto_leader_rebalance_enable
+    return {
+        "metadata.max.idle.interval.ms": config.idle_interval_ms,
+        "leader.imbalance.check.interval.seconds": config.imbalance_interval_seconds * 1_000 if rebalances else 0,
+        "unclean.leader.election.interval.ms": config.unclean_election_interval_ms,
+        "delegation.token.expiry.check.interval.ms": config.delegation_token_expiry_check_interval_ms,
+    }
+
+
+def performance_log_of(config: Config) -> PerformanceLog:
+    """Who writes down how long decisions take."""
+    return PerformanceLog(period_ms=config.performance_period_ms, always_from_ms=config.performance_always_log_ms)
+
+
+def authorizer_of(config: Config) -> StandardAuthorizer | None:
+    """Who decides what callers may do; None, and they may do everything."""
+    if config.authorizer is None:
+        return None
+    return StandardAuthorizer(
+        super_users=config.super_users, allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found
+    )
+
+
+def _policy(policy: type | None, config: Config) -> Any:
+    """An instance of what the operator wrote, who knows what it is; it may look at the other settings."""
+    made: Any = None if policy is None else policy()
+    if hasattr(made, "configure"):
+        made.configure(describe(config))
+    return made

@@ -1,0 +1,67 @@
+"""The controller's loop of chores: what is too much for one go is done in several, at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from kraft.service.quorum_pb2 import ListenResponse
+from quorate.controller.activation import activate
+from quorate.controller.engine import Engine
+from quorate.controller.settings import Settings
+from quorate.metadata.partitions import NO_LEADER
+from quorate.records import ConfigRecord, PartitionChangeRecord
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.telemetry import OFF
+from services.controller.chores import Chores
+from services.controller.driver import Driver
+from tests.controller.clusters import Cluster
+
+PARTITIONS = 1_200
+INTERVAL_MS = 3_600_000
+
+
+def leaderless() -> Cluster:
+    """A topic whose partitions have no leader: broker 1 alone was in sync, 2 may lead all the same."""
+    cluster = Cluster(25).brokers(1, 2)
+    topic_id = cluster.topic("t", *[[1, 2]] * PARTITIONS)
+    cluster.apply(PartitionChangeRecord(number, topic_id, isr=(1,), leader=NO_LEADER) for number in range(PARTITIONS))
+    cluster.apply([ConfigRecord(2, "t", "unclean.leader.election.enable", "true")])
+    return cluster
+
+
+async def test_a_full_bite_is_followed_by_the_next_and_not_by_the_interval() -> None:
+    channel = grpc.aio.insecure_channel("localhost:1")  # nobody is there: the test says what the quorum node would
+    cluster = leaderless()
+    engine = Engine(cluster.state, next_offset=cluster.next_offset)
+    driver = Driver(engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
+    driver.hear(
+        ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=engine.next_offset))
+    )
+    pauses: list[tuple[float, int]] = []
+    done = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        """The first three pauses take no time; then the test has seen enough."""
+        pauses.append((seconds, driver.engine.state.topics.leader_count(NO_LEADER)))
+        if len(pauses) > 3:
+            done.set()
+            await asyncio.Event().wait()
+
+    off = {
+        "metadata.max.idle.interval.ms": 0,
+        "leader.imbalance.check.interval.seconds": 0,
+        "delegation.token.expiry.check.interval.ms": 0,
+    }
+    chores = Chores(driver, Settings(), off | {"unclean.leader.election.interval.ms": INTERVAL_MS}, sleep=sleep)
+    loop = asyncio.create_task(chores.run())
+    async with asyncio.timeout(30):
+        while not done.is_set():
+            await asyncio.sleep(0)  # the chores may go on
+            driver.appended(driver.engine.next_offset)
+            driver.commit(driver.engine.next_offset)
+    loop.cancel()
+    await channel.close()
+
+    assert [(3_600.0, 1_200), (0.01, 200), (3_600.0, 0), (3_600.0, 0)] == pauses

@@ -1,0 +1,220 @@
+"""What a caller may do rests on what is committed: what may yet be undone grants nothing, and takes nothing away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kraft import Message
+from quorate.authorizer import StandardAuthorizer
+from quorate.controller.committed import Committed
+from quorate.controller.decision import Decision
+from quorate.controller.engine import Engine
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import LATEST, METADATA_VERSION
+from quorate.nouns import Principal
+from quorate.records import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    RemoveAccessControlEntryRecord,
+)
+from services.controller.authorizing import Authorizing, Caller
+from tests.controller.clusters import uuid
+
+ALICE = Caller(Principal("User", "alice"), "10.1.2.3")
+GRANT = AccessControlEntryRecord(
+    uuid(1),
+    ResourceType.CLUSTER,
+    "kafka-cluster",
+    PatternType.LITERAL,
+    "User:alice",
+    "*",
+    Operation.ALTER,
+    Permission.ALLOW,
+)
+REMOVAL = RemoveAccessControlEntryRecord(uuid(1))
+AT_THE_QUORUM = "AddRaftVoter"
+"""Its answer waits for no commit of the controller's: only its right stands between a caller and the quorum."""
+
+
+def standing_by(*records: Message) -> Engine:
+    """A controller that has replayed these."""
+    engine = Engine(ClusterState())
+    begun = (FeatureLevelRecord(METADATA_VERSION, LATEST), *records)
+    engine.replay(begun, base_offset=0, end_offset=len(begun))
+    return engine
+
+
+def active(*records: Message) -> Engine:
+    """A controller that is active after these."""
+    engine = standing_by(*records)
+    engine.claim(1, engine.next_offset)
+    return engine
+
+
+def write(engine: Engine, *records: Message) -> None:
+    """Decided, applied, on its way."""
+    engine.write("test", lambda _state, _moment: Decision(None, records), now_ms=0)
+
+
+def commit(engine: Engine, offset: int | None = None) -> None:
+    """A majority has all below `offset`."""
+    end = engine.next_offset if offset is None else offset
+    engine.took(end)
+    engine.commit(end)
+
+
+def may(engine: Engine) -> bool:
+    return is_let_in(Authorizing(engine, StandardAuthorizer()))
+
+
+def is_let_in(authorizing: Authorizing) -> bool:
+    try:
+        authorizing.check(AT_THE_QUORUM, ALICE)
+    except ApiError as refusal:
+        assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == refusal.code
+        return False
+    return True
+
+
+def test_a_grant_opens_nothing_before_it_is_committed() -> None:
+    engine = active()
+    write(engine, GRANT)
+    assert GRANT == engine.state.acls.get(uuid(1))
+
+    before = may(engine)
+    engine.took(engine.next_offset)  # on the leader's disk alone
+    taken = may(engine)
+    engine.commit(engine.next_offset)
+
+    assert (False, False, True) == (before, taken, may(engine))
+
+
+def test_a_grant_that_is_lost_with_the_leadership_has_opened_nothing() -> None:
+    engine = active()
+    write(engine, GRANT)
+    before = may(engine)
+    engine.renounce()
+
+    assert (False, False) == (before, may(engine))
+    assert 0 == len(engine.state.acls)
+
+
+def test_a_removal_takes_nothing_away_before_it_is_committed() -> None:
+    engine = active(GRANT)
+    write(engine, REMOVAL)
+    before = may(engine)
+    commit(engine)
+
+    assert (True, False) == (before, may(engine))
+
+
+def test_what_lies_after_the_last_commit_is_left_out_and_no_more() -> None:
+    engine = active()
+    write(engine, GRANT)
+    granted = engine.next_offset
+    write(engine, NoOpRecord())
+    write(engine, REMOVAL)
+
+    told = [may(engine)]
+    for end in (granted, granted + 1, granted + 2):
+        commit(engine, end)
+        told.append(may(engine))
+
+    assert [False, True, True, False] == told
+
+
+def test_the_same_door_sees_every_change() -> None:
+    """It remembers what it found, and a state may be back where it was, and be another."""
+    engine = active()
+    authorizing = Authorizing(engine, StandardAuthorizer())
+    begin = engine.next_offset
+
+    write(engine, NoOpRecord())
+    told = [is_let_in(authorizing)]
+    engine.renounce()
+    engine.replay([GRANT], base_offset=begin, end_offset=begin + 1)
+    told.append(is_let_in(authorizing))
+    engine.claim(2, engine.next_offset)
+    write(engine, REMOVAL)
+    told.append(is_let_in(authorizing))
+    engine.renounce()
+    engine.claim(3, engine.next_offset)
+    write(engine, NoOpRecord())
+    told.append(is_let_in(authorizing))
+    write(engine, REMOVAL)
+    commit(engine)
+
+    assert [False, True, True, True, False] == [*told, is_let_in(authorizing)]
+
+
+def test_until_all_of_a_snapshot_has_come_only_super_users_are_let_in() -> None:
+    """A denial may be in the part that is still to come. Kafka's authorizer is LOADING then (KIP-801)."""
+    engine = Engine(ClusterState())
+    engine.begin_load()
+    engine.load_more([FeatureLevelRecord(METADATA_VERSION, LATEST), GRANT], end_offset=7)
+    admin = StandardAuthorizer(super_users=frozenset({"User:alice"}))
+    told = [may(engine), is_let_in(Authorizing(engine, admin))]
+    engine.end_load(end_offset=7)
+
+    assert [False, True, True] == [*told, may(engine)]
+
+
+def test_before_anything_is_replayed_nothing_is_open_to_everyone() -> None:
+    kind = StandardAuthorizer(allow_everyone_if_no_acl_found=True)
+    others = StandardAuthorizer(super_users=frozenset({"User:alice"}))
+
+    assert (False, True) == (
+        is_let_in(Authorizing(Engine(ClusterState()), kind)),
+        is_let_in(Authorizing(active(), kind)),
+    )
+    assert is_let_in(Authorizing(Engine(ClusterState()), others))
+
+
+OPEN = (BeginTransactionRecord("metadata"), GRANT)
+
+
+@pytest.mark.parametrize(
+    ("records", "allowed"),
+    [
+        (OPEN, False),
+        ((*OPEN, EndTransactionRecord()), True),
+        ((*OPEN, AbortTransactionRecord("failover")), False),
+        ((GRANT, BeginTransactionRecord("metadata"), REMOVAL), True),
+        ((GRANT, BeginTransactionRecord("metadata"), REMOVAL, EndTransactionRecord()), False),
+    ],
+)
+@pytest.mark.parametrize("replayed", [False, True])
+def test_a_transaction_counts_at_its_end(records: Sequence[Message], allowed: bool, replayed: bool) -> None:
+    """Committed, it may still be aborted. KIP-868."""
+    engine = standing_by(*records) if replayed else active()
+    if not replayed:
+        for record in records:
+            write(engine, record)
+        commit(engine)
+
+    assert allowed == may(engine)
+
+
+def test_the_present_is_read_unless_something_of_it_is_in_flight() -> None:
+    """So a decision costs no more than it did, most of the time."""
+
+    def is_present() -> bool:
+        return acls.now() is engine.state.acls
+
+    engine = active(GRANT)
+    acls = Committed(engine, engine.state.acls)
+    told = [is_present()]
+    for record in (NoOpRecord(), REMOVAL):
+        write(engine, record)
+        told.append(is_present())
+    commit(engine)
+
+    assert [True, True, False, True] == [*told, is_present()]

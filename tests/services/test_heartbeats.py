@@ -1,0 +1,110 @@
+"""Many heartbeats in one message: answered in their order, each as it would be by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.heartbeat_pb2 import BrokerHeartbeatsRequest, BrokerHeartbeatsResponse
+from quorate.errors import ErrorCode
+from quorate.liveness import Sessions
+from quorate.records import BrokerRegistrationChangeRecord
+from quorate.runtime.client import Client, open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.log_reader import LogReader
+from quorate.runtime.replica import Replica
+from quorate.runtime.telemetry import OFF
+from services.heartbeat.driver import Driver
+from services.heartbeat.servicer import SIDE_BY_SIDE_MAX, Servicer
+from tests.bench.synthetic import Shape, broker_epoch, cluster
+
+SHAPE = Shape(partitions=6, brokers=3)
+NOWHERE = "127.0.0.1:1"
+
+FENCED, OTHER = 0, 2
+"""Of the three brokers: one is fenced in the log, the others are active."""
+
+
+@pytest.fixture
+async def driver() -> AsyncIterator[Driver]:
+    """One tracker that has read a log, and can reach no controller."""
+    clock = SystemClock()
+    replica = Replica(LogReader([NOWHERE], open_channel), clock, OFF)
+    for offset, record in enumerate(cluster(SHAPE)):
+        replica.state.apply(record, offset)
+    change = BrokerRegistrationChangeRecord(broker_id=FENCED, broker_epoch=broker_epoch(FENCED), fenced=1)
+    replica.state.apply(change, 100)
+    replica.applied = 101
+    controllers = Client([NOWHERE], ControllerStub)
+    yield Driver(replica, Sessions(9_000), controllers, clock)
+    await controllers.close()
+
+
+def heartbeat(broker_id: int, *, epoch: int | None = None, offset: int = 100, **wants: bool) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch(broker_id) if epoch is None else epoch,
+        current_metadata_offset=offset,
+        **wants,  # type: ignore[arg-type]  # the two that are bool
+    )
+
+
+async def answers(driver: Driver, *batches: list[BrokerHeartbeatRequest]) -> list[list[BrokerHeartbeatResponse]]:
+    async def requests() -> AsyncIterator[BrokerHeartbeatsRequest]:
+        for heartbeats in batches:
+            yield BrokerHeartbeatsRequest(heartbeats=heartbeats)
+
+    stream: AsyncIterator[BrokerHeartbeatsResponse] = Servicer(driver).BrokerHeartbeats(requests(), None)
+    return [list(answer.responses) async for answer in stream]
+
+
+def said(answer: BrokerHeartbeatResponse) -> tuple[int, bool, bool]:
+    return answer.error_code, answer.is_caught_up, answer.is_fenced
+
+
+async def test_each_is_answered_in_its_place_and_a_refusal_is_its_own(driver: Driver) -> None:
+    stale = ErrorCode.STALE_BROKER_EPOCH
+    (found,) = await answers(
+        driver, [heartbeat(1), heartbeat(1, epoch=5), heartbeat(FENCED, want_fence=True), heartbeat(OTHER)]
+    )
+
+    assert [(0, True, False), (stale, False, True), (0, True, True), (0, True, False)] == list(map(said, found))
+
+
+async def test_what_is_gathered_is_answered_as_one_by_one(driver: Driver) -> None:
+    asked = [
+        heartbeat(1),
+        heartbeat(1, offset=0),
+        heartbeat(1, epoch=5),
+        heartbeat(FENCED, want_fence=True),
+        heartbeat(FENCED, want_shut_down=True, epoch=7),
+        heartbeat(OTHER, offset=broker_epoch(OTHER) - 1),
+    ]
+    (gathered,) = await answers(driver, asked)
+    single = [one for (one,) in await answers(driver, *([each] for each in asked))]
+
+    assert list(map(said, single)) == list(map(said, gathered))
+
+
+async def test_a_gathered_heartbeat_is_a_sign_of_life(driver: Driver) -> None:
+    before = set(driver.sessions.contacts)
+    await answers(driver, [heartbeat(1, offset=55), heartbeat(2, offset=66), heartbeat(2, epoch=5)])
+    contacts = driver.sessions.contacts
+
+    assert set() == before
+    assert {1: 55, 2: 66} == {broker_id: contact.metadata_offset for broker_id, contact in contacts.items()}
+    assert {broker_epoch(1), broker_epoch(2)} == {contact.broker_epoch for contact in contacts.values()}
+
+
+async def test_more_than_are_served_side_by_side_are_all_answered(driver: Driver) -> None:
+    count = 2 * SIDE_BY_SIDE_MAX + 3
+    (found,) = await answers(driver, [heartbeat(1), *[heartbeat(1, epoch=5)] * count, heartbeat(2)])
+
+    assert [0, *[ErrorCode.STALE_BROKER_EPOCH] * count, 0] == [each.error_code for each in found]
+
+
+async def test_no_heartbeats_are_answered_by_none(driver: Driver) -> None:
+    assert [[], []] == await answers(driver, [], [])
