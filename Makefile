@@ -14,7 +14,11 @@ help: ## list every target
 setup: $(MADE) ## the environment and the generated code (part of every other target)
 
 run: setup ## the whole control plane on loopback, a topic created, its trace shown (ONCE=1: then exit)
-	@$(RUN) python -m deploy.local $(if $(ONCE),--once)
+	@rm -rf run
+	@$(RUN) python -m deploy.local --directory $(CURDIR)/run $(if $(ONCE),--once)
+
+report: spark-setup ## what the last `make run` did, as an HTML page (LOGS=DIR: what these logs tell)
+	@$(RUN) quorate pipeline run $(if $(LOGS),--from $(LOGS) --to build/lake --report build/report.html,--from run --to run/lake --spans run/observer.db --report run/report.html)
 
 test: setup ## every test that needs no more than Python
 	@$(RUN) pytest tests -m "not interop and not netns and not mutants"
@@ -61,9 +65,13 @@ soak: setup ## run the simulator for SEEDS seeds from BASE on, with progress
 soak-controller: setup ## the same with the controller on top of the quorum, brokers and admins
 	@$(RUN) python -m tests.sim_controller soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
+soak-driver: setup ## the same with the quorum service's own driver, doors and disk around the core
+	@$(RUN) python -m tests.sim_driver soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
+
 mutants: setup ## plant each bug in the simulators, and print how many seeds it lives
 	@$(RUN) python -m tests.sim mutants
 	@$(RUN) python -m tests.sim_controller mutants
+	@$(RUN) python -m tests.sim_driver mutants
 
 exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaustive/README.md
 	@$(RUN) python -m tests.exhaustive $(ARGS)
@@ -97,4 +105,4 @@ $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pypro
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run test check lint types imports protos protos-check tidy interop interop-setup spark-setup pipeline e2e netns soak soak-controller mutants exhaustive fixtures bench format clean uv
+.PHONY: help setup run report test check lint types imports protos protos-check tidy interop interop-setup spark-setup pipeline e2e netns soak soak-controller soak-driver mutants exhaustive fixtures bench format clean uv

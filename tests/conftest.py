@@ -13,7 +13,7 @@ settings.load_profile("untimed")
 
 HOW_TO_GET = {
     "interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`",
-    "mutants": "bugs planted in the simulator: minutes; `pytest tests/sim -m mutants`, or the table by `make mutants`",
+    "mutants": "bugs planted in the simulators: minutes; `pytest tests -m mutants`, or the table by `make mutants`",
     "netns": "partitions and slow links between network namespaces: needs root and iproute2; `make netns`",
 }
 

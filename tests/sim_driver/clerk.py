@@ -1,0 +1,298 @@
+"""The controller beside a node, as far as that is concerned: it listens, writes while active, and makes snapshots.
+
+It speaks through the real stubs. It may be slow, go away and come back where it stood, or begin anew from nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from grpc.aio import EOF, AioRpcError
+
+from kraft.service.quorum_pb2 import (
+    AppendRequest,
+    CreateSnapshotRequest,
+    ListenRequest,
+    ListenResponse,
+    ResignRequest,
+)
+from kraft.service.quorum_pb2_grpc import RaftClientStub
+from quorate.nouns import Epoch, Offset
+from quorate.storage.snapshots import SnapshotReader
+from services.quorum.appends import joined
+from tests.sim_driver.checker import require
+from tests.sim_driver.loop import Life, context_of
+from tests.sim_driver.wire import Call, Channel
+
+if TYPE_CHECKING:
+    from tests.sim_driver.node import Node
+    from tests.sim_driver.world import World
+
+SNAPSHOT_VALUES: Final = 20
+IN_FLIGHT_MAX: Final = 6
+
+
+@dataclass
+class Write:
+    """One Append under way."""
+
+    base_offset: Offset
+    end: Offset
+    attempt: int
+    values: list[bytes]
+    is_taken: bool = False
+    is_wrong: bool = False
+    """It does not go where the log ends."""
+
+
+class Clerk:
+    """One controller over all its lives. `next` is where its state stands."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.host = node.host
+        self.next: Offset = 0
+        self.acknowledged_count = 0
+        self.load_count = 0
+        self.is_active = False
+        self._world = world
+        self._node = node
+        self._random = world.stream(f"clerk{node.id}")
+        self._life: Life | None = None
+        self._written = 0
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._epoch: Epoch = -1
+        self._attempt = 0
+        self._at: Offset = 0
+        self._writes: dict[int, Write] = {}
+        self._loading = b""
+        self.is_active = False
+
+    def start(self, *, from_nothing: bool) -> None:
+        """A process begins; one before has ended."""
+        if self._life is not None:
+            self._life.is_over = True
+            self._world.network.lose(self._life)
+        if from_nothing:
+            self.next = 0
+        self._begin_anew()
+        self._life = Life(self, f"clerk {self._node.id}")
+        self._world.loop.create_task(self._live(self._life), context=context_of(self._life))
+
+    async def _live(self, life: Life) -> None:
+        channel = Channel(self._world.network, life, self._node.address)
+        try:
+            while True:
+                self._begin_anew()
+                with suppress(AioRpcError):
+                    await self._listen(RaftClientStub(channel))  # type: ignore[arg-type]
+                await asyncio.sleep(self._random.randrange(1, 200) / 1000)
+        except Exception as error:
+            self._world.failed(life, error)
+
+    async def _listen(self, stub: Any) -> None:
+        """Until the stream breaks, or this end has had enough."""
+        call: Call = stub.Listen(ListenRequest(next_offset=self.next))
+        writing: asyncio.Task[None] | None = None
+        try:
+            while not self._has_enough():
+                event = await call.read()
+                if event is EOF:
+                    return
+                self._take(event)
+                if self.is_active and writing is None:
+                    writing = self._spawn(self._write, stub)
+                elif not self.is_active and writing is not None:
+                    writing.cancel()
+                    writing = None
+                if not self._loading and self._wants_snapshot():
+                    self._spawn(self._snapshot, stub)
+                await self._breathe()
+        finally:
+            if writing is not None:
+                writing.cancel()
+            call.cancel()
+
+    def _spawn(self, work: Callable[[Any], Awaitable[None]], what: Any) -> asyncio.Task[None]:
+        async def told() -> None:
+            try:
+                await work(what)
+            except Exception as error:
+                assert self._life is not None
+                self._world.failed(self._life, error)
+
+        return asyncio.get_running_loop().create_task(told())
+
+    def _has_enough(self) -> bool:
+        return not self._world.is_healed and self._random.randrange(1_000) < self._world.plan.hangs_up_permille
+
+    async def _breathe(self) -> None:
+        """Applying takes a while, or none."""
+        slow_ms = 0 if self._world.is_healed else self._world.plan.slow_ms
+        if slow_ms and self._random.randrange(30) == 0:
+            await asyncio.sleep(self._random.randrange(slow_ms) / 1000)
+        else:
+            await asyncio.sleep(self._random.choice((0, 0, 0, 1, 3)) / 1000)
+
+    # What it hears.
+
+    def _take(self, event: ListenResponse) -> None:
+        world, who = self._world, f"clerk {self._node.id}"
+        kind = event.WhichOneof("event")
+        world.trace.turn(world.now_ms, self._node.id, kind, self.next)
+        match kind:
+            case "snapshot":
+                self._load(event.snapshot)
+            case "batches":
+                require("I-23", not self.is_active, "told of batches while active", who)
+                self.next = world.checker.heard_batches(who, self.next, event.batches.records)
+            case "committed":
+                require("I-23", self.is_active, "told of a commit, not active", who)
+                self._commit(event.committed.high_watermark)
+            case "leadership":
+                self._lead(event.leadership)
+
+    def _load(self, piece: ListenResponse.SnapshotChunk) -> None:
+        self._loading += piece.data
+        if not piece.last:
+            return
+        data, self._loading = self._loading, b""
+        path = self._world.directory / f"loaded-{self._node.id}.checkpoint"
+        path.write_bytes(data)
+        reader = SnapshotReader(path)
+        values = [bytes(value) for value in reader.values()]
+        reader.close()
+        require("I-25", values == self._state_at(piece.end_offset), "a snapshot of another state", piece.end_offset)
+        require("I-23", piece.end_offset > self.next, "a snapshot of what it has", piece.end_offset, self.next)
+        self.next = piece.end_offset
+        self.load_count += 1
+        self._world.note(self._node.id, "clerk loads", self.next)
+
+    def _state_at(self, offset: Offset) -> list[bytes]:
+        digest = self._world.checker.digest_at(offset)
+        return [digest + bytes([number]) for number in range(SNAPSHOT_VALUES)]
+
+    def _commit(self, high_watermark: Offset) -> None:
+        require("I-23", high_watermark > self.next, "told again", high_watermark, self.next)
+        self.next = high_watermark
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """What was taken and is committed is answered for."""
+        done = [number for number, write in self._writes.items() if write.is_taken and write.end <= self.next]
+        for number in done:
+            write = self._writes.pop(number)
+            self._world.checker.acknowledged(self._node.id, write.base_offset, write.end, write.values)
+            self.acknowledged_count += 1
+
+    def _lead(self, told: ListenResponse.Leadership) -> None:
+        self._writes.clear()
+        self.is_active = told.leader_id == self._node.id and told.HasField("next_offset")
+        self._epoch = told.epoch
+        if self.is_active:
+            self._world.checker.heard_claim(self._node.id, told.epoch, self.next)
+            self._world.note(self._node.id, "clerk is active", told.epoch, told.next_offset)
+            self._at = told.next_offset
+
+    # What it writes.
+
+    async def _write(self, stub: Any) -> None:
+        call: Call = stub.Append()
+        answers = self._spawn(self._hear_answers, call)
+        try:
+            with suppress(AioRpcError, asyncio.InvalidStateError):
+                while not self._world.is_over:
+                    if len(self._writes) < IN_FLIGHT_MAX:
+                        await call.write(self._request())
+                    pause_ms = self._world.plan.write_every_ms if self._random.randrange(3) else 0
+                    await asyncio.sleep(pause_ms / 1000)
+                    if self._random.randrange(400) == 0 and not self._world.is_healed:
+                        await stub.Resign(ResignRequest(epoch=self._epoch))
+        finally:
+            answers.cancel()
+            call.cancel()
+
+    def _request(self) -> AppendRequest:
+        batches = [
+            AppendRequest.Batch(
+                values=[self._value() for _ in range(self._random.choice((1, 1, 2, 5)))], may_join=joins
+            )
+            for joins in self._random.choice(((), (), (), (True, True), (True, False)))
+        ]
+        values = [] if batches else [self._value() for _ in range(self._random.choice((1, 1, 2, 10)))]
+        self._written += 1
+        slip = self._random.randrange(-1, 2) if self._random.randrange(60) == 0 and not self._world.is_healed else 0
+        self._at += slip
+        request = AppendRequest(
+            correlation_id=self._written,
+            epoch=self._epoch,
+            base_offset=self._at,
+            values=values,
+            attempt=self._attempt,
+            batches=batches,
+        )
+        written = [value for batch in joined(request) for value in batch]
+        end = self._at + len(written)
+        self._writes[self._written] = Write(self._at, end, self._attempt, written, is_wrong=slip != 0)
+        self._at = end
+        return request
+
+    def _value(self) -> bytes:
+        """No other is like it."""
+        self._written += 1
+        padding = bytes(self._random.choice((10, 40, 300)))
+        return f"{self._node.id}/{self._epoch}/{self._world.loop.now_us}/{self._written} ".encode() + padding
+
+    async def _hear_answers(self, call: Call) -> None:
+        with suppress(AioRpcError):
+            while (answer := await call.read()) is not EOF:
+                write = self._writes.get(answer.correlation_id)
+                if write is None:
+                    continue
+                require("I-41", not (write.is_wrong and answer.error_code == 0), "taken at a wrong offset", write)
+                if answer.error_code == 0:
+                    require("I-41", answer.end_offset == write.end, "written elsewhere", answer.end_offset, write)
+                    write.is_taken = True
+                    self._acknowledge()
+                else:
+                    self._world.checker.refused.update(write.values)
+                    del self._writes[answer.correlation_id]
+                    if write.attempt == self._attempt:
+                        self._attempt += 1
+                        self._at = answer.end_offset
+                    self._world.fired("refused")
+
+    # Snapshots.
+
+    def _wants_snapshot(self) -> bool:
+        every = self._world.plan.snapshot_permille
+        return self.next > 0 and self._random.randrange(1_000) < every
+
+    async def _snapshot(self, stub: Any) -> None:
+        slip = 0 if self._random.randrange(6) else self._random.choice((-self.next, -1, 1, 50))
+        end = self.next
+        pieces = self._pieces(end, slip, breaks_off=self._random.randrange(8) == 0)
+        try:
+            await stub.CreateSnapshot(pieces)
+        except AioRpcError as refused:
+            self._world.note(self._node.id, "no snapshot", refused.details())
+        else:
+            is_end = self._world.checker.ends_at(end + slip)
+            require("I-26", is_end, "a snapshot that ends in a batch, or beyond what is committed", end + slip)
+            self._world.fired("snapshot")
+
+    async def _pieces(self, end: Offset, slip: int, *, breaks_off: bool) -> AsyncIterator[CreateSnapshotRequest]:
+        is_end = self._world.checker.ends_at(end + slip)
+        values = self._state_at(end + slip if is_end else end)
+        half = len(values) // 2
+        epoch = self._world.checker.epoch_before(end)
+        yield CreateSnapshotRequest(end_offset=end + slip, epoch=epoch, values=values[:half])
+        await self._breathe()
+        if not breaks_off:
+            yield CreateSnapshotRequest(values=values[half:])
+            yield CreateSnapshotRequest()

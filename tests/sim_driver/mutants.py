@@ -1,0 +1,206 @@
+"""Bugs planted in the real services: each takes away one thing that the driver, or who is beside it, must do.
+
+D1 was found by a test of real processes that failed once: it is why this simulator is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pytest
+
+from quorate.errors import ErrorCode
+from quorate.nouns import Epoch, Offset
+from quorate.raft.core import Raft
+from quorate.raft.ready import Leadership, Ready
+from quorate.raft.roles import Leader
+from quorate.storage.disk_log import Flush
+from quorate.storage.salvage import Promise
+from services.quorum import attendance, taking
+from services.quorum.disk import Disk
+from services.quorum.driver import AppendResult, Driver
+from services.quorum.listener import Listener
+from tests.sim.runner import VIOLATED, Outcome
+from tests.sim_driver.runner import run
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`plant` replaces what is right for as long as the patch holds."""
+
+    number: str
+    what: str
+    plant: Callable[[Patch], None]
+
+
+def kill(mutant: Mutant, *, base: int, limit: int) -> tuple[int, Outcome] | None:
+    """Seeds from `base` on until one is violated, and that; None if none of `limit` is."""
+    with Patch.context() as patch:
+        mutant.plant(patch)
+        for count in range(1, limit + 1):
+            outcome = run(base + count - 1)
+            if outcome.verdict == VIOLATED:
+                return count, outcome
+    return None
+
+
+def _due_by_the_core(patch: Patch) -> None:
+    """As it was: the listener asked the core, which knows of a turn before it is carried out."""
+    right = Listener._due
+
+    def wrong(self: Listener) -> Any:
+        driver = self._driver
+        carried_out, driver.high_watermark = driver.high_watermark, driver.core.log.high_watermark
+        try:
+            return right(self)
+        finally:
+            driver.high_watermark = carried_out
+
+    patch.setattr(Listener, "_due", wrong)
+
+
+def _parts_of_carrying_out(order: Callable[[Ready], tuple[Ready, ...]]) -> Callable[[Patch], None]:
+    """A turn is carried out in another order."""
+
+    def plant(patch: Patch) -> None:
+        right = Driver._carry_out
+
+        def wrong(self: Driver, ready: Ready) -> None:
+            for part in order(ready):
+                right(self, part)
+
+        patch.setattr(Driver, "_carry_out", wrong)
+
+    return plant
+
+
+def _tells_first(ready: Ready) -> tuple[Ready, ...]:
+    return (
+        Ready(high_watermark=ready.high_watermark, leadership=ready.leadership, transitions=ready.transitions),
+        replace(ready, high_watermark=None, leadership=None, transitions=()),
+    )
+
+
+def _persists_a_turn_late(patch: Patch) -> None:
+    right = Driver._carry_out
+    late: dict[Driver, Any] = {}
+
+    def wrong(self: Driver, ready: Ready) -> None:
+        if self in late:
+            self.disk.persist(late.pop(self))
+        if ready.election is not None:
+            late[self] = ready.election
+        right(self, replace(ready, election=None))
+
+    patch.setattr(Driver, "_carry_out", wrong)
+
+
+def _flush_ends_where_the_log_does(patch: Patch) -> None:
+    def wrong(self: Disk, flush: Flush) -> Offset:
+        return self.log.end_flush(replace(flush, end=self.log.leo))
+
+    patch.setattr(Disk, "end_flush", wrong)
+
+
+def _does_not_wait_for_the_disk(patch: Patch) -> None:
+    right = Driver._flush
+
+    def wrong(self: Driver) -> None:
+        right(self)
+        if self._flushing is not None:
+            self.core.flushed(self._flushing.flush.end, self.now_ms)
+            self._wake()
+
+    patch.setattr(Driver, "_flush", wrong)
+
+
+def _claims_twice(patch: Patch) -> None:
+    patch.setattr(Driver, "claim", lambda self, epoch: True)
+
+
+def _claims_too_early(patch: Patch) -> None:
+    right = Listener._due
+
+    def wrong(self: Listener) -> Any:
+        leads: Leadership = self._driver.leadership
+        if leads.epoch_start_offset is not None and self._told != leads and self._told.epoch_start_offset is None:
+            return self._claim(leads)
+        return right(self)
+
+    patch.setattr(Listener, "_due", wrong)
+
+
+def _appends_wherever(patch: Patch) -> None:
+    """Every append is put where the log ends, wherever it belongs."""
+    right = Driver.append
+
+    def wrong(self: Driver, epoch: Epoch, base_offset: Offset, batches: Any) -> AppendResult:
+        role = self.core.role
+        at = self.core.log.leo if isinstance(role, Leader) and role.epoch == epoch else base_offset
+        return right(self, epoch, at, batches)
+
+    patch.setattr(Driver, "append", wrong)
+
+
+def _refuses_what_it_has_taken(patch: Patch) -> None:
+    """Asked for room when the core has the batches already."""
+    right = Driver.append
+
+    def wrong(self: Driver, epoch: Epoch, base_offset: Offset, batches: Any) -> AppendResult:
+        room, self._has_room = self._has_room, lambda size: True  # type: ignore[method-assign]
+        try:
+            result = right(self, epoch, base_offset, batches)
+        finally:
+            self._has_room = room  # type: ignore[method-assign]
+        if result.error is ErrorCode.NONE and not self._has_room(sum(sum(map(len, values)) for values in batches)):
+            return AppendResult(error=ErrorCode.KAFKA_STORAGE_ERROR, end_offset=base_offset)
+        return result
+
+    patch.setattr(Driver, "append", wrong)
+
+
+def _stays_without_its_controller(patch: Patch) -> None:
+    patch.setattr(attendance.Attendance, "run", _forever)
+    patch.setattr(Driver, "resign", lambda self, epoch: None)
+
+
+async def _forever(self: object) -> None:
+    """Nothing."""
+
+
+def _forgets_its_promise(patch: Patch) -> None:
+    patch.setattr(Promise, "read", lambda self: None)
+
+
+def _votes_all_the_same(patch: Patch) -> None:
+    right = Raft.__init__
+
+    def wrong(self: Raft, **named: Any) -> None:
+        right(self, **{**named, "recover_to": None})
+
+    patch.setattr(Raft, "__init__", wrong)
+
+
+def _takes_any_snapshot(patch: Patch) -> None:
+    patch.setattr(taking, "refusal", lambda known, snapshot: None)
+
+
+MUTANTS: Final = (
+    Mutant("D1", "the listener goes by what the core knows, not by what was carried out", _due_by_the_core),
+    Mutant("D2", "quorum-state is written in the turn after", _persists_a_turn_late),
+    Mutant("D3", "who waits is told of a turn before it writes", _parts_of_carrying_out(_tells_first)),
+    Mutant("D5", "the end of a flush is that of the log", _flush_ends_where_the_log_does),
+    Mutant("D6", "a flush counts when it begins", _does_not_wait_for_the_disk),
+    Mutant("D7", "an epoch has as many active controllers as claim it", _claims_twice),
+    Mutant("D8", "a controller is active before it has heard of all before", _claims_too_early),
+    Mutant("D10", "an append goes to the end of the log, wherever it belongs", _appends_wherever),
+    Mutant("D11", "an append that the core has taken is refused", _refuses_what_it_has_taken),
+    Mutant("D12", "a leader without its controller stays", _stays_without_its_controller),
+    Mutant("D13", "what damage took is not kept in mind", _forgets_its_promise),
+    Mutant("D14", "a snapshot is taken at whatever offset", _takes_any_snapshot),
+    Mutant("D15", "what damage took is known, and the node votes all the same", _votes_all_the_same),
+)

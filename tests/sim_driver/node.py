@@ -1,0 +1,308 @@
+"""One quorum node as `services/quorum/__main__` puts it together: driver, disk, listeners, peers, servicers, cleaner.
+
+Only the clock, the event loop, the wait for the disk and the network are virtual. It dies between any two steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
+from quorate.errors import Corrupt
+from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
+from quorate.raft.core import Raft
+from quorate.raft.log import LogView
+from quorate.raft.ready import Ready
+from quorate.raft.roles import Role
+from quorate.raft.settings import Settings
+from quorate.raft.voters import VoterSet
+from quorate.runtime.kinds import Endpoint, Voter
+from quorate.runtime.telemetry import OFF
+from services.quorum.attendance import Attendance
+from services.quorum.cleaner import Cleaner
+from services.quorum.config import OBSERVER_WAIT_MS
+from services.quorum.disk import Disk
+from services.quorum.driver import Driver
+from services.quorum.endpoints import NodeEndpoints
+from services.quorum.peers import Peers
+from services.quorum.recorder import Recorder
+from services.quorum.servicer import ControllerServicer, PeerServicer
+from services.quorum.tracing import Tracer
+from tests.sim_driver.disk import SEGMENT_BYTES, SEGMENT_MS, VirtualFlusher, WatchedDisk, copy_of, damage
+from tests.sim_driver.loop import Killed, Life, Loop, context_of
+from tests.sim_driver.wire import Server
+
+if TYPE_CHECKING:
+    from tests.sim_driver.world import World
+
+PORT: Final = 9093
+CLUSTER_ID: Final = "c"
+WALL_MS: Final = 1_700_000_000_000
+RELEASE_MS: Final = 2_000
+UNREAD: Final = "does not give it back"
+"""What `quorate.storage.files` says of it."""
+ABSENCE_MS: Final = 1_000
+
+
+class NodeClock:
+    """The loop's time, from another zero on each machine."""
+
+    def __init__(self, loop: Loop, offset_ms: int) -> None:
+        self._loop = loop
+        self._offset_ms = offset_ms
+
+    def monotonic_ms(self) -> int:
+        return self._offset_ms + self._loop.now_us // 1000
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self._loop.now_us // 1000
+
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
+
+
+class Watched(Recorder):
+    """Tells of each turn that was carried out."""
+
+    def __init__(self, told: Callable[[Ready], None]) -> None:
+        super().__init__()
+        self._tell = told
+
+    def carried_out(self, ready: Ready, role: Role) -> None:
+        super().carried_out(ready, role)
+        self._tell(ready)
+
+
+class Node:
+    """One node over all its lives. `driver` and `disk` are those of the present one; `promised` what damage took."""
+
+    def __init__(self, world: World, node_id: NodeId, directory: Path) -> None:
+        self.id = node_id
+        self.host = node_id
+        self.driver: Driver | None = None
+        self.disk: WatchedDisk | None = None
+        self.flusher: VirtualFlusher | None = None
+        self.life: Life | None = None
+        self.life_count = 0
+        self.fuse = 0
+        """After so many steps more, it dies; 0 for never."""
+        self.full_at: tuple[str, ...] = ()
+        """Where there is no room: in the log, or only where room for more of it is asked for."""
+        self.promised: OffsetAndEpoch | None = None
+        self.is_damaged = False
+        """Until it has come again as far as it thinks it was, which may be further than it had promised."""
+        self.durable: OffsetAndEpoch = OffsetAndEpoch(epoch=0, offset=0)
+        """Of the life before, while there is none."""
+        self._world = world
+        self._random: Random = world.stream(f"node{node_id}")
+        self._home = directory
+        self._stopping: asyncio.Event | None = None
+
+    @property
+    def address(self) -> str:
+        return f"node{self.id}:{PORT}"
+
+    @property
+    def is_up(self) -> bool:
+        return self.driver is not None
+
+    # A life.
+
+    def boot(self) -> None:
+        """A process begins."""
+        if self.life is not None:
+            return
+        self.life_count += 1
+        self.life = life = Life(self, f"node {self.id}.{self.life_count}")
+        context = context_of(life)
+        self._world.loop.create_task(self._live(life), context=context)
+
+    async def _live(self, life: Life) -> None:
+        try:
+            await self._serve(life)
+        except Killed:
+            raise
+        except BaseException as error:
+            self.fail(life, error)
+
+    async def _serve(self, life: Life) -> None:
+        disk = self._opened()
+        view = disk.view()
+        voters = tuple(Voter(each, Endpoint(f"node{each}", PORT)) for each in self._world.ids)
+        endpoints = NodeEndpoints(voters, (), view.voters)
+        driver = self._driver_of(disk, view)
+        attendance = Attendance(driver, timeout_ms=ABSENCE_MS)
+        peer = PeerServicer(driver, endpoints, cluster_id=CLUSTER_ID, node_id=self.id)
+        server = Server(life, self.host)
+        add_QuorumServicer_to_server(peer, server)  # type: ignore[arg-type]
+        add_RaftClientServicer_to_server(ControllerServicer(driver, attendance), server)  # type: ignore[arg-type]
+        self._world.network.listen(self.address, server)
+        self._stopping = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            peers = Peers(
+                endpoints,
+                tasks,
+                heard=driver.hear,
+                failed=driver.fail,
+                lost=driver.lose,
+                request_timeout_ms=Settings().request_timeout_ms,
+            )
+            driver.start(peers, lambda error: self.fail(life, error))
+            alone = tasks.create_task(attendance.run())
+            cleaning = tasks.create_task(Cleaner(driver, self._world.plan.cleaning).run())
+            await self._stopping.wait()
+            alone.cancel()
+            cleaning.cancel()
+            driver.resign(driver.core.role.epoch)
+            await self._released(driver)
+            driver.stop()
+            await peers.close()
+            await peer.close()
+            disk.close()
+            self._world.note(self.id, "stopped", disk.log.leo)
+            disk.durable = disk.log.leo
+            self._end(is_power_cut=False)
+
+    def _opened(self) -> WatchedDisk:
+        self._home.mkdir(exist_ok=True)
+        disk = WatchedDisk(
+            self._home,
+            static=VoterSet.of(*self._world.ids),
+            segment_bytes=SEGMENT_BYTES,
+            segment_ms=SEGMENT_MS,
+            recovers=True,
+        )
+        self._world.note(self.id, "starts", disk.log.leo, [str(each.damage.reason) for each in disk.salvaged])
+        self._world.checker.opened(self, disk)
+        return disk
+
+    def _driver_of(self, disk: WatchedDisk, view: LogView) -> Driver:
+        world, plan = self._world, self._world.plan
+        clock = NodeClock(world.loop, 1_000 * self.id)
+        core = Raft(
+            node=ReplicaKey(self.id),
+            cluster_id=CLUSTER_ID,
+            log=view,
+            election=disk.election(),
+            random=world.stream(f"core{self.id}/{self.life_count}"),
+            now_ms=clock.monotonic_ms(),
+            settings=Settings(
+                commit_wait_ms=plan.commit_wait_ms,
+                observer_wait_ms=OBSERVER_WAIT_MS,
+                fetch_max_bytes=plan.fetch_bytes,
+                snapshot_max_bytes=plan.chunk_bytes,
+            ),
+            recover_to=disk.damaged_to,
+        )
+        self.flusher = VirtualFlusher(world.loop, disk, world.flush_ms, self._flush_fails)
+        tracer = Tracer(OFF, node_id=self.id)
+        driver = Driver(core, disk, clock, tracer, append_linger_ms=plan.linger_ms, flusher=self.flusher)
+        driver.recorder = Watched(lambda ready: world.checker.carried_out(self, ready))
+        self.disk, self.driver = disk, driver
+        return driver
+
+    async def _released(self, driver: Driver) -> None:
+        until_ms = driver.now_ms + RELEASE_MS
+        while not driver.core.is_released and driver.now_ms < until_ms:  # noqa: ASYNC110  # as services/quorum has it
+            await asyncio.sleep(RELEASE_MS / 100_000)
+
+    def _flush_fails(self) -> bool:
+        if self._world.is_healed or self._random.randrange(1_000) >= self._world.plan.flush_fails_permille:
+            return False
+        self._world.fired("S-17")
+        return True
+
+    def fail(self, life: Life, error: BaseException) -> None:
+        """It cannot go on: a disk that fails, or a fault of ours."""
+        if life.is_over:
+            return
+        if is_of_the_disk(error):
+            self.crash(f"{error!r}", is_power_cut=True)
+        else:
+            self._world.failed(life, error)
+
+    # Its end.
+
+    def step(self, what: str) -> None:
+        """It does something that a crash may come before. Raises Killed."""
+        if self.fuse:
+            self.fuse -= 1
+            if self.fuse == 0:
+                self._world.fired("S-10")
+                self.crash(f"killed at {what}", is_power_cut=False)
+                raise Killed
+
+    def crash(self, why: str, *, is_power_cut: bool) -> None:
+        """The process is gone, at whatever it was."""
+        if self.life is None:
+            return
+        self._world.note(self.id, why)
+        disk = self.disk
+        self._end(is_power_cut=is_power_cut)
+        if disk is not None:
+            self._world.network.after_ms(0, _close, disk)
+
+    def stop(self) -> None:
+        """Asked to end."""
+        if self._stopping is not None:
+            self._world.note(self.id, "is to stop")
+            self._stopping.set()
+
+    def _end(self, *, is_power_cut: bool) -> None:
+        life, world = self.life, self._world
+        assert life is not None
+        life.is_over = True
+        durable = self.disk.durable if self.disk is not None and is_power_cut else None
+        if self.disk is not None:
+            self.durable = self.disk.last
+            world.clean_count += self.disk.clean_count
+        self.life, self.fuse, self._stopping = None, 0, None
+        if self.driver is not None:
+            self.driver.stop()  # it does nothing any more, whoever holds it
+        self.disk, self.driver, self.flusher = None, None, None
+        home = self._home.with_name(f"{self.id}-{self.life_count}")
+        lost = copy_of(self._home, home, self._random, durable=durable)
+        self._home = home
+        if lost:
+            world.fired("S-15")
+            world.note(self.id, lost)
+        world.crash_count += 1
+        world.network.lose(life)
+        world.network.after_ms(world.down_ms(), self.boot)
+
+    def abandon(self) -> None:
+        """The world is over."""
+        if self.driver is not None:
+            self.driver.stop()
+            _close(self.driver.disk)
+        if self.disk is not None:
+            self._world.clean_count += self.disk.clean_count
+
+    def damage(self) -> bool:
+        """While it is down: spoil its log. What it has promised is kept in mind by the checker."""
+        if self.life is not None:
+            return False
+        row, found = damage(self._home, self._random)
+        if row:
+            self.promised, self.is_damaged = self.durable, True
+            self._world.note(self.id, "damaged", found, "promised", self.durable)
+            self._world.fired(row)
+        return bool(row)
+
+
+def is_of_the_disk(error: BaseException) -> bool:
+    """A fault of the disk, which a node is to end with?"""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_of_the_disk, error.exceptions))
+    return isinstance(error, OSError) or (isinstance(error, Corrupt) and UNREAD in error.reason)
+
+
+def _close(disk: Disk) -> None:
+    """The next life has a copy; here only the files are to be closed."""
+    with suppress(OSError, AssertionError):
+        disk.close()

@@ -1,0 +1,45 @@
+"""Every seed keeps every invariant, whatever order things come in; and enough happens in them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.runner import VIOLATED, VOID, Outcome, summed
+from tests.sim_driver.runner import run_many
+
+SEED_COUNT = int(os.environ.get("SIM_DRIVER_SEEDS", "40"))
+JOBS = 2
+VOID_SHARE_MAX = 0.1
+OVER_ALL = {"installs", "truncations", "cleanings", "loads", "read bytes"}
+ROWS = {
+    *("S-05", "S-06", "S-07", "S-08", "S-10", "S-11", "S-12", "S-15", "S-17", "S-18", "S-19", "S-22", "P-03"),
+    *("clerk restarts", "refused", "snapshot"),
+}
+
+pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the first test
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return list(run_many(range(SEED_COUNT), jobs=JOBS))
+
+
+def test_no_seed_breaks_an_invariant(outcomes: list[Outcome]) -> None:
+    broken = [f"{outcome}\n{outcome.story}" for outcome in outcomes if outcome.verdict == VIOLATED]
+
+    assert not broken, "\n\n".join(broken[:3])
+
+
+def test_few_seeds_are_void(outcomes: list[Outcome]) -> None:
+    void = [str(outcome) for outcome in outcomes if outcome.verdict == VOID]
+
+    assert len(void) <= VOID_SHARE_MAX * len(outcomes), "\n".join(void[:20])
+
+
+def test_everything_strikes_and_comes_about_in_some_seed(outcomes: list[Outcome]) -> None:
+    fired, counts = summed(outcomes, "fired"), summed(outcomes, "counts")
+
+    assert [] == sorted(row for row in ROWS if not fired[row]), fired
+    assert [] == sorted(what for what in OVER_ALL if not counts[what]), counts

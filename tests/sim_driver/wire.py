@@ -1,0 +1,347 @@
+"""gRPC without a network: the real stubs and servicers on the ends, and between them what delays, holds and breaks.
+
+A call is two streams of bytes. They keep their order, each for itself; what is sent over a cut link waits, as TCP has
+it, until the link is back or the call is given up. When a process ends, the other end of its calls hears of it: at
+once, or much later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from contextvars import Context
+from random import Random
+from typing import Any, Final, Protocol
+
+import grpc
+from grpc.aio import EOF, AioRpcError, Metadata
+
+from quorate.errors import ApiError
+from tests.sim_driver.loop import LIFE, Killed, Life, Loop, context_of
+
+RETRANSMIT_MS: Final = 40
+UNAVAILABLE: Final = grpc.StatusCode.UNAVAILABLE
+
+Bytes = Callable[[Any], bytes]
+Message = Callable[[bytes], Any]
+
+
+class Watcher(Protocol):
+    """Who looks at what passes."""
+
+    def sent(self, life: Life | None, method: str, request: Any, answer: Any | None) -> None:
+        """`request` leaves a process, or the `answer` to it."""
+
+    def failed(self, life: Life, error: BaseException) -> None:
+        """A servicer has raised what is no answer."""
+
+
+def failure(code: grpc.StatusCode, details: str) -> AioRpcError:
+    """What a client is told."""
+    return AioRpcError(code, Metadata(), Metadata(), details=details)
+
+
+class Server:
+    """What one process serves: the real servicers register themselves here as they do with gRPC's server."""
+
+    def __init__(self, life: Life, host: int) -> None:
+        self.life = life
+        self.host = host
+        self.context: Context = context_of(life)
+        self.methods: dict[str, Any] = {}
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        """gRPC's older way; the other one is enough."""
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
+        self.methods.update({f"/{service}/{name}": handler for name, handler in handlers.items()})
+
+
+class Network:
+    """Who listens where, and how long what takes."""
+
+    def __init__(self, loop: Loop, random: Random, watcher: Watcher, *, delay_ms_max: int) -> None:
+        self.loop = loop
+        self.random = random
+        self.watcher = watcher
+        self.servers: dict[str, Server] = {}
+        self.cut: set[tuple[int, int]] = set()
+        self.half_open_ms = 0
+        """How long the other end of a broken call may not hear of it; drawn for each."""
+        self.context = context_of(None)
+        self._delay_ms_max = delay_ms_max
+        self._calls: dict[int, Call] = {}
+        self._number = 0
+
+    def listen(self, address: str, server: Server) -> None:
+        self.servers[address] = server
+
+    def open_channel(self, address: str) -> Channel:
+        """Takes the place of `quorate.runtime.client.open_channel`."""
+        life = LIFE.get()
+        assert life is not None, address
+        return Channel(self, life, address)
+
+    def delay_ms(self, one: int, other: int) -> int:
+        """Whole milliseconds, so that much arrives at one moment."""
+        if one == other:
+            return self.random.choice((0, 0, 0, 1))
+        if self.random.randrange(100) == 0:
+            return self.random.randrange(20 * self._delay_ms_max + 1)
+        return self.random.randrange(self._delay_ms_max + 1)
+
+    def after_ms(self, ms: int, what: Callable[..., object], *args: Any) -> None:
+        """Nobody's process does it."""
+        self.loop.call_later(ms / 1000, what, *args, context=self.context)
+
+    def enlist(self, call: Call) -> int:
+        self._number += 1
+        self._calls[self._number] = call
+        return self._number
+
+    def strike(self, number: int) -> None:
+        self._calls.pop(number, None)
+
+    def lose(self, life: Life) -> None:
+        """A process has ended."""
+        for call in list(self._calls.values()):
+            if life in (call.client, call.server and call.server.life):
+                call.break_off(self.random.randrange(self.half_open_ms + 1))
+
+    def reset(self, one: int, other: int) -> int:
+        """Every connection between two hosts breaks; the answer is how many calls that were."""
+        found = [call for call in self._calls.values() if call.hosts in ((one, other), (other, one))]
+        for call in found:
+            call.break_off(self.random.randrange(3))
+        return len(found)
+
+
+class Channel:
+    """What a stub is made of."""
+
+    def __init__(self, network: Network, life: Life, address: str) -> None:
+        self.network = network
+        self.life = life
+        self.address = address
+
+    async def close(self) -> None:
+        """Nothing is open between calls."""
+
+    def unary_unary(
+        self, path: str, request_serializer: Bytes, response_deserializer: Message, **_: object
+    ) -> Callable[..., Awaitable[Any]]:
+        async def invoke(request: Any, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # as gRPC has it
+            call = Call(self, path, request_serializer, response_deserializer, timeout_s=timeout)
+            call.begin(request)
+            return await call.only_answer()
+
+        return invoke
+
+    def stream_unary(
+        self, path: str, request_serializer: Bytes, response_deserializer: Message, **_: object
+    ) -> Callable[..., Awaitable[Any]]:
+        async def invoke(requests: AsyncIterator[Any]) -> Any:
+            call = Call(self, path, request_serializer, response_deserializer)
+            call.begin()
+            with suppress(asyncio.InvalidStateError):  # it may be refused before all is written
+                async for request in requests:
+                    await call.write(request)
+                call.done_writing()
+            return await call.only_answer()
+
+        return invoke
+
+    def unary_stream(
+        self, path: str, request_serializer: Bytes, response_deserializer: Message, **_: object
+    ) -> Callable[[Any], Call]:
+        def invoke(request: Any) -> Call:
+            call = Call(self, path, request_serializer, response_deserializer)
+            call.begin(request)
+            return call
+
+        return invoke
+
+    def stream_stream(
+        self, path: str, request_serializer: Bytes, response_deserializer: Message, **_: object
+    ) -> Callable[[], Call]:
+        def invoke() -> Call:
+            call = Call(self, path, request_serializer, response_deserializer)
+            call.begin()
+            return call
+
+        return invoke
+
+
+class Pipe:
+    """One direction of a call: in order, each piece in its own time."""
+
+    def __init__(self, network: Network, source: int, target: int) -> None:
+        self._network = network
+        self._way = source, target
+        self._under_way: deque[Callable[[], None]] = deque()
+        self._until_us = 0
+
+    def send(self, arrive: Callable[[], None]) -> None:
+        loop = self._network.loop
+        self._until_us = max(self._until_us, loop.now_us + 1000 * self._network.delay_ms(*self._way))
+        self._under_way.append(arrive)
+        loop.call_at(self._until_us / 1e6, self._deliver, context=self._network.context)
+
+    def _deliver(self) -> None:
+        if self._way in self._network.cut:
+            self._network.after_ms(RETRANSMIT_MS, self._deliver)
+        else:
+            self._under_way.popleft()()
+
+
+class Call:
+    """One RPC under way. The client reads and writes; the server's side is served by a task of its process."""
+
+    def __init__(
+        self, channel: Channel, path: str, to_bytes: Bytes, to_message: Message, *, timeout_s: float | None = None
+    ) -> None:
+        self._network = network = channel.network
+        self.client = channel.life
+        self.server = network.servers.get(channel.address)
+        host = _host(channel.life)
+        self.hosts = host, self.server.host if self.server is not None else host
+        self._path = path
+        self._to_bytes, self._to_message = to_bytes, to_message
+        self._there = Pipe(network, *self.hosts)
+        self._back = Pipe(network, *reversed(self.hosts))
+        self._requests: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._answers: asyncio.Queue[bytes | AioRpcError | None] = asyncio.Queue()
+        self._serving: asyncio.Task[None] | None = None
+        self._is_over = False
+        self._number = network.enlist(self)
+        if timeout_s is not None:
+            network.after_ms(round(1000 * timeout_s), self._expire)
+
+    # The client's end.
+
+    def begin(self, request: Any = None) -> None:
+        """Reach the server; a call with a single request brings it along."""
+        if request is not None:
+            self._network.watcher.sent(self.client, self._path, request, None)
+        data = None if request is None else self._to_bytes(request)
+        self._there.send(lambda: self._arrive(data))
+
+    async def write(self, request: Any) -> None:
+        if self._is_over:
+            raise asyncio.InvalidStateError("the call has ended")
+        self._network.watcher.sent(self.client, self._path, request, None)
+        data = self._to_bytes(request)
+        self._there.send(lambda: self._requests.put_nowait(data))
+        await asyncio.sleep(0)
+
+    def done_writing(self) -> None:
+        self._there.send(lambda: self._requests.put_nowait(None))
+
+    async def read(self) -> Any:
+        """The next answer, or EOF. Raises AioRpcError."""
+        found = await self._answers.get()
+        if isinstance(found, AioRpcError):
+            raise found
+        return EOF if found is None else self._to_message(found)
+
+    async def only_answer(self) -> Any:
+        try:
+            answer = await self.read()
+            assert answer is not EOF, self._path
+            return answer
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """The client wants no more of it."""
+        if not self._is_over:
+            self._is_over = True
+            self._there.send(self._end_serving)
+
+    # The server's end.
+
+    def _arrive(self, data: bytes | None) -> None:
+        server = self.server
+        if server is None or server.life.is_over:
+            self.break_off(0)
+        elif not self._is_over:
+            self._serving = self._network.loop.create_task(self._serve(server, data), context=server.context.copy())
+
+    async def _serve(self, server: Server, data: bytes | None) -> None:
+        method = server.methods[self._path]
+        request = None if data is None else method.request_deserializer(data)
+        try:
+            if method.response_streaming:
+                await self._stream(server, method, request)
+                self._back.send(lambda: self._end(None))
+            else:
+                handler = method.stream_unary or method.unary_unary
+                self._send_back(server, method, request, await handler(request or self._asked(method), None))
+        except ApiError as refused:
+            status = failure(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
+            self._back.send(lambda: self._end(status))
+        except asyncio.CancelledError:
+            raise
+        except Killed:
+            raise
+        except BaseException as error:
+            self._network.watcher.failed(server.life, error)
+
+    async def _stream(self, server: Server, method: Any, request: Any) -> None:
+        handler = method.stream_stream or method.unary_stream
+        answers = handler(request or self._asked(method), None)
+        is_whole = False
+        try:
+            async for answer in answers:
+                self._send_back(server, method, request, answer)
+                await self._room()
+            is_whole = True
+        finally:
+            if not is_whole and not server.life.is_over:  # asyncio closes what is dropped, a little later
+                self._network.loop.create_task(answers.aclose(), context=server.context.copy())
+
+    def _send_back(self, server: Server, method: Any, request: Any, answer: Any) -> None:
+        self._network.watcher.sent(server.life, self._path, request, answer)
+        data = method.response_serializer(answer)
+        self._back.send(lambda: self._answers.put_nowait(data))
+
+    async def _asked(self, method: Any) -> AsyncIterator[Any]:
+        while (data := await self._requests.get()) is not None:
+            yield method.request_deserializer(data)
+
+    async def _room(self) -> None:
+        """Until the stream takes the next piece: mostly at once, and not always."""
+        ms = self._network.random.choice((0, 0, 0, 1, 1, 2, 4, 30))
+        await asyncio.sleep(ms / 1000)
+
+    # Its end.
+
+    def break_off(self, late_ms: int) -> None:
+        """The connection is gone; each end hears of it in its own time."""
+        self._network.after_ms(self._network.delay_ms(*self.hosts), self._end, failure(UNAVAILABLE, "broken"))
+        self._network.after_ms(late_ms, self._end_serving)
+
+    def _expire(self) -> None:
+        if not self._is_over:
+            self._end(failure(grpc.StatusCode.DEADLINE_EXCEEDED, "too late"))
+            self._there.send(self._end_serving)
+
+    def _end(self, status: AioRpcError | None) -> None:
+        self._network.strike(self._number)
+        self._is_over = True
+        self._answers.put_nowait(status)
+
+    def _end_serving(self) -> None:
+        """gRPC ends the requests of a call that was cancelled as if they were all, and the servicer a little later."""
+        self._network.strike(self._number)
+        if self._serving is not None and not self._serving.done():
+            if self._network.random.randrange(2):
+                self._requests.put_nowait(None)
+            self._network.after_ms(self._network.random.randrange(2), self._serving.cancel)
+
+
+def _host(life: Life) -> int:
+    host: int = life.owner.host
+    return host

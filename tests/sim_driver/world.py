@@ -1,0 +1,283 @@
+"""One seed's world: three real nodes, the controllers beside them, and what must have come of what is done to them."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from quorate.nouns import NodeId
+from quorate.storage.failpoints import NAMES, set_failpoint
+from services.quorum import peers
+from services.quorum.cleaner import Limits
+from tests.sim.invariants.base import Violation
+from tests.sim.trace import Trace
+from tests.sim_driver.checker import Checker
+from tests.sim_driver.clerk import Clerk
+from tests.sim_driver.loop import LIFE, Life, Loop
+from tests.sim_driver.nemesis import Nemesis
+from tests.sim_driver.node import Node, is_of_the_disk
+from tests.sim_driver.reader import Reader
+from tests.sim_driver.wire import Network
+
+FAULTY_MS: Final = 7_000
+EXTENSION_MS: Final = 2_500
+EXTENSIONS_MAX: Final = 5
+"""It goes on so much longer where too little has happened."""
+HEALED_MS: Final = 20_000
+"""Simulated; the last election of a storm may take a few seconds, a wait for a dead stream some more."""
+FLOORS: Final = {"claims": 2, "commits": 30, "told bytes": 3_000, "crashes": 2, "acknowledged": 10}
+"""A seed in which less has happened shows nothing."""
+KIB: Final = 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How this seed's world is; about half of what may be done to it is off."""
+
+    disorder: int
+    delay_ms_max: int
+    half_open_ms: int
+    flush_ms: int
+    stall_permille: int
+    flush_fails_permille: int
+    read_fails_of_10_000: int
+    commit_wait_ms: int
+    linger_ms: int
+    fetch_bytes: int
+    chunk_bytes: int
+    write_every_ms: int
+    slow_ms: int
+    hangs_up_permille: int
+    snapshot_permille: int
+    kill_every_ms: int
+    cut_every_ms: int
+    pause_every_ms: int
+    full_every_ms: int
+    damages: bool
+    readers: int
+    cleaning: Limits
+
+    @classmethod
+    def drawn(cls, random: Random) -> Plan:
+        """By chance."""
+
+        def half(*values: int) -> int:
+            return random.choice(values) if random.randrange(2) else 0
+
+        return cls(
+            disorder=random.choice((0, 20, 60, 100, 100)),
+            delay_ms_max=random.choice((1, 3, 10, 30)),
+            half_open_ms=half(500, 5_000),
+            flush_ms=random.choice((0, 1, 4, 15)),
+            stall_permille=half(2, 20),
+            flush_fails_permille=half(1, 3),
+            read_fails_of_10_000=half(3, 10),
+            commit_wait_ms=random.choice((0, 5)),
+            linger_ms=half(1, 5),
+            fetch_bytes=random.choice((1, 600, 8 * KIB, 8 * KIB * KIB)),
+            chunk_bytes=random.choice((100, 1_000, 8 * KIB * KIB)),
+            write_every_ms=random.choice((25, 50, 100)),
+            slow_ms=half(50, 1_000, 3_000),
+            hangs_up_permille=half(1, 4, 10),
+            snapshot_permille=half(20, 100, 300),
+            kill_every_ms=random.choice((1_000, 1_500, 2_500)),
+            cut_every_ms=half(1_500, 4_000),
+            pause_every_ms=half(2_000, 4_000),
+            full_every_ms=half(4_000),
+            damages=random.randrange(2) == 0,
+            readers=random.randrange(4),
+            cleaning=Limits(
+                retention_bytes=random.choice((5_000, 15_000, 40_000)),
+                retention_ms=-1,
+                interval_ms=random.choice((5, 50, 1_000)),
+                delete_delay_ms=random.choice((0, 500)),
+            ),
+        )
+
+
+class World:
+    """Everything of one seed. `directory` is for the nodes' files."""
+
+    def __init__(self, seed: int, directory: Path, *, keeps_all: bool = False) -> None:
+        self.seed = seed
+        self.directory = directory
+        self.plan = Plan.drawn(self.stream("plan"))
+        self.loop = Loop(self.stream("loop"), disorder=self.plan.disorder)  # type: ignore[abstract]  # enough of it
+        self.trace = Trace(keeps_all=keeps_all)
+        self.tally: Counter[str] = Counter()
+        self.crash_count = 0
+        self.clean_count = 0
+        self.is_healed = False
+        self.is_over = False
+        self.ids: tuple[NodeId, ...] = (1, 2, 3)
+        self.checker = Checker(self)
+        self.network = Network(self.loop, self.stream("wire"), self, delay_ms_max=self.plan.delay_ms_max)
+        self.network.half_open_ms = self.plan.half_open_ms
+        self._disk_chance = self.stream("disk")
+        self._broken: BaseException | None = None
+        self.nodes = {each: Node(self, each, directory / f"{each}-0") for each in self.ids}
+        self.clerks = {each: Clerk(self, node) for each, node in self.nodes.items()}
+        self.readers = [Reader(self, number) for number in range(self.plan.readers)]
+        self.nemesis = Nemesis(self)
+
+    def stream(self, purpose: str) -> Random:
+        """Chance of its own, so that a draw more in one place moves nothing in another."""
+        return Random(f"{self.seed}/{purpose}")
+
+    @property
+    def now_ms(self) -> int:
+        return self.loop.now_us // 1000
+
+    def note(self, who: int, *what: object) -> None:
+        self.trace.note(self.now_ms, who, *what)
+
+    def fired(self, row: str) -> None:
+        self.tally[row] += 1
+
+    def failed(self, life: Life, error: BaseException) -> None:
+        """Something has raised what nobody expects. A disk's fault ends a node; whatever else, this world."""
+        if isinstance(life.owner, Node) and is_of_the_disk(error):
+            life.owner.fail(life, error)
+        elif not life.is_over and self._broken is None:
+            self._broken = error
+
+    # How long things take.
+
+    def flush_ms(self) -> int:
+        if not self.is_healed and self._disk_chance.randrange(1_000) < self.plan.stall_permille:
+            self.fired("S-22")
+            return self._disk_chance.randrange(1_500)
+        return self._disk_chance.randrange(self.plan.flush_ms + 1)
+
+    def _read_fails(self) -> bool:
+        return not self.is_healed and self._disk_chance.randrange(10_000) < self.plan.read_fails_of_10_000
+
+    def down_ms(self) -> int:
+        return self._disk_chance.choice((1, 100, 800, 2_000))
+
+    # What passes.
+
+    def sent(self, life: Life | None, method: str, request: Any, answer: Any | None) -> None:
+        node = None if life is None else life.owner
+        if isinstance(node, Node) and node.life is life and node.disk is not None:
+            node.step(method)
+            self.checker.sent(node, method, request, answer)
+
+    def _reach(self, name: str) -> None:
+        life = LIFE.get()
+        if self.checker.is_looking or life is None or not isinstance(life.owner, Node) or life.is_over:
+            return
+        node = life.owner
+        if name == "log.after_fsync" and node.disk is not None and not (node.flusher and node.flusher.is_flushing):
+            node.disk.durable = node.disk.log.leo  # a segment is full: it is flushed before the next one begins
+        if name in node.full_at and node.disk is not None:
+            self.fired("S-18")
+            raise OSError(errno.ENOSPC, "no room")
+        if name == "file.before_read" and node.disk is not None and self._read_fails():
+            self.fired("S-18")
+            raise OSError(errno.EIO, "the disk does not give it back")
+        node.step(name)
+
+    # A seed.
+
+    def run(self) -> None:
+        """From its first event to its last. Raises Violation, and whatever the code under test raises."""
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(peers, "open_channel", self.network.open_channel)
+                for name in NAMES:
+                    set_failpoint(name, partial(self._reach, name))
+                self._run()
+        finally:
+            self.is_over = True
+            for name in NAMES:
+                set_failpoint(name, None)
+            for node in self.nodes.values():
+                node.abandon()
+            self.loop.end()
+
+    def _run(self) -> None:
+        self.network.context.run(self._begin)
+        self._pass(FAULTY_MS)
+        for _ in range(EXTENSIONS_MAX):
+            if self.missing():
+                self._pass(EXTENSION_MS)
+        self.note(0, "healed")
+        self.is_healed = True
+        self.network.context.run(self.nemesis.heal)
+        self._pass(HEALED_MS, self._is_well)
+        if not self._is_well():
+            raise Violation("I-69", "healed, and not well", self._how_it_is())
+        self._agree()
+
+    def _begin(self) -> None:
+        for node in self.nodes.values():
+            node.boot()
+        for clerk in self.clerks.values():
+            clerk.start(from_nothing=True)
+        for reader in self.readers:
+            reader.start()
+        self.nemesis.begin()
+
+    def _pass(self, ms: int, is_enough: Callable[[], bool] = lambda: False) -> None:
+        self.loop.run_until_us(self.loop.now_us + 1000 * ms, lambda: self._broken is not None or is_enough())
+        if self._broken is not None:
+            raise self._broken
+
+    def _is_well(self) -> bool:
+        """Somebody is active, and has written since; everybody has heard of everything, whatever is on its way."""
+        end = self.checker.end
+        active = [clerk for clerk in self.clerks.values() if clerk.is_active]
+        return (
+            len(active) == 1
+            and self.nemesis.healed_end is not None
+            and end > self.nemesis.healed_end
+            and all(clerk.next >= self.nemesis.healed_end for clerk in self.clerks.values())
+            and all(node.is_up and not node.is_damaged for node in self.nodes.values())
+        )
+
+    def _how_it_is(self) -> list[object]:
+        nodes = [
+            (node.id, node.is_up and type(node.driver.core.role).__name__, node.disk and node.disk.last, node.promised)  # type: ignore[union-attr]
+            for node in self.nodes.values()
+        ]
+        return [
+            self.checker.end,
+            self.nemesis.healed_end,
+            nodes,
+            [(each.next, each.is_active) for each in self.clerks.values()],
+        ]
+
+    def _agree(self) -> None:
+        """What is committed is on every disk, as far as the node knows that it is."""
+        for node in self.nodes.values():
+            self.checker.agree(node)
+
+    # What became of it.
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "claims": self.checker.epochs_claimed,
+            "commits": self.checker.end,
+            "told bytes": self.checker.told_bytes,
+            "crashes": self.crash_count,
+            "acknowledged": sum(clerk.acknowledged_count for clerk in self.clerks.values()),
+            "installs": self.checker.install_count,
+            "truncations": self.checker.truncation_count,
+            "cleanings": self.clean_count,
+            "read bytes": sum(reader.byte_count for reader in self.readers),
+            "loads": sum(clerk.load_count for clerk in self.clerks.values()),
+        }
+
+    def missing(self) -> list[str]:
+        """What of the floors was not reached."""
+        counts = self.counts()
+        return [f"{name} {counts[name]} of {floor}" for name, floor in FLOORS.items() if counts[name] < floor]
