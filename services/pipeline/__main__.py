@@ -1,42 +1,56 @@
-"""`python -m services.pipeline ingest|silver|gold|verify --to TABLES [--from LOGS]`"""
+"""`quorate pipeline JOB`, or `python -m services.pipeline JOB`: what can be asked for, and a session to do it in."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-
 from quorate.pipeline.places import find
-from services.pipeline import bronze, gold, verify
-from services.pipeline.session import NoJava, start
-from services.pipeline.silver import image
-from services.pipeline.silver.events import reach
-from services.pipeline.source import FAILFAST, NAME, PERMISSIVE
-from services.pipeline.tables import ParquetTables, Tables
+from services.pipeline.exits import FAILED
 
-__all__ = ["main", "parser", "run"]
+__all__ = ["main", "parser"]
 
-DONE: Final = 0
-FOUND: Final = 1
-"""It ran, and there is something wrong: damage, differences."""
-FAILED: Final = 2
-SHOWN_MAX: Final = 20
 UNDER_SUBMIT: Final = "submit"
+MODES: Final = ("PERMISSIVE", "FAILFAST")
+_HELP: Final = {
+    "ingest": "files of metadata logs, checkpoints and spans to bronze",
+    "stream": "the same as it comes, from files or a live quorum, until interrupted",
+    "silver": "bronze to histories: what was so from when to when",
+    "gold": "histories to answers: audit, availability, churn, commit latency",
+    "verify": "compare the replayed log with every checkpoint",
+    "report": "answers to one HTML page with plots",
+    "what-if": "who would lead, and what would be offline, without these brokers or this rack",
+    "run": "ingest, silver, gold, verify and report, in one session",
+}
+_TAKES: Final = {
+    "ingest": ("source", "spans", "cluster_id", "mode"),
+    "stream": ("source", "cluster_id", "mode", "stream"),
+    "report": ("report",),
+    "what-if": ("cluster", "loss"),
+    "run": ("source", "spans", "cluster_id", "mode", "report"),
+}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job in a session of its own; the exit code is DONE, FOUND or FAILED."""
+    """Run one job in a session of its own; the exit code is one of `services.pipeline.exits`."""
     asked = parser().parse_args(arguments)
     try:
-        if asked.name == "ingest":
-            find([asked.source])  # before the wait for a session: what is not there is said at once
+        _check(asked)
+        # Only here, so that help and misuse are answered at once, and without Spark.
+        from services.pipeline.jobs import run
+        from services.pipeline.session import NoJava, start
+    except ModuleNotFoundError as problem:
+        _say(f"{asked.name}: {problem}; Spark is not installed, or not all of it: `make spark-setup`")
+        return FAILED
+    except OSError as problem:
+        _say(f"{asked.name}: {problem}")
+        return FAILED
+    try:
         spark = start(None if asked.master == UNDER_SUBMIT else asked.master)
-    except (NoJava, OSError) as problem:
+    except NoJava as problem:
         _say(f"{asked.name}: {problem}")
         return FAILED
     try:
@@ -45,124 +59,89 @@ def main(arguments: Sequence[str]) -> int:
         spark.stop()
 
 
-def run(spark: SparkSession, asked: argparse.Namespace) -> int:
-    """Run one job, as `parser` understood it."""
-    began = time.monotonic()
-    try:
-        code: int = asked.job(spark, ParquetTables(spark, asked.to), asked)
-    except LookupError as problem:
-        _say(f"{asked.name}: {problem}")
-        return FAILED
-    except PySparkException as problem:
-        _say(f"{asked.name}: {_first_words(problem)}")
-        return FAILED
-    _say(f"{asked.name}: {time.monotonic() - began:.1f} s")
-    return code
-
-
-def ingest(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """Log files to bronze."""
-    read = spark.read.format(NAME).option("mode", asked.mode)
-    rows = (read if asked.cluster_id is None else read.option("clusterId", asked.cluster_id)).load(asked.source)
-    counts = bronze.ingest(rows.persist(), tables)
-    _say(f"records: {counts.records} new")
-    _say(f"checkpoint records: {counts.snapshots} new")
-    _say(f"quarantine: {counts.quarantined} new")
-    return FOUND if _show_damage(tables) else DONE
-
-
-def silver(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """Bronze to histories."""
-    records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
-    if records is None:
-        raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
-    whole = None if snapshots is None else bronze.whole_snapshots(snapshots)
-    made = image.build(records, whole, tables)
-    for name, table in made.items():
-        _say(f"{name}: {table.count()} rows")
-    return FOUND if _show_gaps(reach(bronze.settled(records), whole)) else DONE
-
-
-def make_gold(_: SparkSession, tables: Tables, __: argparse.Namespace) -> int:
-    """Histories to answers."""
-    for name, table in gold.build(tables).items():
-        _say(f"{name}: {table.count()} rows")
-    return DONE
-
-
-def verify_replay(_: SparkSession, tables: Tables, __: argparse.Namespace) -> int:
-    """Is the replay what the checkpoints say?"""
-    replays = verify.verify_replay(tables)
-    compared = 0
-    for row in replays.checkpoints.orderBy("cluster_id", "snapshot_offset").collect():
-        compared += row["verdict"] == verify.COMPARED
-        _say(f"{row['cluster_id']} at offset {row['snapshot_offset']}: {row['verdict']} ({row['source']})")
-    count = replays.differences.count()
-    for row in replays.differences.orderBy("cluster_id", "snapshot_offset", "kind", "key").take(SHOWN_MAX):
-        place = f"{row['cluster_id']} at offset {row['snapshot_offset']}: {row['kind']} {row['key']}"
-        _say(f"{place}: replayed {row['replayed']}, the checkpoint has {row['checkpoint']}")
-    _say(f"{compared} checkpoints compared, {count} differences")
-    return DONE if compared and not count else FOUND
-
-
-Job = Callable[[SparkSession, Tables, argparse.Namespace], int]
-JOBS: Final[dict[str, tuple[Job, str]]] = {
-    "ingest": (ingest, "files of metadata logs and checkpoints to bronze"),
-    "silver": (silver, "bronze to histories: what was so from when to when"),
-    "gold": (make_gold, "histories to answers: audit, availability, churn"),
-    "verify": (verify_replay, "compare the replayed log with every checkpoint"),
-}
-
-
 def parser() -> argparse.ArgumentParser:
     """What can be asked for."""
     whole = argparse.ArgumentParser(
-        prog="python -m services.pipeline", description="Metadata logs as tables, on Spark."
+        prog="quorate pipeline",
+        description="Metadata logs of Kafka clusters as tables, on Spark.",
+        epilog="Exit codes: 0 done; 1 it ran, and found damage, a gap or a difference; 2 it could not run.",
     )
-    jobs = whole.add_subparsers(dest="name", required=True)
-    for name, (job, what) in JOBS.items():
+    jobs = whole.add_subparsers(dest="name", required=True, metavar="JOB")
+    for name, what in _HELP.items():
         one = jobs.add_parser(name, help=what, description=what)
-        one.set_defaults(job=job)
         one.add_argument("--to", required=True, metavar="TABLES", help="the directory of the tables")
         one.add_argument(
-            "--master", default="local[*]", help="where Spark runs (local[*]); 'submit' under spark-submit"
+            "--master",
+            default="local[*]",
+            help="where Spark runs: local[*], spark://…, sc://… (Spark Connect); 'submit' under spark-submit",
         )
-        if name == "ingest":
-            one.add_argument("--from", required=True, dest="source", metavar="LOGS", help="a directory, file or glob")
-            one.add_argument("--cluster-id", help="for files that have no meta.properties beside them")
-            one.add_argument("--mode", default=PERMISSIVE, choices=(PERMISSIVE, FAILFAST), help="what damage does")
+        for option in _TAKES.get(name, ()):
+            _OPTIONS[option](one, name)
     return whole
 
 
-def _show_damage(tables: Tables) -> bool:
-    """Say what lies in quarantine, and which offsets have two contents; is there anything?"""
-    quarantine, records = tables.read(bronze.QUARANTINE), tables.read(bronze.RECORDS)
-    damaged = [] if quarantine is None else quarantine.select("source", "_corrupt").take(SHOWN_MAX)
-    for row in damaged:
-        _say(f"{row['source']}: {row['_corrupt']}")
-    twice = [] if records is None else bronze.conflicts(records).orderBy("cluster_id", "offset").take(SHOWN_MAX)
-    for row in twice:
-        place = f"{row['cluster_id']}: offset {row['offset']} of epoch {row['epoch']}"
-        _say(f"{place} has {row['contents']} contents: {', '.join(row['sources'])}")
-    return bool(damaged or twice)
+def _add_source(one: argparse.ArgumentParser, job: str) -> None:
+    what = "logs and checkpoints: a directory, a file or a glob"
+    one.add_argument("--from", dest="source", required=job == "run", metavar="LOGS", help=what)
 
 
-def _show_gaps(far: DataFrame) -> bool:
-    """Say which clusters cannot be followed to the end of their logs; is there any?"""
-    rows = far.where("base_offset is null or end_offset < log_end_offset").collect()
-    for row in rows:
-        if row["base_offset"] is None:
-            _say(f"{row['cluster_id']}: begins at offset {row['log_start_offset']}, and no checkpoint is its base")
-        else:
-            _say(f"{row['cluster_id']}: offset {row['end_offset']} is missing; silver ends there")
-    return bool(rows)
+def _add_spans(one: argparse.ArgumentParser, _: str) -> None:
+    what = "traces: an observer's database, OTLP files, or a directory of them"
+    one.add_argument("--spans", metavar="SPANS", help=what)
 
 
-def _first_words(problem: PySparkException) -> str:
-    """What is wrong, without Spark's stack: the last error that Python raised, if it was ours."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(("quorate.errors.", "FileNotFoundError", "ValueError"))]
-    return (ours or lines)[0]
+def _add_cluster_id(one: argparse.ArgumentParser, _: str) -> None:
+    one.add_argument("--cluster-id", help="for files that have no meta.properties beside them")
+
+
+def _add_mode(one: argparse.ArgumentParser, _: str) -> None:
+    one.add_argument("--mode", default=MODES[0], choices=MODES, help="what damage does: a row in quarantine, or an end")
+
+
+def _add_report(one: argparse.ArgumentParser, _: str) -> None:
+    one.add_argument("--report", required=True, metavar="FILE", help="where the page is written")
+
+
+def _add_stream(one: argparse.ArgumentParser, _: str) -> None:
+    one.add_argument("--endpoints", metavar="HOST:PORT,…", help="instead of --from: nodes of a running quorum")
+    one.add_argument("--checkpoint", metavar="DIR", help="where it keeps how far it is (_stream in TABLES)")
+    one.add_argument("--once", action="store_true", help="end when all is read that is there now")
+    one.add_argument("--every", type=int, default=10, metavar="SECONDS", help="how often it looks (10)")
+
+
+def _add_cluster(one: argparse.ArgumentParser, _: str) -> None:
+    one.add_argument("--cluster-id", metavar="ID", help="of which cluster; needed where there are several")
+
+
+def _add_loss(one: argparse.ArgumentParser, _: str) -> None:
+    one.add_argument("--broker", dest="brokers", type=int, action="append", default=[], metavar="ID", help="is lost")
+    one.add_argument("--rack", dest="racks", action="append", default=[], metavar="RACK", help="is lost, whole")
+    one.add_argument("--at-offset", type=int, metavar="OFFSET", help="with all records below this offset (all)")
+    one.add_argument("--prefer", action="store_true", help="elect preferred leaders afterwards")
+
+
+_OPTIONS: Final = {
+    "stream": _add_stream,
+    "cluster": _add_cluster,
+    "loss": _add_loss,
+    "source": _add_source,
+    "spans": _add_spans,
+    "cluster_id": _add_cluster_id,
+    "mode": _add_mode,
+    "report": _add_report,
+}
+
+
+def _check(asked: argparse.Namespace) -> None:
+    """Before the wait for a session: what is not there is said at once. Raises OSError."""
+    if asked.name == "ingest" and asked.source is None and asked.spans is None:
+        raise OSError("there is nothing to read: give --from, --spans, or both")
+    if asked.name == "stream" and (asked.source is None) == (asked.endpoints is None):
+        raise OSError("what is read is either --from or --endpoints: give one of them")
+    if (report := getattr(asked, "report", None)) is not None and not Path(report).absolute().parent.is_dir():
+        raise OSError(f"{report}: there is no directory {Path(report).absolute().parent} to write it into")
+    if asked.master.startswith("local") and getattr(asked, "source", None) is not None:
+        find([asked.source])
 
 
 def _say(line: str) -> None:

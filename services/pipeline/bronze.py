@@ -2,7 +2,8 @@
 
 Nothing is dropped and nothing judged: two voters may have written different records at one offset, of which the later
 epoch's is the log's. `settled` reads the table that way. A record is known by cluster, offset, epoch and content, so a
-file that comes again, late, or from another replica adds nothing.
+file that comes again, late, or from another replica adds nothing. Most files share no offset with any other: their
+rows go from the source to the table as they come, and only the others are sorted out.
 """
 
 from __future__ import annotations
@@ -13,9 +14,21 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
+from services.pipeline.extents import Extent, extents, overlapping
 from services.pipeline.tables import Tables
 
-__all__ = ["QUARANTINE", "RECORDS", "SNAPSHOTS", "Counts", "conflicts", "ingest", "settled", "whole_snapshots"]
+__all__ = [
+    "QUARANTINE",
+    "RECORDS",
+    "SNAPSHOTS",
+    "Counts",
+    "Sifted",
+    "conflicts",
+    "ingest",
+    "settled",
+    "sift",
+    "whole_snapshots",
+]
 
 RECORDS: Final = "bronze/records"
 SNAPSHOTS: Final = "bronze/snapshots"
@@ -50,8 +63,35 @@ class Counts(NamedTuple):
     quarantined: int
 
 
+class Sifted(NamedTuple):
+    """What belongs into each table."""
+
+    records: DataFrame
+    snapshots: DataFrame
+    quarantine: DataFrame
+
+
 def ingest(rows: DataFrame, tables: Tables) -> Counts:
-    """Add what is new in `rows` (of the source `kraft`, PERMISSIVE) to the tables. Run again, it adds nothing."""
+    """Add what is new in `rows` (of the source `kraft`, PERMISSIVE) to the tables. Run again, it adds nothing.
+
+    The rows are read once, and kept meanwhile if the caller has not seen to that.
+    """
+    is_kept = rows.storageLevel.useMemory or rows.storageLevel.useDisk
+    kept = rows if is_kept else rows.persist()
+    try:
+        found = sift(kept)
+        return Counts(
+            records=_add_files(tables, RECORDS, found.records, _RECORD_KEY),
+            snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, _SNAPSHOT_KEY),
+            quarantined=_add(tables, QUARANTINE, found.quarantine, _QUARANTINE_KEY, ("cluster_id",)),
+        )
+    finally:
+        if not is_kept:
+            kept.unpersist()
+
+
+def sift(rows: DataFrame) -> Sifted:
+    """The `rows` (of the source `kraft`, PERMISSIVE) by the table that they belong into; what comes twice is twice."""
     sound = rows.where(fn.col("_corrupt").isNull())
     # The hash passes over nulls: whether a column is one is hashed beside it.
     digest = fn.xxhash64(*(part for name in _CONTENT for part in (fn.col(name), fn.col(name).isNull())))
@@ -60,11 +100,7 @@ def ingest(rows: DataFrame, tables: Tables) -> Counts:
     snapshots = dated.where(fn.col("kind") == CHECKPOINT_KIND)
     snapshots = snapshots.select("snapshot_offset", "snapshot_epoch", "fingerprint", *_SHARED, "date")
     damaged = rows.where(fn.col("_corrupt").isNotNull())
-    return Counts(
-        records=_add(tables, RECORDS, records, _RECORD_KEY, ("cluster_id", "date")),
-        snapshots=_add(tables, SNAPSHOTS, snapshots, _SNAPSHOT_KEY, ("cluster_id", "date")),
-        quarantined=_add(tables, QUARANTINE, damaged, _QUARANTINE_KEY, ("cluster_id",)),
-    )
+    return Sifted(records, snapshots, damaged)
 
 
 def settled(records: DataFrame) -> DataFrame:
@@ -74,14 +110,36 @@ def settled(records: DataFrame) -> DataFrame:
     An offset that has two contents in one epoch (`conflicts`) is left out: which is true nobody can say, so whoever
     follows the log ends there.
     """
+    kept = _of_last_epochs(records)
+    contested = _contested(kept)
+    if not contested:
+        return kept
+    is_contested = fn.col("cluster_id").isin(contested)
+    return kept.where(~is_contested).unionByName(_one_an_offset(kept.where(is_contested)))
+
+
+def _of_last_epochs(records: DataFrame) -> DataFrame:
     begins = records.groupBy("cluster_id", "epoch").agg(fn.min("offset").alias("begin"))
     later = Window.partitionBy("cluster_id").orderBy(fn.desc("epoch")).rowsBetween(Window.unboundedPreceding, -1)
     ends = begins.select("cluster_id", "epoch", fn.min("begin").over(later).alias("end"))
     kept = records.join(fn.broadcast(ends), ["cluster_id", "epoch"])
-    kept = kept.where(fn.col("end").isNull() | (fn.col("offset") < fn.col("end"))).drop("end")
+    return kept.where(fn.col("end").isNull() | (fn.col("offset") < fn.col("end"))).drop("end")
+
+
+def _contested(records: DataFrame) -> list[str]:
+    """The clusters with two records at one offset; to look at files' extents is enough for nearly all."""
+    every = extents(records)
+    suspects = sorted({each.cluster_id for each in overlapping(every).union(e for e in every if not e.is_whole)})
+    if not suspects:
+        return []
+    counts = records.where(fn.col("cluster_id").isin(suspects)).groupBy("cluster_id", "offset").count()
+    return [row["cluster_id"] for row in counts.where("count > 1").select("cluster_id").distinct().collect()]
+
+
+def _one_an_offset(records: DataFrame) -> DataFrame:
     one = Window.partitionBy("cluster_id", "offset")
     contents = {"least": fn.min("digest").over(one), "most": fn.max("digest").over(one)}
-    same = kept.withColumns(contents).where("least = most").drop("least", "most")
+    same = records.withColumns(contents).where("least = most").drop("least", "most")
     return same.withColumn("place", fn.row_number().over(one.orderBy("source"))).where("place = 1").drop("place")
 
 
@@ -105,12 +163,43 @@ def whole_snapshots(snapshots: DataFrame) -> DataFrame:
     return snapshots.join(fn.broadcast(whole.select("cluster_id", "fingerprint")), ["cluster_id", "fingerprint"])
 
 
-def _add(tables: Tables, name: str, rows: DataFrame, key: tuple[str, ...], partition_by: tuple[str, ...]) -> int:
-    first = Window.partitionBy(*key).orderBy("source")
-    once = rows.withColumn("place", fn.row_number().over(first)).where("place = 1").drop("place")
-    there = tables.read(name)
+def _add_files(tables: Tables, name: str, rows: DataFrame, key: tuple[str, ...]) -> int:
+    """Rows of files; how many were new."""
+    every = extents(rows)
+    there = tables.read(name) if every else None
+    mixed = overlapping(every) | _known(every, there)
+    sources = {each.source for each in mixed}
+    is_mixed = fn.col("source").isin(sorted(sources))
+    count = sum(each.rows for each in every if each.source not in sources)
+    by = ("cluster_id", "date")
+    if count:
+        tables.append(name, rows.where(~is_mixed) if sources else rows, partition_by=by)
+    return count + (_add(tables, name, rows.where(is_mixed), key, by, there) if sources else 0)
+
+
+def _known(every: list[Extent], there: DataFrame | None) -> set[Extent]:
+    """Those in whose extents the table has rows, or may have."""
+    if there is None:
+        return set()
+    near = there.where(fn.col("cluster_id").isin(sorted({each.cluster_id for each in every})))
+    near = near.where(fn.col("offset").between(min(each.first for each in every), max(each.last for each in every)))
+    lying = {each.owner: each for each in extents(near.withColumn("source", fn.lit("there")))}
+    return {each for each in every if each.owner in lying and each.meets(lying[each.owner])}
+
+
+def _add(
+    tables: Tables,
+    name: str,
+    rows: DataFrame,
+    key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    there: DataFrame | None = None,
+) -> int:
+    """Rows that may be there, or be the same as others of them; how many were new."""
+    new = _once(rows, key)
+    there = tables.read(name) if there is None else there
     # Null-safe: what is damaged may have no offset.
-    new = once if there is None else _without(once, there.select(*key), key)
+    new = new if there is None else _without(new, there.select(*key), key)
     new = new.persist()
     try:
         count = new.count()
@@ -119,6 +208,11 @@ def _add(tables: Tables, name: str, rows: DataFrame, key: tuple[str, ...], parti
     finally:
         new.unpersist()
     return count
+
+
+def _once(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    first = Window.partitionBy(*key).orderBy("source")
+    return rows.withColumn("place", fn.row_number().over(first)).where("place = 1").drop("place")
 
 
 def _without(rows: DataFrame, there: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -26,6 +26,9 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+
+LOCALLY: Final = {"spark.sql.shuffle.partitions": "8", "spark.ui.enabled": "false"}
+"""On one machine: 200 partitions of a shuffle, Spark's default, are mostly the keeping of books."""
 
 
 class NoJava(Exception):
@@ -45,12 +48,16 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 def start(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session: `master` is local[*], a cluster, or sc://… (Spark Connect); None leaves it to spark-submit."""
     builder = SparkSession.builder.appName("quorate pipeline")
+    every = {**SETTINGS, **(LOCALLY if (master or "").startswith("local") else {}), **(settings or {})}
     if master is not None and master.startswith("sc://"):
-        builder = builder.remote(master)
-    elif master is not None:
+        # A server has been started already, with settings of its own: only those of a session can be said.
+        own: dict[str, Any] = {}  # Any: the stubs' word for it
+        own.update({name: value for name, value in every.items() if name.startswith("spark.sql.")})
+        return prepared(builder.remote(master).config(map=own).getOrCreate())
+    if master is not None:
         os.environ.update(environment(os.environ))
         builder = builder.master(master)
-    for name, value in {**SETTINGS, **(settings or {})}.items():
+    for name, value in every.items():
         builder = builder.config(name, value)
     return prepared(builder.getOrCreate())
 

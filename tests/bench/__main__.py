@@ -26,10 +26,17 @@ BENCHES: Final = {
     "isr": "controller_isr",
     "memory": "controller_memory",
     "activation": "controller_activation",
+    "heartbeats": "heartbeats",
+    "pipeline_ingest": "pipeline_ingest",
+    "pipeline_growth": "pipeline_growth",
+    "pipeline_tables": "pipeline_tables",
+    "pipeline_memory": "pipeline_memory",
 }
 """Each is the `run` of a module beside this one."""
 SIZED: Final = ("checkpoint", "fencing", "isr", "memory", "activation")
 """Those that take `--partitions`."""
+OF_LOGS: Final = ("pipeline_ingest", "pipeline_growth", "pipeline_tables", "pipeline_memory")
+"""Those that take `--records` and `--logs`."""
 QUIET: Final = {"GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 """gRPC would tell of each process that is started, and look after itself in it, though that is another program."""
 
@@ -39,6 +46,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("name", nargs="*", help=f"of {', '.join(BENCHES)}; all if none is given")
     parser.add_argument("--partitions", type=int, nargs="+", help="sizes of clusters, such as 2000000")
+    parser.add_argument("--records", type=int, help=f"sizes of logs, for {', '.join(OF_LOGS)}")
+    parser.add_argument("--logs", type=Path, help="for these: what `python -m tests.bench.synthetic --to` has made")
     given = parser.parse_args()
     unknown = sorted(set(given.name) - set(BENCHES))
     if unknown:
@@ -47,10 +56,17 @@ def main() -> None:
     print(f"Python {platform.python_version()}, {platform.machine()}; calibration loop {calibrate() * 1000:.0f} ms\n")
     for name in given.name or BENCHES:
         bench: Callable[..., list[Table]] = import_module(f"tests.bench.{BENCHES[name]}").run
-        sized = name in SIZED and given.partitions
-        for number, table in enumerate(bench(given.partitions) if sized else bench()):
+        for number, table in enumerate(bench(**_sizes(name, given))):
             print(table.markdown(), flush=True)
             table.save(FOLDER, f"{name}-{number}" if number else name)
+
+
+def _sizes(name: str, given: argparse.Namespace) -> dict[str, object]:
+    """What was asked for of what the bench takes."""
+    if name in SIZED and given.partitions:
+        return {"sizes": given.partitions}
+    asked = {"records": given.records, "there": given.logs} if name in OF_LOGS else {}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from quorate.controller.decision import Command, Decision, Moment
@@ -55,13 +56,27 @@ def write(engine: Engine, command: Command[T]) -> Written:
     engine.write(None, timed, now_ms=0)
     ready = engine.ready()
     all_of_it = time.process_time() - begun
-    assert not ready.answers, ready.answers
+    assert not (ready.appends and ready.answers), ready.answers
     return Written(appends=ready.appends, decided=decided, applied=all_of_it - decided)
+
+
+def write_in_turns(engine: Engine, turns: Iterator[Command[T]]) -> Iterator[Written]:
+    """Each turn of a change; `decided` has what it took to find out what is to be done in it."""
+    while True:
+        begun = time.process_time()
+        command = next(turns, None)
+        searched = time.process_time() - begun
+        if command is None:
+            return
+        written = write(engine, command)
+        yield replace(written, decided=searched + written.decided)
 
 
 def commit(engine: Engine, written: Written) -> list[float]:
     """The quorum takes and commits batch after batch: the seconds of CPU of each. The last brings the answer."""
-    seconds = []
+    seconds: list[float] = []
+    if not written.appends:
+        return seconds
     for append in written.appends:
         begun = time.process_time()
         engine.took(append.base_offset + len(append.values))

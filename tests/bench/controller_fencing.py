@@ -13,13 +13,13 @@ from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
-from quorate.controller.commands.change_broker_state import change_broker_state
+from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.engine import Engine
 from quorate.controller.settings import Settings
 from quorate.liveness import ControlState
 from quorate.nouns import NodeId
 from quorate.runtime.client import open_channel
-from tests.bench.controller_core import commit, standby, write
+from tests.bench.controller_core import commit, standby, write_in_turns
 from tests.bench.controller_nodes import CHECKPOINT, WITHIN_S, Controllers, controllers
 from tests.bench.measure import Table, calibrate
 from tests.bench.quorum_nodes import run_loop
@@ -103,19 +103,21 @@ def _fence(engine: Engine, broker_id: NodeId) -> Fencing:
     broker = engine.state.brokers.get(broker_id)
     assert broker is not None, broker_id
     loop = calibrate()
-    command = change_broker_state(
-        broker_id=broker_id, broker_epoch=broker.epoch, target=ControlState.FENCED, settings=Settings()
+    turns = change_in_turns(
+        engine.state, broker_id=broker_id, broker_epoch=broker.epoch, target=ControlState.FENCED, settings=Settings()
     )
-    written = write(engine, command)
-    commits = commit(engine, written)
-    assert written.record_count == partitions + 1, (written.record_count, partitions)
+    writes, commits = [], []
+    for written in write_in_turns(engine, turns):
+        writes.append(written)
+        commits += commit(engine, written)
+    assert sum(each.record_count for each in writes) == partitions + 1, (writes, partitions)
     assert not engine.state.topics.isr_count(broker_id), broker_id
     return Fencing(
         partitions=partitions,
-        decided=written.decided,
-        applied=written.applied,
+        decided=sum(each.decided for each in writes),
+        applied=sum(each.applied for each in writes),
         committed=sum(commits),
-        held=max(written.decided + written.applied, *commits),
+        held=max(*(each.decided + each.applied for each in writes), *commits),
         loop=loop,
     )
 
@@ -137,7 +139,7 @@ def _row(shape: Shape, found: Sequence[Fencing]) -> tuple[str, ...]:
         f"{(max(each.seconds for each in found) - min(each.seconds for each in found)) / seconds:.0%}",
         f"{partitions / seconds:,.0f}",
         f"{statistics.median(rates):,.0f}",
-        f"{median('held'):.2f} s",
+        f"{median('held') * 1e3:.0f} ms",
         TARGETS.get(round(int(partitions), -4), ""),
     )
 

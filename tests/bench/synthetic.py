@@ -1,8 +1,12 @@
-"""Clusters as large as one likes: 100 brokers in 5 racks, RF 3, in records that a controller could have written."""
+"""Clusters as large as one likes: 100 brokers in 5 racks, RF 3, in records that a controller could have written.
+
+`python -m tests.bench.synthetic` makes their logs with all that happens in a cluster's life (`synthetic_clusters`).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -104,3 +108,9 @@ def _broker(node_id: NodeId, shape: Shape) -> RegisterBrokerRecord:
 
 def _rack(node_id: NodeId, shape: Shape) -> str:
     return f"rack-{node_id % shape.racks}"
+
+
+if __name__ == "__main__":
+    from tests.bench.synthetic_clusters import main
+
+    raise SystemExit(main(sys.argv[1:]))

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from services.pipeline.__main__ import main
+from services.pipeline.exits import DONE, FAILED, FOUND
 from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.logs import batches, flipped, history, node, segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def run(spark: SparkSession, *arguments: str) -> int:
     """One job in the session that there is."""
-    from services.pipeline import __main__
+    from services.pipeline import jobs
+    from services.pipeline.__main__ import parser
 
-    return __main__.run(spark, __main__.parser().parse_args(arguments))
+    return jobs.run(spark, parser().parse_args(arguments))
 
 
 def test_a_path_that_is_not_there_is_said_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
-    from services.pipeline.__main__ import FAILED, main
-
     assert FAILED == main(["ingest", "--from", str(tmp_path / "nowhere"), "--to", str(tmp_path / "lake")])
     assert f"ingest: {tmp_path / 'nowhere'}: there is no such file or directory\n" == capsys.readouterr().err
 
@@ -37,8 +37,6 @@ def test_a_path_that_is_not_there_is_said_before_anything_starts(
 def test_a_job_without_what_it_needs_says_what_to_run(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str
 ) -> None:
-    from services.pipeline.__main__ import FAILED
-
     assert FAILED == run(spark, job, "--to", str(tmp_path))
     assert "before" in capsys.readouterr().err
 
@@ -46,8 +44,6 @@ def test_a_job_without_what_it_needs_says_what_to_run(
 def test_damage_is_said_and_is_an_exit_code(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from services.pipeline.__main__ import FAILED, FOUND
-
     content = batches(history(4))
     path = segment(node(tmp_path / "logs", "one"), [*content[:2], flipped(content[2]), *content[3:]])
     asked = ("ingest", "--from", str(tmp_path / "logs"), "--to", str(tmp_path / "lake"))
@@ -60,16 +56,77 @@ def test_damage_is_said_and_is_an_exit_code(
     assert f"{path}: batch at offset 3 has checksum" in told
 
 
-def test_a_real_node_from_files_to_answers(
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("ingest", "--to", "lake"), "there is nothing to read: give --from, --spans, or both"),
+        (("stream", "--to", "lake"), "what is read is either --from or --endpoints: give one of them"),
+        (("run", "--from", "nowhere", "--to", "lake", "--report", "r.html"), "nowhere: there is no such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_without_spark(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert FAILED == main(arguments)
+    assert words in capsys.readouterr().err
+
+
+def test_a_real_cluster_from_files_to_the_report(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from services.pipeline.__main__ import DONE
+    lake, files, page = str(tmp_path / "lake"), str(FIXTURES / "combined-static"), tmp_path / "report.html"
+    asked = ("run", "--from", files, "--to", lake, "--report")
 
-    lake, files = str(tmp_path / "lake"), str(FIXTURES / "combined-static")
-    codes = [run(spark, "ingest", "--from", files, "--to", lake)]
-    codes += [run(spark, job, "--to", lake) for job in ("silver", "verify", "gold")]
+    assert FAILED == main([*asked, str(tmp_path / "no" / "report.html")])
+    assert "no/report.html: there is no directory" in capsys.readouterr().err
+
+    code = run(spark, *asked, str(page))
     told = capsys.readouterr().err
 
-    assert [DONE] * 4 == codes, told
+    assert DONE == code, told
     assert "2 checkpoints compared, 0 differences" in told
     assert "audit_timeline: " in told
+    assert f"{page}: {page.stat().st_size:,} bytes" in told
+    assert [page] == list(tmp_path.glob("*.html"))
+    assert "The replay equals all 2 checkpoints compared." in page.read_text()
+
+    assert DONE == run(spark, "what-if", "--to", lake, "--broker", "1", "--at-offset", "30")
+    answer = capsys.readouterr().out.splitlines()
+    assert answer[0].endswith("as of offset 30, without broker 1")
+    assert "  offline: 0 → 4" in answer
+    assert "  broker 1 (lost): leads 4 → 0, in ISRs 4 → 0" in answer
+    assert "partitions that go offline" in answer
+    assert FAILED == run(spark, "what-if", "--to", lake, "--broker", "7")
+    assert "what-if: broker 7 is none of cluster" in capsys.readouterr().err
+
+
+def test_a_log_without_a_checkpoint_is_nothing_wrong(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment(node(tmp_path / "logs", "one"), batches(history(4)))
+    page = tmp_path / "report.html"
+    code = run(spark, "run", "--from", str(tmp_path / "logs"), "--to", str(tmp_path / "lake"), "--report", str(page))
+    told = capsys.readouterr().err
+
+    assert DONE == code, told
+    assert "verify: there is no checkpoint to compare the replay with" in told
+    assert "orders-0" in page.read_text()
+
+
+def test_a_stream_that_is_asked_for_once_ends_and_goes_on_later(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, content = str(tmp_path / "lake"), batches(history(4))
+    path = segment(node(tmp_path / "logs", "one"), content[:3])
+    asked = ("stream", "--from", str(tmp_path / "logs"), "--to", lake, "--once")
+    codes = [run(spark, *asked)]
+    first = capsys.readouterr().err
+    with path.open("ab") as file:
+        file.write(b"".join(content[3:]))
+    codes.append(run(spark, *asked))
+    second = capsys.readouterr().err
+
+    assert [DONE, DONE] == codes, (first, second)
+    assert "batch 0: 4 records" in first
+    assert "batch 1: 2 records" in second
+    assert 6 == spark.read.parquet(f"{lake}/bronze/records").count()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.places import bundled, find, parts
+from quorate.pipeline.places import HALF, bundled, find, parts
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
@@ -70,11 +70,22 @@ def test_a_broken_meta_properties_is_a_problem(tmp_path: Path) -> None:
 def test_what_is_no_part_of_a_log_is_passed_over(tmp_path: Path) -> None:
     partition = node(tmp_path, "one")
     log = segment(partition, batches(history()))
-    for name in ("00000000000000000000.index", "quorum-state", "00000000000000000009-0000000001.checkpoint.part"):
+    for name in ("00000000000000000000.index", "quorum-state", "00000000000000000000.log.deleted"):
         (partition / name).write_bytes(b"?")
     (tmp_path / "bootstrap.checkpoint").write_bytes(b"?")
 
     assert [str(log)] == [place.path for place in find([str(tmp_path)])]
+
+
+def test_a_checkpoint_that_is_not_whole_is_a_problem(tmp_path: Path) -> None:
+    partition = node(tmp_path, "one")
+    segment(partition, batches(history()))
+    half = checkpoint(partition, history()[0], OffsetAndEpoch(offset=2, epoch=1))
+    half.rename(f"{half}.part")
+
+    assert [("log", 0, None), ("checkpoint", 2, HALF)] == [
+        (place.kind, place.base_offset, place.problem) for place in find([str(tmp_path)])
+    ]
 
 
 @pytest.mark.parametrize("part_bytes", [1, 200, 1 << 20])

@@ -16,6 +16,7 @@ verify_log      the same for segments and what Kafka derives from them
 offline         the state of a directory that nobody has open
 image           `quorate image show`: that state as tables
 waterfall       a trace, drawn
+pipeline        `quorate pipeline`: hands over to services.pipeline
 """
 
 from __future__ import annotations

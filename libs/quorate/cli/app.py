@@ -132,3 +132,15 @@ def show_image(
     from quorate.cli.image import show
 
     show(offline, as_of=as_of, as_json=as_json)
+
+
+@app.command(
+    "pipeline",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def hand_to_pipeline(context: typer.Context) -> None:
+    """Metadata logs of many clusters as tables and a report, on Spark: ingest, silver, gold, verify, report, run."""
+    from quorate.cli.pipeline import hand_over
+
+    hand_over(context.args)

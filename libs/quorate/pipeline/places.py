@@ -5,25 +5,37 @@ from __future__ import annotations
 import glob
 import hashlib
 import mmap
-import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from quorate.errors import Corrupt
-from quorate.nouns import Epoch, Offset
+from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.storage.meta_properties import read_meta_properties
-from quorate.storage.names import BOOTSTRAP, CHECKPOINT, LOG, PARTITION_DIRECTORY, checkpoint_id
+from quorate.storage.names import BOOTSTRAP, CHECKPOINT, LOG, PART, PARTITION_DIRECTORY, checkpoint_id
 from quorate.wire.batch import HEADER_BYTES, peek_header
 
-__all__ = ["CHECKPOINT_KIND", "LOG_KIND", "PART_BYTES", "Part", "Place", "bundled", "find", "parts"]
+__all__ = [
+    "CHECKPOINT_KIND",
+    "HALF",
+    "LOG_KIND",
+    "PART_BYTES",
+    "Part",
+    "Place",
+    "bundled",
+    "find",
+    "fingerprint",
+    "named",
+    "parts",
+]
 
 LOG_KIND: Final = "log"
 CHECKPOINT_KIND: Final = "checkpoint"
 PART_BYTES: Final = 32 << 20
 """How much one task reads, about; a batch is never cut."""
-_CRC: Final = struct.Struct(">qiibI")
+_HALF: Final = PART.removeprefix(CHECKPOINT)
+HALF: Final = "a checkpoint that is not whole: it is still being written, or was left so"
 
 
 class Place(NamedTuple):
@@ -44,7 +56,8 @@ class Place(NamedTuple):
 class Part(NamedTuple):
     """Bytes of a file from batch boundary to batch boundary, which begin with `offset`; None if that is not known.
 
-    `fingerprint` names a checkpoint by its content, so that a copy under another name is known for one.
+    `fingerprint` names a checkpoint by its content, so that a copy under another name is known for one. `epoch` is that
+    of the batch before; -1 if that is not known.
     """
 
     place: Place
@@ -53,21 +66,27 @@ class Part(NamedTuple):
     offset: Offset | None
     is_last: bool
     fingerprint: str | None = None
+    epoch: Epoch = -1
 
 
 def find(patterns: Iterable[str], *, cluster_id: str | None = None) -> list[Place]:
     """Every segment and checkpoint at or below the paths or globs, by directory and name; each once.
 
     The cluster is what meta.properties says, beside the files or a directory above; else `cluster_id`; else the name
-    of the folder. bootstrap.checkpoint is no part of a log, and is read only if it is named itself. Raises
-    FileNotFoundError, naming the pattern, for one that there is nothing of.
+    of the folder. bootstrap.checkpoint is no part of a log, and is read only if it is named itself. A checkpoint that
+    is not whole (`.part`) is not read, and says so. Raises FileNotFoundError, naming the pattern, for one that there
+    is nothing of.
     """
-    found = sorted({path for pattern in patterns for path in _matching(pattern)})
-    places: list[Place] = []
-    for directory, group in groupby(found, key=lambda path: path.parent):
-        owner, problem = _owner(directory, cluster_id)
-        places += _of_directory(sorted(group), owner, problem)
-    return places
+    found = {pattern: _matching(pattern) for pattern in patterns}
+    for pattern, paths in found.items():
+        if all(path.suffix == _HALF for path in paths):
+            raise FileNotFoundError(f"{pattern}: there is no segment (*{LOG}) and no checkpoint (*{CHECKPOINT}) there")
+    return _places(found, cluster_id)
+
+
+def named(patterns: Iterable[str], *, cluster_id: str | None = None) -> list[Place]:
+    """The same, where there may be nothing yet: raises FileNotFoundError only if a path itself is not there."""
+    return _places({pattern: _matching(pattern) for pattern in patterns}, cluster_id)
 
 
 def parts(place: Place, *, part_bytes: int = PART_BYTES) -> Iterator[Part]:
@@ -101,24 +120,35 @@ def bundled(every: Iterable[Part], *, part_bytes: int = PART_BYTES) -> list[tupl
     return [*bundles, tuple(held)] if held else bundles
 
 
+def _places(found: Mapping[str, Sequence[Path]], cluster_id: str | None) -> list[Place]:
+    every = sorted({path for paths in found.values() for path in paths})
+    places: list[Place] = []
+    for directory, group in groupby(every, key=lambda path: path.parent):
+        owner, problem = _owner(directory, cluster_id)
+        places += _of_directory(sorted(group), owner, problem)
+    return places
+
+
 def _matching(pattern: str) -> list[Path]:
-    named = [Path(each) for each in sorted(glob.glob(pattern, recursive=True))]  # absolute patterns too
-    if Path(pattern).exists() and not named:
-        named = [Path(pattern)]  # a name with brackets in it
-    if not named:
+    tops = [Path(each) for each in sorted(glob.glob(pattern, recursive=True))]  # absolute patterns too
+    if Path(pattern).exists() and not tops:
+        tops = [Path(pattern)]  # a name with brackets in it
+    if not tops:
         raise FileNotFoundError(f"{pattern}: there is no such file or directory")
-    files = [path for path in named if path.is_file() and path.suffix in (LOG, CHECKPOINT)]
-    below = [path for top in named if top.is_dir() for path in top.rglob("*") if _is_ours(path)]
-    found = [path.absolute() for path in (*files, *below)]
-    if not found:
-        raise FileNotFoundError(f"{pattern}: there is no segment (*{LOG}) and no checkpoint (*{CHECKPOINT}) there")
-    return found
+    files = [path for path in tops if path.is_file() and path.suffix in (LOG, CHECKPOINT)]
+    below = [path for top in tops if top.is_dir() for path in top.rglob("*") if _is_ours(path)]
+    return [path.absolute() for path in (*files, *below)]
 
 
 def _is_ours(path: Path) -> bool:
     if path.name == BOOTSTRAP or not path.is_file():
         return False
-    return (path.suffix == LOG and path.stem.isdecimal()) or checkpoint_id(path) is not None
+    return (path.suffix == LOG and path.stem.isdecimal()) or _snapshot(path) is not None
+
+
+def _snapshot(path: Path) -> OffsetAndEpoch | None:
+    """What the name of a checkpoint says, whole or not."""
+    return checkpoint_id(path.with_suffix("") if path.suffix == _HALF else path)
 
 
 def _owner(directory: Path, given: str | None) -> tuple[str, str | None]:
@@ -150,29 +180,36 @@ def _of_directory(paths: Sequence[Path], cluster_id: str, problem: str | None) -
     for path, base, after in zip(segments, bases, following, strict=True):
         yield Place(str(path), cluster_id, LOG_KIND, base, following=after, problem=problem)
     for path in paths:
-        if path.suffix == CHECKPOINT:
-            snapshot = checkpoint_id(path)
-            offset, epoch = (0, 0) if snapshot is None else (snapshot.offset, snapshot.epoch)
-            yield Place(str(path), cluster_id, CHECKPOINT_KIND, offset, epoch, problem=problem)
+        if path.suffix != LOG:
+            snapshot = _snapshot(path) or OffsetAndEpoch(epoch=0, offset=0)
+            why = problem or (HALF if path.suffix == _HALF else None)
+            yield Place(str(path), cluster_id, CHECKPOINT_KIND, snapshot.offset, snapshot.epoch, problem=why)
+
+
+def fingerprint(content: bytes) -> str:
+    """What names a checkpoint by its content, as `parts` tells it."""
+    return _cut(content, len(content) + 1)[1]
 
 
 def _boundaries(path: Path, part_bytes: int) -> tuple[list[tuple[int, Offset | None]], str]:
-    """Where the parts begin and with which offset, and the content's fingerprint.
+    """Where the parts begin and with which offset, and the content's fingerprint."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _cut(data, part_bytes)
 
-    What is no batch is left to who reads it: the bytes before and behind go into one part with it.
-    """
+
+def _cut(data: mmap.mmap | bytes, part_bytes: int) -> tuple[list[tuple[int, Offset | None]], str]:
+    """What is no batch is left to who reads it: the bytes before and behind go into one part with it."""
     starts: list[tuple[int, Offset | None]] = [(0, None)]
     digest = hashlib.sha256()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        position, size = 0, len(data)
-        while position < size:
-            try:
-                header = peek_header(data, position)
-            except Corrupt:
-                break
-            if position - starts[-1][0] >= part_bytes:
-                starts.append((position, header.base_offset))
-            digest.update(data[position : position + min(HEADER_BYTES, header.size)])
-            position += header.size
-        digest.update(size.to_bytes(8, "big"))
+    position, size = 0, len(data)
+    while position < size:
+        try:
+            header = peek_header(data, position)
+        except Corrupt:
+            break
+        if position - starts[-1][0] >= part_bytes:
+            starts.append((position, header.base_offset))
+        digest.update(data[position : position + min(HEADER_BYTES, header.size)])
+        position += header.size
+    digest.update(size.to_bytes(8, "big"))
     return starts, digest.hexdigest()

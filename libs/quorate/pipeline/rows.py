@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kraft import Message
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
+from quorate.pipeline.columns import COLUMNS, Columns
 from quorate.pipeline.json_text import type_name, writer
 from quorate.pipeline.places import CHECKPOINT_KIND, Part
 from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TRACE_TAG, decode_record, frame_of
@@ -23,7 +24,17 @@ from quorate.wire.batch import BatchHeader, ControlType, check_batch, data_value
 from quorate.wire.codec import decode
 from quorate.wire.schema import layout_of
 
-__all__ = ["COLUMNS", "CONTROL_TYPES", "RAW_BYTES_MAX", "ROWS_MAX", "UNKNOWN", "Columns", "Wanted", "read"]
+__all__ = [
+    "COLUMNS",
+    "CONTROL_TYPES",
+    "RAW_BYTES_MAX",
+    "ROWS_MAX",
+    "UNKNOWN",
+    "Columns",
+    "Wanted",
+    "read",
+    "read_bytes",
+]
 
 ROWS_MAX: Final = 10_000
 """Rows a chunk, about: a batch is not cut."""
@@ -38,21 +49,7 @@ CONTROL_TYPES: Final = {
     ControlType.KRAFT_VOTERS: "KRAFT_VOTERS",
 }
 """Kafka's ControlRecordType."""
-COLUMNS: Final = (
-    "offset",
-    "epoch",
-    "timestamp",
-    "batch_base_offset",
-    "is_control",
-    "api_key",
-    "type",
-    "version",
-    "payload",
-    "trace_id",
-    "raw",
-    "_corrupt",
-)
-"""The columns of a chunk; timestamps in ms since 1970, the rest as `Columns` says."""
+Buffer = mmap.mmap | bytes
 _KEY: Final = struct.Struct(">hh")
 _OURS: Final = frozenset((TRACE_TAG, REQUEST_TAG))
 
@@ -72,57 +69,6 @@ class Wanted(NamedTuple):
     failfast: bool = False
 
 
-class Columns:
-    """Rows by column: lists of equal length, in the order of COLUMNS."""
-
-    def __init__(self) -> None:
-        self.offset: list[int | None] = []
-        self.epoch: list[int | None] = []
-        self.timestamp: list[int | None] = []
-        self.batch_base_offset: list[int | None] = []
-        self.is_control: list[bool | None] = []
-        self.api_key: list[int | None] = []
-        self.type: list[str | None] = []
-        self.version: list[int | None] = []
-        self.payload: list[str | None] = []
-        self.trace_id: list[str | None] = []
-        self.raw: list[bytes | None] = []
-        self.corrupt: list[str | None] = []
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def by_name(self) -> Mapping[str, list[Any]]:
-        """The columns by their names in COLUMNS."""
-        return dict(zip(COLUMNS, vars(self).values(), strict=True))
-
-    def put(
-        self,
-        header: BatchHeader | None,
-        offset: Offset | None,
-        *,
-        key: int | None = None,
-        type: str | None = None,
-        version: int | None = None,
-        payload: str | None = None,
-        raw: bytes | None = None,
-        corrupt: str | None = None,
-    ) -> None:
-        """One row, with what the batch's header says."""
-        self.offset.append(offset)
-        self.epoch.append(None if header is None else header.epoch)
-        self.timestamp.append(None if header is None else header.base_timestamp)
-        self.batch_base_offset.append(None if header is None else header.base_offset)
-        self.is_control.append(None if header is None else header.is_control)
-        self.api_key.append(key)
-        self.type.append(type)
-        self.version.append(version)
-        self.payload.append(payload)
-        self.trace_id.append(None)
-        self.raw.append(raw)
-        self.corrupt.append(corrupt)
-
-
 def read(part: Part, wanted: Wanted) -> Iterator[Columns]:
     """The rows of a part, in chunks. With `wanted.failfast` raises Corrupt, naming file and position; OSError."""
     path = Path(part.place.path)
@@ -134,6 +80,16 @@ def read(part: Part, wanted: Wanted) -> Iterator[Columns]:
             yield from reader.run(data)
     elif part.place.kind == CHECKPOINT_KIND:
         reader.tell(None, None, "a checkpoint of no bytes", 0, 0)
+    else:
+        reader.finish(part.end)
+    if len(reader.columns):
+        yield reader.columns
+
+
+def read_bytes(part: Part, wanted: Wanted, data: bytes) -> Iterator[Columns]:
+    """The same of a part whose bytes are here and not in a file."""
+    reader = _Reader(part, wanted)
+    yield from reader.run(data)
     if len(reader.columns):
         yield reader.columns
 
@@ -146,12 +102,12 @@ class _Reader:
         self._part = part
         self._wanted = wanted
         self._next = part.offset
-        self._epoch: Epoch = -1 if part.place.epoch is None else part.place.epoch
+        self._epoch: Epoch = part.epoch if part.place.epoch is None else part.place.epoch
         self._is_checkpoint = part.place.kind == CHECKPOINT_KIND
         self._begins = self._is_checkpoint and part.start == 0
         self._last_control: str | None = None
 
-    def run(self, data: mmap.mmap) -> Iterator[Columns]:
+    def run(self, data: Buffer) -> Iterator[Columns]:
         """All chunks but the last, which is then in `columns`."""
         position, end = self._part.start, self._part.end
         while position < end:
@@ -166,7 +122,7 @@ class _Reader:
             if len(self.columns) >= ROWS_MAX:
                 yield self.columns
                 self.columns = Columns()
-        self._finish(data)
+        self.finish(len(data))
 
     def tell(
         self, header: BatchHeader | None, offset: Offset | None, reason: str, position: int, size: int, raw: bytes = b""
@@ -177,7 +133,7 @@ class _Reader:
             raise damage
         self.columns.put(header, offset, raw=raw or None, corrupt=f"{reason}, {size} bytes at byte {position}")
 
-    def _skip(self, data: mmap.mmap, position: int, damage: Corrupt) -> int:
+    def _skip(self, data: Buffer, position: int, damage: Corrupt) -> int:
         """Where reading goes on behind damage: at the next sound batch, if there is one."""
         expected = self._next or 0
         found = sound_batch_after(data, position, expected + 1)
@@ -191,7 +147,7 @@ class _Reader:
         self._next = None if found is None else found[1].base_offset
         return stop
 
-    def _follows(self, header: BatchHeader, position: int, data: mmap.mmap) -> bool:
+    def _follows(self, header: BatchHeader, position: int, data: Buffer) -> bool:
         """Does the batch go on where the one before ended? If not, that is told, and only a gap may be read on."""
         base, expected = header.base_offset, self._next
         raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
@@ -213,7 +169,7 @@ class _Reader:
         self._epoch = header.epoch
         return True
 
-    def _batch(self, data: mmap.mmap, position: int, header: BatchHeader) -> None:
+    def _batch(self, data: Buffer, position: int, header: BatchHeader) -> None:
         wanted = self._wanted
         outside = not self._is_checkpoint and (
             header.next_offset <= wanted.start_offset or header.base_offset >= wanted.end_offset
@@ -256,8 +212,10 @@ class _Reader:
             found = [decode_record(value) for value in values]
         except (KeyError, Corrupt):
             return False
-        if any([record.unknown_tags for record in found]):  # type: ignore[attr-defined]  # noqa: C419  # faster so
+        # Only the first record of a batch may carry what its leader adds: the trace of the request, and its mark.
+        if any([record.unknown_tags for record in found[1:]]):  # type: ignore[attr-defined]  # noqa: C419  # faster so
             return False
+        trace, raw = _tags(found[0].unknown_tags, values[0])  # type: ignore[attr-defined]  # known records have them
         columns, nothing = self.columns, [None] * len(values)
         columns.offset += range(base, base + len(values))
         keys, names, versions, writers = zip(*shapes, strict=True)
@@ -265,8 +223,8 @@ class _Reader:
         columns.type += names
         columns.version += versions
         columns.payload += [write(record) for write, record in zip(writers, found, strict=True)]
-        columns.trace_id += nothing
-        columns.raw += nothing
+        columns.trace_id += (trace, *nothing[1:])
+        columns.raw += (raw, *nothing[1:])
         columns.corrupt += nothing
         return True
 
@@ -301,7 +259,7 @@ class _Reader:
             raise Corrupt(reason, path=Path(self._part.place.path), position=position)
         return f"{reason}, in the batch at byte {position}"
 
-    def _controls(self, data: mmap.mmap, position: int, header: BatchHeader, *, shown: bool) -> None:
+    def _controls(self, data: Buffer, position: int, header: BatchHeader, *, shown: bool) -> None:
         """Control records; those that begin and end a checkpoint are noted, asked for or not."""
         try:
             for record in records(data, position, header):
@@ -323,18 +281,18 @@ class _Reader:
             self.tell(header, header.base_offset, f"a checkpoint begins with SNAPSHOT_HEADER, not {name}", position, 0)
         self._begins = False
 
-    def _finish(self, data: mmap.mmap) -> None:
+    def finish(self, size: int) -> None:
         """What can only be said at the end of the file."""
         if not self._part.is_last:
             return
         if self._is_checkpoint and self._last_control != CONTROL_TYPES[ControlType.SNAPSHOT_FOOTER]:
             why = "no SNAPSHOT_FOOTER: the checkpoint was not written, or not copied, to its end"
-            self.tell(None, self._next, why, len(data), 0)
+            self.tell(None, self._next, why, size, 0)
         following = self._part.place.following
         if following is not None and self._next is not None and self._next != following:
             told = "are missing" if self._next < following else "are here and in the next segment"
             low, high = sorted((self._next, following))
-            self.tell(None, low, f"offsets {low} to {high - 1} {told}", len(data), 0)
+            self.tell(None, low, f"offsets {low} to {high - 1} {told}", size, 0)
 
 
 _Shape = tuple[int, str, int, Callable[[Message], str] | None]

@@ -14,8 +14,10 @@ from pyspark.sql import functions as fn
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
 from quorate.metadata.secrets import REDACTED
-from quorate.records import LeaderChangeMessage
+from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, uuid_text
+from quorate.records import LeaderChangeMessage, VotersRecord
 from services.pipeline.frames import struct_type
+from services.pipeline.gold.availability import led_uncleanly
 from services.pipeline.silver.partitions import KEY as PARTITION_KEY
 from services.pipeline.silver.partitions import STATE
 from services.pipeline.silver.spans import by_key
@@ -25,6 +27,7 @@ __all__ = ["COLUMNS", "audit_timeline"]
 COLUMNS: Final = ("cluster_id", "offset", "time", "subject", "sentence", "trace_id")
 _SECRET: Final = "(?i)(password|secret|credential|jaas|private|keystore\\.key|token|sasl)"
 """Parts of the names of configs whose values may be secrets; wider than Kafka's own list."""
+_RESERVED: Final = {UNASSIGNED_DIRECTORY: "unassigned", LOST_DIRECTORY: "lost", MIGRATING_DIRECTORY: "migrating"}
 _QUIET: Final = ("feature", "voters", "kraft_version", "producer_ids", "zk_migration_state", "unknown")
 """Kinds that have sentences of their own, or none."""
 
@@ -40,6 +43,8 @@ def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
         _features(silver["kept_history"]),
         _kept(silver["kept_history"]),
         _leaders(events),
+        _voters(silver["kept_history"]),
+        _kraft_version(silver["kept_history"]),
     ]
     rows = made[0]
     for more in made[1:]:
@@ -50,6 +55,10 @@ def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
 
 def _partitions(history: DataFrame) -> DataFrame:
     changes = _with_before(history, PARTITION_KEY, STATE)
+    bumped = fn.when(
+        fn.col("leader_epoch") != fn.col("was_leader_epoch"),
+        fn.concat(fn.lit("leader epoch "), "was_leader_epoch", fn.lit(" → "), "leader_epoch"),
+    )
     created = fn.concat(
         fn.lit("is created: replicas "),
         _ids("replicas"),
@@ -68,12 +77,14 @@ def _partitions(history: DataFrame) -> DataFrame:
         _arrow("removing", "removing_replicas", _ids),
         _arrow("ELR", "elr", _ids),
         _arrow("last known ELR", "last_known_elr", _ids),
-        fn.when((state == RECOVERING) & (was == RECOVERED), "unclean election"),
+        _arrow("directories", "directories", _directories),
+        fn.when(led_uncleanly(), "unclean election"),
         fn.when((state == RECOVERED) & (was == RECOVERING), "has recovered"),
     )
     told = fn.when(fn.col("is_first"), created).otherwise(changed)
     subject = fn.concat(fn.lit("partition "), "topic", fn.lit("-"), "partition_id")
-    return _told(changes, subject, fn.when(told == "", fn.lit("is written again, unchanged")).otherwise(told))
+    unsaid = fn.coalesce(bumped, fn.lit("is written again, unchanged"))
+    return _told(changes, subject, fn.when(told == "", unsaid).otherwise(told))
 
 
 def _brokers(history: DataFrame) -> DataFrame:
@@ -81,14 +92,16 @@ def _brokers(history: DataFrame) -> DataFrame:
     columns = ("fenced", "in_controlled_shutdown", "broker_epoch", "log_dirs", "cordoned_log_dirs")
     changes = _with_before(history, ("broker_id",), columns)
     state = fn.when(fn.col("fenced"), ", fenced").otherwise("")
-    registered = fn.concat(fn.lit("registers in epoch "), "broker_epoch", state)
+    # A broker that is back before its session ends is fenced by its next registration, and by nothing else.
+    unseen = fn.when(~fn.col("was_fenced"), fn.concat(fn.lit("; was unfenced in epoch "), "was_broker_epoch"))
+    registered = fn.concat(fn.lit("registers in epoch "), "broker_epoch", state, fn.coalesce(unseen, fn.lit("")))
     changed = fn.concat_ws(
         "; ",
         fn.when(fn.col("fenced") & ~fn.col("was_fenced"), "is fenced"),
         fn.when(~fn.col("fenced") & fn.col("was_fenced"), "is unfenced"),
-        fn.when(fn.col("in_controlled_shutdown") & ~fn.col("was_in_controlled_shutdown"), "shuts down"),
+        fn.when(fn.col("in_controlled_shutdown") & ~fn.col("was_in_controlled_shutdown"), "enters controlled shutdown"),
         _arrow("directories", "log_dirs", _texts),
-        _arrow("cordoned directories", "cordoned_log_dirs", _texts),
+        _arrow("cordoned directories", "cordoned_log_dirs", _known_texts),
     )
     again = fn.col("is_first") | (fn.col("broker_epoch") != fn.col("was_broker_epoch"))
     told = fn.when(again, registered).when(changed == "", "is written again, unchanged").otherwise(changed)
@@ -104,10 +117,7 @@ def _configs(history: DataFrame) -> DataFrame:
     is_secret = fn.col("name").rlike(_SECRET)
     before = fn.when(fn.col("is_first"), "not set").when(is_secret, REDACTED).otherwise(fn.col("was_value"))
     after = fn.when(is_secret, REDACTED).otherwise(fn.col("value"))
-    # What was unset in between begins anew.
-    changes = _with_before(history, key, ("value", "valid_to_offset"))
-    anew = fn.col("is_first") | (fn.col("was_valid_to_offset") < fn.col("valid_from_offset"))
-    changes = changes.withColumn("is_first", anew)
+    changes = _with_before(history, key, ("value",))
     told = fn.concat("name", fn.lit(": "), before, fn.lit(" → "), after)
     gone = _not_followed(history, key).where("end_type = 'CONFIG_RECORD'")
     return _told(changes, subject, told).unionByName(
@@ -122,14 +132,16 @@ def _features(kept: DataFrame) -> DataFrame:
             "level": fn.get_json_object("payload", "$.featureLevel").cast("int"),
         }
     )
-    changes = _with_before(rows, ("kind", "key"), ("level",))
-    told = fn.concat(fn.coalesce(fn.col("was_level"), fn.lit(0)), fn.lit(" → "), fn.col("level"))
-    return _told(changes, fn.concat(fn.lit("feature "), "name"), told)
+    named = fn.concat(fn.lit("feature "), "name")
+    gone = _not_followed(rows, ("kind", "key")).where("valid_to_offset is not null")
+    off = _ended(gone, named, fn.concat(fn.col("level"), fn.lit(" → 0")))
+    return _levels(rows, named).unionByName(off)
 
 
 def _kept(kept: DataFrame) -> DataFrame:
     rows = kept.where(~fn.col("kind").isin(*_QUIET))
-    named = fn.concat_ws(" ", fn.regexp_replace("kind", "_", " "), "key")
+    key = fn.concat_ws(" ", fn.map_values(fn.from_json("key", "map<string,string>")))
+    named = fn.concat_ws(" ", fn.regexp_replace("kind", "_", " "), key)
     changes = _with_before(rows, ("kind", "key"), ())
     told = fn.when(fn.col("is_first"), "is set").otherwise("is set again")
     gone = _not_followed(rows, ("kind", "key")).where("valid_to_offset is not null")
@@ -144,6 +156,26 @@ def _leaders(events: DataFrame) -> DataFrame:
     return _told(rows, fn.lit("quorum"), told)
 
 
+def _voters(kept: DataFrame) -> DataFrame:
+    """Who votes, by id: KIP-853 has one record for the whole set."""
+    payload = fn.from_json("payload", struct_type(VotersRecord))
+    ids = fn.array_sort(fn.transform(payload["voters"], lambda voter: voter["voterId"]))
+    rows = kept.where("kind = 'voters'").withColumn("voters", ids)
+    changes = _with_before(rows, ("kind", "key"), ("voters",))
+    same = fn.concat(fn.lit("voters are written again: "), _ids("voters"))
+    return _told(changes, fn.lit("quorum"), fn.coalesce(_arrow("voters", "voters", _ids), same))
+
+
+def _kraft_version(kept: DataFrame) -> DataFrame:
+    level = fn.get_json_object("payload", "$.kRaftVersion").cast("int")
+    return _levels(kept.where("kind = 'kraft_version'").withColumn("level", level), fn.lit("feature kraft.version"))
+
+
+def _levels(rows: DataFrame, subject: Column) -> DataFrame:
+    changes = _with_before(rows, ("kind", "key"), ("level",))
+    return _told(changes, subject, fn.concat(fn.coalesce("was_level", fn.lit(0)), fn.lit(" → "), fn.col("level")))
+
+
 def _topics(history: DataFrame) -> DataFrame:
     named = fn.concat(fn.lit("topic "), fn.col("name"))
     gone = history.where("valid_to_offset is not null")
@@ -152,10 +184,11 @@ def _topics(history: DataFrame) -> DataFrame:
 
 
 def _with_before(history: DataFrame, key: tuple[str, ...], columns: tuple[str, ...]) -> DataFrame:
-    """Rows with what was before, as `was_…`, and whether they are the first of their thing."""
+    """Rows with what was before, as `was_…`, and whether they are the first of their thing, be it anew."""
     order = by_key(key, "valid_from_offset")
-    before = {f"was_{name}": fn.lag(name).over(order) for name in columns}
-    return history.withColumns({**before, "is_first": fn.row_number().over(order) == 1})
+    follows = fn.coalesce(fn.lag("valid_to_offset").over(order) == fn.col("valid_from_offset"), fn.lit(False))
+    before = {f"was_{name}": fn.when(follows, fn.lag(name).over(order)) for name in columns}
+    return history.withColumns({**before, "is_first": ~follows})
 
 
 def _not_followed(history: DataFrame, key: tuple[str, ...]) -> DataFrame:
@@ -185,8 +218,8 @@ def _sentence(rows: DataFrame, offset: str, time: str, trace: str, subject: Colu
 
 def _arrow(word: str, name: str, shown: Callable[[str], Column]) -> Column:
     """`word before → after`, or null where nothing changed."""
-    differs = ~fn.col(name).eqNullSafe(fn.col(f"was_{name}"))
-    return fn.when(differs, fn.concat(fn.lit(f"{word} "), shown(f"was_{name}"), fn.lit(" → "), shown(name)))
+    before, after = shown(f"was_{name}"), shown(name)
+    return fn.when(before != after, fn.concat(fn.lit(f"{word} "), before, fn.lit(" → "), after))
 
 
 def _ids(name: str) -> Column:
@@ -196,6 +229,18 @@ def _ids(name: str) -> Column:
 
 def _texts(name: str) -> Column:
     return fn.when(fn.coalesce(fn.size(name), fn.lit(0)) == 0, "none").otherwise(fn.array_join(name, ","))
+
+
+def _known_texts(name: str) -> Column:
+    return fn.when(fn.col(name).isNull(), "unknown").otherwise(_texts(name))
+
+
+def _directories(name: str) -> Column:
+    """Beside each replica its directory; three ids have a meaning of their own (KIP-858)."""
+    said = fn.array_join(name, ",")
+    for directory, word in _RESERVED.items():
+        said = fn.replace(said, fn.lit(uuid_text(directory)), fn.lit(word))
+    return fn.when(fn.coalesce(fn.size(name), fn.lit(0)) == 0, "none").otherwise(said)
 
 
 def _leader(name: str) -> Column:

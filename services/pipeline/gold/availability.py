@@ -3,6 +3,9 @@
 Offline is without a leader. Under min ISR is as a Kafka leader counts it: the ISR has fewer members than the least of
 `min.insync.replicas` and the replicas. That config is the topic's, else the default of all brokers, else 1: what
 stands in a broker's own file is in no log.
+
+A leader change is another leader than before, or one where there was none. Times are those of the records; a clock
+that goes back, as a new active controller's may, stands still instead.
 """
 
 from __future__ import annotations
@@ -14,24 +17,28 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from quorate.metadata.configs import BROKER, TOPIC
+from quorate.metadata.partitions import RECOVERED, RECOVERING
 from services.pipeline.silver.partitions import KEY
 from services.pipeline.silver.spans import by_key
 
-__all__ = ["MIN_ISR", "availability"]
+__all__ = ["ELECTION", "MIN_ISR", "availability", "led_anew", "led_uncleanly", "partition_spans"]
 
 MIN_ISR: Final = "min.insync.replicas"
+ELECTION: Final = ("leader", "isr", "elr", "replicas", "leader_recovery_state")
+"""What an election is told by: these columns as they are, and as they were (`was_…`)."""
 _ALL: Final = ("topic", *KEY)
 _NOT_SET: Final = 0
 
 
 def availability(silver: Mapping[str, DataFrame]) -> DataFrame:
     """One row a partition and day (UTC) on which it was: seconds, and counts of elections."""
-    spans = _spans(silver["partition_history"], silver["config_history"], _ends(silver["events"]))
+    spans = partition_spans(silver["partition_history"], silver["config_history"], _ends(silver["events"]))
     days = spans.withColumn("date", fn.explode(fn.sequence(fn.to_date("begin"), fn.to_date("end"))))
     midnight = fn.col("date").cast("timestamp")
     seconds = _seconds(fn.greatest("begin", midnight), fn.least("end", fn.date_add("date", 1).cast("timestamp")))
-    days = days.withColumn("seconds", seconds)
     began_here = fn.to_date("begin") == fn.col("date")
+    # What ends at midnight was not there on the day that begins then.
+    days = days.withColumn("seconds", seconds).where((fn.col("seconds") > 0) | began_here)
     return days.groupBy("cluster_id", *_ALL, "date").agg(
         fn.sum("seconds").alias("seconds"),
         _sum_where("offline", "seconds").alias("offline_seconds"),
@@ -41,7 +48,24 @@ def availability(silver: Mapping[str, DataFrame]) -> DataFrame:
     )
 
 
-def _spans(partitions: DataFrame, configs: DataFrame, ends: DataFrame) -> DataFrame:
+def led_anew() -> Column:
+    """Of rows with ELECTION as it is and was: has there been an election? Null where nothing was before."""
+    return (fn.col("leader") != fn.col("was_leader")) & (fn.col("leader") >= 0)
+
+
+def led_uncleanly() -> Column:
+    """Of rows with ELECTION as it is and was: may the new leader lack committed records? KIP-704, KIP-966.
+
+    The log says so from 3.2 on, but not if the last leader was such a one too. So also a leader counts that had not
+    been in the ISR or ELR; but for a reassignment, which ends in one record as its new replica joins the ISR (KIP-455).
+    """
+    recovers = (fn.col("leader_recovery_state") == RECOVERING) & (fn.col("was_leader_recovery_state") == RECOVERED)
+    was_in = fn.array_contains("was_isr", fn.col("leader")) | fn.array_contains("was_elr", fn.col("leader"))
+    same_replicas = fn.array_sort("replicas") == fn.array_sort("was_replicas")
+    return recovers | (led_anew() & ~was_in & same_replicas)
+
+
+def partition_spans(partitions: DataFrame, configs: DataFrame, ends: DataFrame) -> DataFrame:
     """Stretches of time in which nothing that counts here changed."""
     states = _elections(partitions)
     born = states.groupBy("cluster_id", *_ALL).agg(
@@ -54,16 +78,18 @@ def _spans(partitions: DataFrame, configs: DataFrame, ends: DataFrame) -> DataFr
     filled = rows.withColumns(
         {
             name: fn.last(name, ignorenulls=True).over(order)
-            for name in ("leader", "isr_count", "replica_count", "own_min", "default_min")
+            for name in ("leader", "isr_count", "replica_count", "removed_time", "own_min", "default_min")
         }
-    ).withColumn("next_time", fn.lead("timestamp").over(order))
+    )
+    filled = filled.withColumn("timestamp", fn.max("timestamp").over(order))
+    filled = filled.withColumn("next_time", fn.lead("timestamp").over(order))
     filled = filled.where("leader is not null").join(fn.broadcast(ends), "cluster_id")
     set_own, set_default = (fn.nullif(fn.col(name), fn.lit(_NOT_SET)) for name in ("own_min", "default_min"))
     least = fn.least(fn.coalesce(set_own, set_default, fn.lit(1)), fn.col("replica_count"))
     return filled.withColumns(
         {
             "begin": fn.col("timestamp"),
-            "end": fn.coalesce("next_time", "removed_time", "log_end_time"),
+            "end": fn.greatest("timestamp", fn.coalesce("next_time", "removed_time", "log_end_time")),
             "offline": fn.col("leader") < 0,
             "under_min_isr": fn.col("isr_count") < least,
             "led_anew": fn.coalesce("led_anew", fn.lit(False)),
@@ -74,11 +100,7 @@ def _spans(partitions: DataFrame, configs: DataFrame, ends: DataFrame) -> DataFr
 
 def _elections(partitions: DataFrame) -> DataFrame:
     order = by_key(KEY, "valid_from_offset")
-    before = {f"was_{name}": fn.lag(name).over(order) for name in ("leader", "isr", "elr", "leader_recovery_state")}
-    rows = partitions.withColumns(before)
-    led_anew = (fn.col("leader") != fn.col("was_leader")) & (fn.col("leader") >= 0)
-    neither = ~fn.array_contains("was_isr", fn.col("leader")) & ~fn.array_contains("was_elr", fn.col("leader"))
-    recovers = (fn.col("leader_recovery_state") == 1) & (fn.col("was_leader_recovery_state") == 0)
+    rows = partitions.withColumns({f"was_{name}": fn.lag(name).over(order) for name in ELECTION})
     return rows.select(
         "cluster_id",
         *_ALL,
@@ -89,8 +111,8 @@ def _elections(partitions: DataFrame) -> DataFrame:
         "leader",
         fn.size("isr").alias("isr_count"),
         fn.size("replicas").alias("replica_count"),
-        led_anew.alias("led_anew"),
-        (recovers | (led_anew & neither)).alias("unclean"),
+        led_anew().alias("led_anew"),
+        led_uncleanly().alias("unclean"),
     )
 
 
@@ -104,9 +126,10 @@ def _settings(configs: DataFrame, born: DataFrame, *, own: bool) -> DataFrame:
         "resource_name",
         fn.col("valid_from_offset").alias("offset"),
         fn.col("valid_from_time").alias("timestamp"),
-        fn.col("value").cast("int").alias(column),
+        fn.coalesce(fn.col("value").try_cast("int"), fn.lit(_NOT_SET)).alias(column),
     )
-    over = rows.where("end_type = 'CONFIG_RECORD'").select(
+    # A topic's end is the end of what was set on it: one of the same name that comes later has none of it.
+    over = rows.where("valid_to_offset is not null").select(
         "cluster_id",
         "resource_name",
         fn.col("valid_to_offset").alias("offset"),

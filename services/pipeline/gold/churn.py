@@ -18,6 +18,7 @@ COUNTS: Final = ("isr_shrinks", "isr_expands", "leaderships_gained", "leadership
 
 def isr_churn(silver: Mapping[str, DataFrame]) -> DataFrame:
     """One row a broker and day (UTC) with anything to tell: the counts, and how many partitions they concern."""
+    # A registration that ends another is a fencing too, if that one was not fenced: the broker was back too soon.
     partitions = _before(silver["partition_history"], KEY, ("isr", "leader"))
     brokers = _before(silver["broker_history"], ("broker_id",), ("fenced",))
     moved = fn.col("leader") != fn.col("was_leader")
@@ -39,8 +40,10 @@ def isr_churn(silver: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _before(history: DataFrame, key: tuple[str, ...], columns: tuple[str, ...]) -> DataFrame:
+    """Rows with what was before, as `was_…`; null where a thing begins, be it anew under an old name."""
     order = by_key(key, "valid_from_offset")
-    rows = history.withColumns({f"was_{name}": fn.lag(name).over(order) for name in columns})
+    follows = fn.lag("valid_to_offset").over(order) == fn.col("valid_from_offset")
+    rows = history.withColumns({f"was_{name}": fn.when(follows, fn.lag(name).over(order)) for name in columns})
     return rows.withColumn("date", fn.to_date("valid_from_time"))
 
 

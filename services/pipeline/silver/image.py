@@ -8,7 +8,7 @@ raw          the bytes of a record that nobody knows
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Row
@@ -27,16 +27,18 @@ from quorate.records import (
     decode_record,
 )
 from quorate.wire.schema import layout_of
+from services.pipeline.silver import progress, write_path
 from services.pipeline.silver.brokers import broker_history
 from services.pipeline.silver.events import events
 from services.pipeline.silver.kept import UNKNOWN_KIND, feature_history, kept_history, voter_history
 from services.pipeline.silver.partitions import partition_history
 from services.pipeline.silver.topics import config_history, topic_history
-from services.pipeline.tables import Tables
+from services.pipeline.tables import Replacing, Tables
 
 __all__ = ["HISTORIES", "QUORUM_KINDS", "SILVER", "build", "histories", "image_history", "state_of"]
 
 SILVER: Final = "silver"
+EVENTS: Final = "events"
 HISTORIES: Final = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
 QUORUM_KINDS: Final = ("voters", "kraft_version")
 """What the quorum keeps and the controllers' state does not have."""
@@ -48,12 +50,45 @@ _COLUMNS: Final = ("cluster_id", "kind", "key", "type", "value", "raw", *_SPAN)
 
 
 def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> dict[str, DataFrame]:
-    """Silver from bronze: the events that count, every history, and what has a table for people's sake."""
-    counted = tables.keep(f"{SILVER}/events", events(records, snapshots))
+    """Silver from bronze: the events that count, every history, and what has a table for people's sake.
+
+    Made are the clusters of which bronze has something new, and all if one of these has not only grown (`progress`).
+    """
+    now, before = progress.bronze_sums(records, snapshots), progress.marks(tables)
+    stale = sorted(name for name, found in now.items() if name not in before or before[name].bronze != found)
+    gone = before.keys() - now.keys()
+    if stale or gone or not before:
+        some = _of(records, stale), None if snapshots is None else _of(snapshots, stale)
+        known = {name: before[name] for name in stale if name in before}
+        if before and not gone and progress.has_only_grown(events(*some), known):
+            counted = _make(*some, Replacing(tables, stale))
+        else:
+            progress.note(records.sparkSession, tables, {})  # nobody goes on from what is half made
+            counted, before, stale = _make(records, snapshots, tables), {}, sorted(now)
+        ends = progress.event_marks(counted)
+        made = {name: progress.Mark(now[name], *ends.get(name, progress.NOTHING)) for name in stale}
+        progress.note(records.sparkSession, tables, {**before, **made})
+    there = {name: _read(tables, name) for name in HISTORIES}
+    return there | write_path.build(_read(tables, EVENTS), tables)
+
+
+def _make(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> DataFrame:
+    """Write it all; the answer is the events."""
+    counted = tables.keep(f"{SILVER}/{EVENTS}", events(records, snapshots))
     made = histories(counted, tables, SILVER)
     for name, of in (("feature_history", feature_history), ("voter_history", voter_history)):
         tables.keep(f"{SILVER}/{name}", of(made["kept_history"]))
-    return made
+    return counted
+
+
+def _of(rows: DataFrame, clusters: Sequence[str]) -> DataFrame:
+    return rows.where(fn.col("cluster_id").isin(list(clusters)))
+
+
+def _read(tables: Tables, name: str) -> DataFrame:
+    found = tables.read(f"{SILVER}/{name}")
+    assert found is not None, f"{name} was just made"
+    return found
 
 
 def histories(counted: DataFrame, tables: Tables, layer: str) -> dict[str, DataFrame]:

@@ -59,7 +59,8 @@ def partition_history(events: DataFrame, topics: DataFrame) -> DataFrame:
     born = said.where(fn.col("type") == _FULL).groupBy("cluster_id", *KEY).agg(fn.min("offset").alias("born"))
     rows = said.unionByName(_removals(events, born), allowMissingColumns=True)
     rows = rows.unionByName(_clearings(events, born, topics), allowMissingColumns=True)
-    spans = ended(_merged(rows), KEY, fn.col("type") == _REMOVE)
+    # A later life is at later offsets; the rows lie by life, and need not be sorted once more.
+    spans = ended(_merged(rows), KEY, fn.col("type") == _REMOVE, "life", "offset")
     names = topics.select("cluster_id", "topic_id", fn.col("name").alias("topic"))
     columns = ("cluster_id", "topic", *KEY, *STATE, "carries_leader", *SPAN)
     return spans.join(names, ["cluster_id", "topic_id"], "left").select(*columns)

@@ -27,14 +27,17 @@ SPAN: Final = (
 """Whose request began it and ended it, where the records say, and the type of the record that ended it."""
 
 
-def by_key(key: Sequence[str], order: str = "offset") -> WindowSpec:
-    """The rows of one thing, in order."""
-    return Window.partitionBy("cluster_id", *key).orderBy(order)
+def by_key(key: Sequence[str], *order: str) -> WindowSpec:
+    """The rows of one thing, in order: of `offset`, if no other is named."""
+    return Window.partitionBy("cluster_id", *key).orderBy(*(order or ("offset",)))
 
 
-def ended(rows: DataFrame, key: Sequence[str], removed: Column) -> DataFrame:
-    """Rows that begin something, each with what ended it: the next of its key. Those `removed` only end."""
-    order = by_key(key)
+def ended(rows: DataFrame, key: Sequence[str], removed: Column, *in_order: str) -> DataFrame:
+    """Rows that begin something, each with what ended it: the next of its key. Those `removed` only end.
+
+    `in_order` are columns that put a key's rows in the same order as `offset` does, if they lie sorted by these.
+    """
+    order = by_key(key, *in_order)
     spans = rows.withColumns(
         {
             "valid_from_offset": fn.col("offset"),

@@ -1,0 +1,10 @@
+"""The pipeline under spark-submit, which brings master and settings: `spark-submit deploy/spark/job.py run …`."""
+
+from __future__ import annotations
+
+import sys
+
+from services.pipeline.__main__ import UNDER_SUBMIT, main
+
+if __name__ == "__main__":
+    sys.exit(main([*sys.argv[1:], "--master", UNDER_SUBMIT]))

@@ -1,0 +1,117 @@
+"""Which bytes lie between two cursors: the parts that a batch of a stream reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from quorate.errors import Corrupt
+from quorate.pipeline.places import PART_BYTES, Part, Place, parts
+from quorate.pipeline.tail import Cursor, Directory, Look, name_of, opened, resume, walk
+from quorate.storage.recovery import sound_batch_after
+from quorate.wire.batch import check_batch
+
+__all__ = ["between"]
+
+_ALL = Look(lambda _: True)
+
+
+def between(directory: Directory, start: Cursor, end: Cursor, *, part_bytes: int = PART_BYTES) -> Iterator[Part]:
+    """The parts from `start` to `end`: the same bytes again, however often it is asked, if the files are there still.
+
+    What was removed meanwhile is told by a part that has a problem. Raises EpochWentBack.
+    """
+    segments = directory.segments
+    if segments and segments[0].problem is not None:
+        told = [place for place in segments if start.segment < name_of(place) <= end.segment]
+    else:
+        told = []
+        if _log_of(start) != _log_of(end):
+            yield from _log(directory, start, end, part_bytes)
+    told += [place for place in directory.checkpoints if start.checkpoint < name_of(place) <= end.checkpoint]
+    told += [place for place in directory.halves if start.half < name_of(place) <= end.half]
+    for place in told:
+        yield from parts(place, part_bytes=part_bytes)
+
+
+def _log_of(cursor: Cursor) -> Cursor:
+    return cursor._replace(checkpoint="", half="")
+
+
+def _log(directory: Directory, start: Cursor, end: Cursor, part_bytes: int) -> Iterator[Part]:
+    begin = resume(directory, start)
+    if begin is None:
+        return
+    cutter = _Cutter(directory.segments, begin, part_bytes)
+    reached = begin
+    for each in walk(directory.segments, begin, _ALL):
+        if each.offset > end.offset:
+            break
+        yield from cutter.take(each)
+        reached = each
+    yield from cutter.finish(reached, is_torn=end.is_torn and reached.offset == end.offset)
+    if reached.offset < end.offset and start.offset < end.offset:
+        yield from _removed(directory.segments, reached, end)
+
+
+def _removed(segments: Sequence[Place], reached: Cursor, end: Cursor) -> Iterator[Part]:
+    """A batch that is done again, of which the files are gone. What a later leader cut off is no loss."""
+    first = segments[0]
+    if first.base_offset >= end.offset:
+        why = f"offsets {reached.offset} to {end.offset - 1} were removed before they were read"
+        yield Part(first._replace(problem=why), 0, 0, reached.offset, False)
+
+
+class _Cutter:
+    """Cuts the way through the segments into parts of about one size, at batches."""
+
+    def __init__(self, segments: Sequence[Place], begin: Cursor, part_bytes: int) -> None:
+        self._places = {name_of(place): place for place in segments}
+        self._part_bytes = part_bytes
+        self._begin = begin
+
+    def take(self, at: Cursor) -> Iterator[Part]:
+        """The parts that are whole when the walk stands at `at`."""
+        if at.segment != self._begin.segment:
+            yield from self._roll(at.segment)
+        if at.position - self._begin.position >= self._part_bytes:
+            yield from self._part(at.position, is_last=False)
+            self._begin = at
+
+    def finish(self, at: Cursor, *, is_torn: bool) -> Iterator[Part]:
+        """The rest, and with `is_torn` all that lies behind."""
+        if is_torn:
+            yield from self._roll(max(self._places))
+            yield from self._part(self._size(), is_last=True)
+        else:
+            yield from self._part(at.position, is_last=False)
+
+    def _roll(self, to: str) -> Iterator[Part]:
+        """Each segment to its end, up to the beginning of segment `to`."""
+        for name in sorted(self._places):
+            if self._begin.segment < name <= to:
+                yield from self._part(self._size(), is_last=True)
+                self._begin = Cursor(self._places[name].base_offset, self._begin.epoch, name)
+
+    def _part(self, end: int, *, is_last: bool) -> Iterator[Part]:
+        begin, place = self._begin, self._places[self._begin.segment]
+        start, offset = (_behind_damage(place, begin)) if begin.is_torn else (begin.position, begin.offset)
+        is_gap = is_last and offset is not None and place.following not in (None, offset)
+        if start < end or (start == end and is_gap):
+            yield Part(place, start, end, offset, is_last, epoch=begin.epoch)
+
+    def _size(self) -> int:
+        return Path(self._places[self._begin.segment].path).stat().st_size
+
+
+def _behind_damage(place: Place, at: Cursor) -> tuple[int, int | None]:
+    """Where sound batches go on, and with which offset, behind bytes that were told as damage before."""
+    with opened(place, _ALL) as data:
+        try:
+            header = check_batch(data, at.position)
+            if header.base_offset >= at.offset:
+                return at.position, at.offset
+        except Corrupt:
+            pass
+        found = sound_batch_after(data, at.position, at.offset + 1)
+        return (len(data), None) if found is None else (found[0], found[1].base_offset)

@@ -1,0 +1,81 @@
+"""What a row of the source `kraft` is: its columns, and a part's records as an Arrow batch of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from quorate.pipeline.places import CHECKPOINT_KIND, Part
+from quorate.pipeline.rows import Columns
+
+__all__ = ["NAME", "SCHEMA", "Bundle", "arrow_batch", "check_columns"]
+
+NAME: Final = "kraft"
+SCHEMA: Final = """
+    cluster_id string, source string, kind string, snapshot_offset bigint, snapshot_epoch int, fingerprint string,
+    `offset` bigint, epoch int, timestamp timestamp, batch_base_offset bigint, is_control boolean, api_key int,
+    type string, version int, payload string, trace_id string, raw binary, _corrupt string
+"""
+_TYPES: Final = {
+    "cluster_id": pa.string(),
+    "source": pa.string(),
+    "kind": pa.string(),
+    "snapshot_offset": pa.int64(),
+    "snapshot_epoch": pa.int32(),
+    "fingerprint": pa.string(),
+    "offset": pa.int64(),
+    "epoch": pa.int32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "batch_base_offset": pa.int64(),
+    "is_control": pa.bool_(),
+    "api_key": pa.int32(),
+    "type": pa.string(),
+    "version": pa.int32(),
+    "payload": pa.string(),
+    "trace_id": pa.string(),
+    "raw": pa.binary(),
+    "_corrupt": pa.string(),
+}
+
+
+class Bundle(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, parts: tuple[Part, ...]) -> None:
+        super().__init__(None)
+        self.parts = parts
+
+
+def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns asked for. Raises ValueError for one that there is not."""
+    strange = sorted(set(columns) - set(_TYPES))
+    if strange:
+        raise ValueError(f"the source {NAME} has no column {', '.join(strange)}: it has {', '.join(_TYPES)}")
+    return tuple(columns)
+
+
+def arrow_batch(part: Part, columns: Columns, wanted: Sequence[str]) -> pa.RecordBatch:
+    """The `wanted` columns of some rows of a part, in this order."""
+    place, count = part.place, len(columns)
+    is_checkpoint = place.kind == CHECKPOINT_KIND
+    fixed = {
+        "cluster_id": place.cluster_id,
+        "source": place.path,
+        "kind": place.kind,
+        "snapshot_offset": place.base_offset if is_checkpoint else None,
+        "snapshot_epoch": place.epoch if is_checkpoint else None,
+        "fingerprint": part.fingerprint,
+    }
+    lists = columns.by_name()
+    arrays = []
+    for name in wanted:
+        if name in fixed:
+            arrays.append(pa.repeat(pa.scalar(fixed[name], _TYPES[name]), count))
+        elif name == "timestamp":
+            arrays.append(pa.array(lists[name], pa.timestamp("ms", tz="UTC")).cast(_TYPES[name]))
+        else:
+            arrays.append(pa.array(lists[name], _TYPES[name]))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, _TYPES[name]) for name in wanted]))

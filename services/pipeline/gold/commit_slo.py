@@ -1,0 +1,133 @@
+"""The commit SLO: how long writes take, each hour, who of the voters is last, and how long elections kept them waiting.
+
+Writes are counted in the hour in which they began; those that failed, or of which the request or the commit is not
+told, have no duration and are no part of the percentiles. An election gap is from the last record of an epoch to the
+LeaderChange of the next, by the timestamps in the log, and counts in the hour of its end. A quorum that idles writes a
+NoOpRecord from time to time (KIP-835), so a gap begins up to that interval too early.
+
+Percentiles are `percentile_approx`: each is a duration that was measured, none between two; its memory has a bound
+however many writes an hour has; its rank is off by at most 1 in ACCURACY, so that below as many writes it is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+from services.pipeline.silver.write_path import SCHEMA, WRITE_PATH
+
+__all__ = ["ACCURACY", "OBJECTIVE_MS", "commit_slo"]
+
+OBJECTIVE_MS: Final = 100
+"""From the request to the commit, on the active controller's clock."""
+ACCURACY: Final = 10_000
+_HOUR: Final = ("cluster_id", "hour")
+_MEASURED: Final = {
+    "request_to_committed": "request_to_committed_us",
+    "appended_to_committed": "appended_to_committed_us",
+}
+
+
+def commit_slo(silver: Mapping[str, DataFrame], *, objective_ms: int = OBJECTIVE_MS) -> DataFrame:
+    """One row a cluster and hour (UTC) with writes or elections; durations in µs, gaps in ms.
+
+    Without the table `write_path` there are the election gaps alone. Raises ValueError for an objective below 1 ms.
+    """
+    if objective_ms < 1:
+        raise ValueError(f"the objective is {objective_ms} ms; it is a whole number of 1 or more")
+    events = silver["events"]
+    writes = silver[WRITE_PATH] if WRITE_PATH in silver else events.sparkSession.createDataFrame([], SCHEMA)
+    writes = writes.withColumn("hour", _hour(fn.col("began_at")))
+    rows = _latencies(writes, objective_ms).join(_followers(writes), list(_HOUR), "left")
+    rows = rows.join(_applies(writes), list(_HOUR), "left").join(_gaps(events), list(_HOUR), "full_outer")
+    counts = ("writes", "whole_writes", "failed_writes", "election_count")
+    return rows.withColumns({name: fn.coalesce(name, fn.lit(0)) for name in counts})
+
+
+def _latencies(writes: DataFrame, objective_ms: int) -> DataFrame:
+    measured = fn.count("request_to_committed_us")
+    within = fn.count_if(fn.col("request_to_committed_us") <= objective_ms * 1000)
+    return writes.groupBy(*_HOUR).agg(
+        fn.count("*").alias("writes"),
+        fn.count_if("is_whole").alias("whole_writes"),
+        fn.count("error").alias("failed_writes"),
+        *(each for name, column in _MEASURED.items() for each in _percentiles(name, fn.col(column))),
+        fn.lit(objective_ms).alias("objective_ms"),
+        fn.try_divide(within, measured).alias("within_objective"),
+    )
+
+
+def _followers(writes: DataFrame) -> DataFrame:
+    """The follower that was last on most writes, with the share of them and its p99 behind the leader's flush."""
+    each = writes.select(*_HOUR, "trace_id", "base_offset", fn.explode("voters").alias("voter"))
+    each = each.where("not voter.is_leader and voter.after_leader_us is not null")
+    of_write = Window.partitionBy(*_HOUR, "trace_id", "base_offset")
+    last = fn.max(fn.struct("voter.after_leader_us", "voter.node_id")).over(of_write)["node_id"]
+    told = each.withColumn("was_last", fn.col("voter.node_id") == last)
+    nodes = told.groupBy(*_HOUR, "voter.node_id").agg(
+        fn.count_if("was_last").alias("times"),
+        fn.percentile_approx("voter.after_leader_us", 0.99, ACCURACY).alias("p99"),
+    )
+    slowest = fn.max(fn.struct("times", "p99", "node_id"))
+    return (
+        nodes.groupBy(*_HOUR)
+        .agg(slowest.alias("slowest"), fn.sum("times").alias("all"))
+        .select(
+            *_HOUR,
+            fn.col("slowest.node_id").alias("slowest_follower"),
+            (fn.col("slowest.times") / fn.col("all")).alias("slowest_follower_share"),
+            fn.col("slowest.p99").alias("slowest_follower_p99_us"),
+        )
+    )
+
+
+def _applies(writes: DataFrame) -> DataFrame:
+    """From the commit to every replica's apply but the writer's own, which comes before."""
+    each = writes.select(*_HOUR, fn.explode("applies").alias("apply"))
+    return each.groupBy(*_HOUR).agg(*_percentiles("committed_to_applied", fn.col("apply.after_commit_us")))
+
+
+def _gaps(events: DataFrame) -> DataFrame:
+    """The elections of each hour: how many, the longest and the sum of their gaps, and each with its epochs."""
+    epochs = (
+        events.where("not is_base")
+        .groupBy("cluster_id", "epoch")
+        .agg(
+            fn.min_by("timestamp", "offset").alias("begin"),
+            fn.max("timestamp").alias("end"),
+            fn.min_by(fn.when(fn.col("type") == "LEADER_CHANGE", fn.get_json_object("payload", "$.leaderId")), "offset")
+            .cast("int")
+            .alias("leader_id"),
+        )
+    )
+    order = Window.partitionBy("cluster_id").orderBy("epoch")
+    before = {"from_epoch": fn.lag("epoch").over(order), "ended": fn.lag("end").over(order)}
+    gaps = epochs.withColumns(before).where("from_epoch is not null")
+    one = fn.struct(
+        fn.col("begin").alias("at"),
+        "from_epoch",
+        fn.col("epoch").alias("to_epoch"),
+        "leader_id",
+        (fn.unix_millis("begin") - fn.unix_millis("ended")).alias("gap_ms"),
+    )
+    hours = gaps.withColumn("gap", one).groupBy("cluster_id", _hour(fn.col("begin")).alias("hour"))
+    return hours.agg(
+        fn.count("*").alias("election_count"),
+        fn.max("gap.gap_ms").alias("election_gap_ms_max"),
+        fn.sum("gap.gap_ms").alias("election_gap_ms_sum"),
+        fn.array_sort(fn.collect_list("gap")).alias("election_gaps"),
+    )
+
+
+def _percentiles(name: str, of: Column) -> tuple[Column, ...]:
+    shares: dict[str, Any] = {"p50": 0.5, "p99": 0.99}  # Any: the stubs' word for it
+    return tuple(
+        fn.percentile_approx(of, share, ACCURACY).alias(f"{name}_{called}_us") for called, share in shares.items()
+    )
+
+
+def _hour(moment: Column) -> Column:
+    return fn.date_trunc("hour", moment)

@@ -1,0 +1,85 @@
+"""What is about nothing: configs and ACLs of topics that do not exist, configs of brokers that do not, old tokens."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from quorate.metadata.configs import BROKER, TOPIC
+from quorate.records import AccessControlEntryRecord, DelegationTokenRecord
+from services.pipeline.frames import struct_type
+from services.pipeline.gold.doctor_rules import INFO, Rule, days_between, findings, listed, text
+from services.pipeline.silver.present import Present
+
+__all__ = ["access_findings"]
+
+_ACL_TOPIC: Final = 2
+_ACL_LITERAL: Final = 3
+_EVERY: Final = "*"
+
+
+def access_findings(now: Present) -> DataFrame:
+    """Findings about what was set for something that is not there."""
+    return _configs(now).unionByName(_acls(now)).unionByName(_tokens(now))
+
+
+def _configs(now: Present) -> DataFrame:
+    """One row a resource."""
+    rows = now.configs.groupBy("cluster_id", "resource_type", "resource_name").agg(
+        fn.array_sort(fn.collect_set("name")).alias("names"),
+        fn.min("since_offset").alias("since_offset"),
+        fn.min("since_time").alias("since_time"),
+    )
+    topics = now.topics.select(
+        "cluster_id", fn.lit(TOPIC).alias("resource_type"), fn.col("name").alias("resource_name")
+    )
+    brokers = now.brokers.select(
+        "cluster_id", fn.lit(BROKER).alias("resource_type"), fn.col("broker_id").cast("string").alias("resource_name")
+    )
+    there = topics.unionByName(brokers)
+    named = rows.where(fn.col("resource_type").isin(TOPIC, BROKER) & (fn.col("resource_name") != ""))
+    unknown = named.join(there, ["cluster_id", "resource_type", "resource_name"], "left_anti")
+    kind = fn.when(fn.col("resource_type") == TOPIC, "topic ").otherwise("broker ")
+    rule = Rule(
+        INFO,
+        "CONFIG_OF_NOTHING",
+        fn.lit(True),
+        text("there is none of that name, and it has configs: ", listed("names")),
+        "delete them: kafka-configs --alter --delete-config; whoever takes the name gets them",
+    )
+    return findings(unknown, text(kind, fn.col("resource_name")), [rule])
+
+
+def _acls(now: Present) -> DataFrame:
+    """One row an entry: LITERAL ones of topics, of which there may be no more."""
+    payload = fn.from_json("payload", struct_type(AccessControlEntryRecord))
+    rows = now.kept.where("kind = 'acl'").withColumn("r", payload).withColumn("name", fn.col("r.resourceName"))
+    literal = (fn.col("r.resourceType") == _ACL_TOPIC) & (fn.col("r.patternType") == _ACL_LITERAL)
+    rows = rows.where(literal & (fn.col("name") != _EVERY))
+    rows = rows.join(now.topics.select("cluster_id", "name"), ["cluster_id", "name"], "left_anti")
+    rule = Rule(
+        INFO,
+        "ACL_OF_NO_TOPIC",
+        fn.lit(True),
+        text("is about topic ", fn.col("name"), ", which there is not, and principal ", fn.col("r.principal")),
+        "remove it, unless the topic is to come: kafka-acls --remove",
+    )
+    return findings(rows, text("acl ", fn.col("r.id")), [rule])
+
+
+def _tokens(now: Present) -> DataFrame:
+    """Delegation tokens that nobody can use any more, and that no controller has removed."""
+    payload = fn.from_json("payload", struct_type(DelegationTokenRecord))
+    rows = now.kept.where("kind = 'delegation_token'").withColumn("r", payload)
+    ended = fn.timestamp_millis(fn.col("r.expirationTimestamp"))
+    rows = rows.join(fn.broadcast(now.at), "cluster_id").withColumn("ended", ended)
+    rule = Rule(
+        INFO,
+        "TOKEN_EXPIRED",
+        fn.col("ended") < fn.col("as_of_time"),
+        text("expired ", fn.round(days_between("ended", "as_of_time"), 1), " days ago; owner ", fn.col("r.owner")),
+        "see why the active controller does not remove it: delegation.token.expiry.check.interval.ms",
+    )
+    return findings(rows, text("delegation token ", fn.col("r.tokenId")), [rule])

@@ -1,0 +1,285 @@
+"""What ails nodes: registrations that are stale, features they hold up, the voter set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from quorate.metadata.features import KRAFT_VERSION
+from quorate.metadata.versions import METADATA_VERSION, RELEASES
+from quorate.nouns import ZERO_UUID, uuid_text
+from quorate.records import RegisterControllerRecord, VotersRecord
+from services.pipeline.frames import struct_type
+from services.pipeline.gold.doctor_rules import ERROR, INFO, WARN, Limits, Rule, days_between, findings, listed, text
+from services.pipeline.silver.present import Present, is_online, replicas_of
+from services.pipeline.silver.spans import by_key
+
+__all__ = ["feature_findings", "node_findings", "voter_findings"]
+
+_KEY = ("cluster_id", "broker_id")
+
+
+def node_findings(now: Present, history: DataFrame, limits: Limits) -> DataFrame:
+    """Findings about one broker each, be it registered or not."""
+    replicas = (
+        replicas_of(now)
+        .groupBy(*_KEY)
+        .agg(
+            fn.count("*").alias("replicas"),
+            fn.sum((~is_online("directory", "log_dirs")).cast("int")).alias("offline"),
+            fn.array_sort(fn.collect_set(fn.when(~is_online("directory", "log_dirs"), fn.col("directory")))).alias(
+                "failed"
+            ),
+        )
+    )
+    racked = now.brokers.groupBy("cluster_id").agg(fn.count("rack").alias("with_rack"))
+    rows = now.brokers.withColumn("registered", fn.lit(True)).join(replicas, list(_KEY), "full")
+    rows = rows.join(_fencings(now, history), list(_KEY), "left").join(fn.broadcast(racked), "cluster_id", "left")
+    rows = rows.join(fn.broadcast(now.at), "cluster_id")
+    rows = rows.withColumns(
+        {
+            "replicas": fn.coalesce("replicas", fn.lit(0)),
+            "since_offset": fn.coalesce("fenced_offset", "since_offset"),
+            "since_time": fn.coalesce("fenced_time", "since_time"),
+            "days": days_between("fenced_time", "as_of_time"),
+        }
+    )
+    return findings(rows, text("broker ", fn.col("broker_id")), _broker_rules(limits))
+
+
+def feature_findings(now: Present) -> DataFrame:
+    """Levels that could be higher, and the nodes that keep them from it."""
+    declared, finalized = _declared(now), _finalized(now)
+    spans = declared.groupBy("cluster_id", "feature").agg(
+        fn.min("highest").alias("common"), fn.max("highest").alias("newest")
+    )
+    levels = spans.join(finalized, ["cluster_id", "feature"], "left").withColumn(
+        "level", fn.coalesce("level", fn.lit(0))
+    )
+    levels = levels.drop("since_offset", "since_time").join(
+        finalized.select("cluster_id", "feature", "since_offset", "since_time"), ["cluster_id", "feature"], "left"
+    )
+    nodes = declared.join(levels, ["cluster_id", "feature"])
+    return findings(levels, text("feature ", fn.col("feature")), _level_rules()).unionByName(
+        findings(nodes, fn.col("node"), _range_rules())
+    )
+
+
+def voter_findings(now: Present) -> DataFrame:
+    """Findings about the voter set. KIP-853."""
+    payload = fn.from_json("payload", struct_type(VotersRecord))
+    level = fn.get_json_object("payload", "$.kRaftVersion").cast("int")
+    versions = now.kept.where("kind = 'kraft_version'").select("cluster_id", level.alias("kraft_version"))
+    rows = now.kept.where("kind = 'voters'").withColumn("voters", payload["voters"])
+    rows = rows.join(fn.broadcast(versions), "cluster_id", "left").withColumns(
+        {
+            "ids": fn.array_sort(fn.transform("voters", lambda voter: voter["voterId"])),
+            "nameless": fn.transform(
+                fn.filter("voters", lambda voter: voter["voterDirectoryId"] == uuid_text(ZERO_UUID)),
+                lambda voter: voter["voterId"],
+            ),
+        }
+    )
+    return findings(rows, fn.lit("quorum"), _voter_rules())
+
+
+def _broker_rules(limits: Limits) -> Sequence[Rule]:
+    fenced = fn.col("fenced")
+    return [
+        Rule(
+            WARN,
+            "STALE_REGISTRATION",
+            fenced & (fn.col("days") > limits.stale_days),
+            text("has been fenced for ", fn.round("days", 1), " days"),
+            "if it is not to come back, move its replicas and unregister it: it still counts for features",
+        ),
+        Rule(
+            WARN,
+            "FENCED_WITH_REPLICAS",
+            fenced & (fn.col("replicas") > 0),
+            text("is fenced and holds ", fn.col("replicas"), " replicas"),
+            "bring it back, or move its replicas to others",
+        ),
+        Rule(
+            ERROR,
+            "UNREGISTERED_WITH_REPLICAS",
+            fn.col("registered").isNull(),
+            text("is not registered and holds ", fn.col("replicas"), " replicas"),
+            "start it again under its id, or move its replicas to others",
+        ),
+        Rule(
+            ERROR,
+            "OFFLINE_DIRECTORY",
+            fn.col("registered") & (fn.col("offline") > 0),
+            text("has ", fn.col("offline"), " replicas in directories that are offline: ", listed("failed")),
+            "mend or replace the disk and restart the broker, or move the replicas (KIP-858)",
+        ),
+        Rule(
+            WARN,
+            "FLAPPING",
+            fn.col("fencings") >= limits.flaps,
+            text("was fenced ", fn.col("fencings"), " times within a day"),
+            "see its garbage collections, its network and broker.session.timeout.ms",
+        ),
+        Rule(
+            WARN,
+            "NO_RACK",
+            fn.col("registered") & fn.col("rack").isNull() & (fn.col("with_rack") > 0),
+            text("has no rack, though others have"),
+            "set broker.rack: replicas are not spread over racks that are not known",
+        ),
+        Rule(
+            INFO,
+            "CORDONED_DIRECTORIES",
+            fn.size("cordoned_log_dirs") > 0,
+            text("gets no new replicas in ", listed("cordoned_log_dirs")),
+            "take them off cordoned.log.dirs when they are to be used again (KIP-1066)",
+        ),
+    ]
+
+
+def _level_rules() -> Sequence[Rule]:
+    level, common = fn.col("level"), fn.col("common")
+    is_quorums = fn.col("feature") == KRAFT_VERSION
+    behind = level < common
+    return [
+        Rule(
+            INFO,
+            "FEATURE_BEHIND",
+            behind & ~is_quorums,
+            text("is at ", _named(level), "; all nodes support ", _named(common)),
+            "when nobody wants to go back: kafka-features upgrade",
+        ),
+        Rule(
+            WARN,
+            "KRAFT_VERSION_BEHIND",
+            behind & is_quorums,
+            text("is at ", level, "; all nodes support ", common),
+            "kafka-features upgrade --feature kraft.version=1: without it no voter can be added or removed (KIP-853)",
+        ),
+    ]
+
+
+def _range_rules() -> Sequence[Rule]:
+    lowest, highest, level = fn.col("lowest"), fn.col("highest"), fn.col("level")
+    supports = text("supports ", fn.col("feature"), " from ", _named(lowest), " to ", _named(highest))
+    return [
+        Rule(
+            WARN,
+            "BLOCKS_FEATURE",
+            highest < fn.col("newest"),
+            text(supports, ", others up to ", _named(fn.col("newest"))),
+            "upgrade its software, or unregister it if it is gone: until then the feature cannot go higher",
+        ),
+        Rule(
+            ERROR,
+            "FEATURE_NOT_SUPPORTED",
+            (level > 0) & ((level < lowest) | (level > highest)),
+            text(supports, ", and it is at ", _named(level)),
+            "run it with software that supports the level: it cannot take part as it is",
+        ),
+    ]
+
+
+def _voter_rules() -> Sequence[Rule]:
+    count = fn.size("ids")
+    who = listed("ids")
+    return [
+        Rule(
+            WARN,
+            "EVEN_VOTERS",
+            count % 2 == 0,
+            text(count, " voters (", who, "): they tolerate no more failures than one voter less"),
+            "add a voter or remove one",
+        ),
+        Rule(
+            WARN,
+            "SINGLE_VOTER",
+            count == 1,
+            text("one voter (", who, "): no failure is tolerated"),
+            "add two voters",
+        ),
+        Rule(
+            WARN,
+            "VOTER_WITHOUT_DIRECTORY",
+            (fn.size("nameless") > 0) & (fn.col("kraft_version") >= 1),
+            text("voters ", listed("nameless"), " have no directory id at kraft.version ", fn.col("kraft_version")),
+            "remove and add them again: a voter with an empty disk could not be told from the one that voted (KIP-853)",
+        ),
+    ]
+
+
+def _fencings(now: Present, history: DataFrame) -> DataFrame:
+    """Of each broker, since when it has been fenced without a pause, and how often it came to be in the last day."""
+    order = by_key(("broker_id",), "valid_from_offset")
+    rows = history.join(fn.broadcast(now.at), "cluster_id").withColumns(
+        {
+            "follows": fn.lag("valid_to_offset").over(order) == fn.col("valid_from_offset"),
+            "was_fenced": fn.lag("fenced").over(order),
+        }
+    )
+    again = fn.coalesce(fn.col("follows") & fn.col("was_fenced"), fn.lit(False))
+    began = rows.withColumn("began", fn.col("fenced") & ~again)
+    is_late = days_between("valid_from_time", "as_of_time") < 1
+    # Who says that it goes, is restarted and does not fail.
+    sudden = fn.col("follows") & ~fn.col("was_fenced") & ~fn.col("in_controlled_shutdown")
+    failed = fn.col("began") & fn.coalesce(sudden, fn.lit(False)) & is_late
+    return (
+        began.groupBy(*_KEY)
+        .agg(
+            fn.max(fn.when(fn.col("began"), fn.col("valid_from_offset"))).alias("began_offset"),
+            fn.max(fn.when(fn.col("began"), fn.col("valid_from_time"))).alias("began_time"),
+            fn.max_by("fenced", "valid_from_offset").alias("is_fenced"),
+            fn.sum(failed.cast("int")).alias("fencings"),
+        )
+        .select(
+            *_KEY,
+            fn.when(fn.col("is_fenced"), fn.col("began_offset")).alias("fenced_offset"),
+            fn.when(fn.col("is_fenced"), fn.col("began_time")).alias("fenced_time"),
+            "fencings",
+        )
+    )
+
+
+def _declared(now: Present) -> DataFrame:
+    """What each node supports of each feature that any node knows: `node`, `feature`, `lowest`, `highest`."""
+    of_brokers = now.brokers.select("cluster_id", text("broker ", fn.col("broker_id")).alias("node"), "features")
+    payload = fn.from_json("payload", struct_type(RegisterControllerRecord))
+    controllers = now.kept.where("kind = 'controller'").withColumn("r", payload)
+    named = text("controller ", fn.col("r.controllerId")).alias("node")
+    nodes = of_brokers.unionByName(controllers.select("cluster_id", named, fn.col("r.features").alias("features")))
+    ranges = nodes.select("cluster_id", "node", fn.explode("features").alias("f")).select(
+        "cluster_id",
+        "node",
+        fn.col("f.name").alias("feature"),
+        fn.col("f.minSupportedVersion").alias("lowest"),
+        fn.col("f.maxSupportedVersion").alias("highest"),
+    )
+    every = nodes.select("cluster_id", "node").join(ranges.select("cluster_id", "feature").distinct(), "cluster_id")
+    # A node that does not name a feature has it at 0 (KIP-584).
+    return every.join(ranges, ["cluster_id", "node", "feature"], "left").fillna(0, ["lowest", "highest"])
+
+
+def _finalized(now: Present) -> DataFrame:
+    def value(name: str) -> Column:
+        return fn.get_json_object("payload", f"$.{name}")
+
+    at = ("since_offset", "since_time")
+    levels = now.kept.where("kind = 'feature'").select(
+        "cluster_id", value("name").alias("feature"), value("featureLevel").cast("int").alias("level"), *at
+    )
+    version = value("kRaftVersion").cast("int").alias("level")
+    quorums = now.kept.where("kind = 'kraft_version'").select(
+        "cluster_id", fn.lit(KRAFT_VERSION).alias("feature"), version, *at
+    )
+    return levels.unionByName(quorums)
+
+
+def _named(level: Column) -> Column:
+    """A level; of metadata.version with its release."""
+    names = fn.create_map(*(fn.lit(each) for each in chain.from_iterable(RELEASES.items())))
+    release = fn.when(fn.col("feature") == METADATA_VERSION, names[level])
+    return fn.concat(level.cast("string"), fn.coalesce(fn.concat(fn.lit(" ("), release, fn.lit(")")), fn.lit("")))

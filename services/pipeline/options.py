@@ -1,0 +1,162 @@
+"""What the options of the source `kraft` say; each wrong one is an error that names option, value and rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from quorate.pipeline.json_text import type_name
+from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, Place
+from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, Wanted
+from quorate.records import RECORDS
+
+__all__ = ["FAILFAST", "FOREVER", "PERMISSIVE", "Options", "parse"]
+
+PERMISSIVE: Final = "PERMISSIVE"
+FAILFAST: Final = "FAILFAST"
+OPTIONS: Final = (
+    "path",
+    "paths",
+    "endpoints",
+    "clusterId",
+    "startOffset",
+    "endOffset",
+    "recordTypes",
+    "includeControl",
+    "include",
+    "mode",
+    "maxPartitionBytes",
+    "maxOffsetsPerTrigger",
+    "settleMs",
+    "retryMs",
+)
+FOREVER: Final = (1 << 63) - 1
+SETTLE_MS: Final = 600_000
+"""How long a file stands still until nothing more is expected of it: longer than copying or a restart takes."""
+RETRY_MS: Final = 60_000
+"""How long a quorum may take to answer: longer than a few elections."""
+
+
+class Options(NamedTuple):
+    """What is read, and how. Either `paths` or `endpoints`; sizes in bytes, times in ms."""
+
+    wanted: Wanted
+    include: frozenset[str]
+    paths: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    cluster_id: str | None
+    part_bytes: int
+    offsets_max: int | None
+    settle_ms: int
+    retry_ms: int
+
+    def may_hold(self, place: Place) -> bool:
+        """May a file have rows between startOffset and endOffset? The filters of a query do not count."""
+        if place.kind not in self.include:
+            return False
+        low, high = self.wanted.start_offset, self.wanted.end_offset
+        if place.kind == CHECKPOINT_KIND:
+            return low <= place.base_offset <= high
+        return place.base_offset < high and (place.following is None or place.following > low)
+
+
+def parse(options: Mapping[str, Any]) -> Options:
+    """Options by name, in any case. Raises ValueError."""
+    strange = sorted(name for name in options if name.lower() not in {each.lower() for each in OPTIONS})
+    if strange:
+        raise ValueError(f"the source kraft has no option {', '.join(strange)}: it has {', '.join(OPTIONS)}")
+    paths, endpoints = _paths(options), _endpoints(options)
+    if bool(paths) == bool(endpoints):
+        raise ValueError("the source kraft needs a path (a directory, a file or a glob) or endpoints, and not both")
+    return Options(
+        wanted=_wanted(options),
+        include=_include(options),
+        paths=paths,
+        endpoints=endpoints,
+        cluster_id=_option(options, "clusterId"),
+        part_bytes=_number(options, "maxPartitionBytes", PART_BYTES, least=1),
+        offsets_max=_number(options, "maxOffsetsPerTrigger", FOREVER, least=1)
+        if _option(options, "maxOffsetsPerTrigger")
+        else None,
+        settle_ms=_number(options, "settleMs", SETTLE_MS),
+        retry_ms=_number(options, "retryMs", RETRY_MS),
+    )
+
+
+def _wanted(options: Mapping[str, Any]) -> Wanted:
+    mode = (_option(options, "mode") or PERMISSIVE).upper()
+    if mode not in (PERMISSIVE, FAILFAST):
+        raise ValueError(f"mode is {mode!r}; {PERMISSIVE} and {FAILFAST} exist")
+    start = _number(options, "startOffset", 0)
+    end = _number(options, "endOffset", FOREVER)
+    if end < start:
+        raise ValueError(f"endOffset {end} is below startOffset {start}; the end is exclusive")
+    return Wanted(
+        start_offset=start,
+        end_offset=end,
+        types=_record_types(options),
+        control=_flag(options, "includeControl", default=True),
+        failfast=mode == FAILFAST,
+    )
+
+
+def _record_types(options: Mapping[str, Any]) -> frozenset[str] | None:
+    given = _option(options, "recordTypes")
+    if given is None:
+        return None
+    named = frozenset(name.strip().upper() for name in given.split(",") if name.strip())
+    known = {*map(type_name, RECORDS.values()), *CONTROL_TYPES.values(), UNKNOWN}
+    if named - known or not named:
+        strange = ", ".join(sorted(named - known)) or repr(given)
+        raise ValueError(f"recordTypes has {strange}; known are {', '.join(sorted(known))}")
+    return named
+
+
+def _include(options: Mapping[str, Any]) -> frozenset[str]:
+    given = _option(options, "include")
+    kinds = frozenset((given or f"{LOG_KIND},{CHECKPOINT_KIND}").replace(" ", "").split(","))
+    if kinds - {LOG_KIND, CHECKPOINT_KIND}:
+        raise ValueError(f"include is {given!r}; it lists {LOG_KIND}, {CHECKPOINT_KIND} or both")
+    return kinds
+
+
+def _paths(options: Mapping[str, Any]) -> tuple[str, ...]:
+    path, paths = _option(options, "path"), _option(options, "paths")
+    found = json.loads(paths) if paths else [path] if path else []
+    return tuple(str(each).removeprefix("file://") for each in found)
+
+
+def _endpoints(options: Mapping[str, Any]) -> tuple[str, ...]:
+    given = _option(options, "endpoints")
+    found = tuple(each.strip() for each in (given or "").split(",") if each.strip())
+    for each in found:
+        host, _, port = each.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit():
+            raise ValueError(f"endpoints has {each!r}; it lists host:port,...")
+    return found
+
+
+def _flag(options: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    given = _option(options, name)
+    if given is None:
+        return default
+    if given.lower() not in ("true", "false"):
+        raise ValueError(f"{name} is {given!r}; true and false exist")
+    return given.lower() == "true"
+
+
+def _number(options: Mapping[str, Any], name: str, default: int, *, least: int = 0) -> int:
+    given = _option(options, name)
+    if given is None:
+        return default
+    if not given.isascii() or not given.isdigit() or int(given) < least:
+        raise ValueError(f"{name} is {given!r}; it is a whole number of {least} or more")
+    return int(given)
+
+
+def _option(options: Mapping[str, Any], name: str) -> str | None:
+    """An option by its name in any case, as Spark treats them."""
+    lower = {key.lower(): value for key, value in options.items()}
+    value = lower.get(name.lower())
+    return None if value is None else str(value)

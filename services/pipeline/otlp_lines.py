@@ -1,0 +1,119 @@
+"""Reads what an OpenTelemetry collector's file exporter writes: OTLP as JSON, one export a line, parsed by the engine.
+
+Ids are hexadecimal there, times in ns as text, and a value says its own type (OTLP/JSON, protocol 1.x). Of a span's
+events and links nothing is kept. Lines of logs and metrics, which a collector may write into the same file, are
+passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+__all__ = ["attribute_map", "read_lines"]
+
+SHOWN_MAX: Final = 60
+"""Characters of a damaged line that are told."""
+
+# Every value as text, be it a number in quotes or not; of lists and maps their JSON.
+_PAIR: Final = (
+    "struct<key: string, value: struct<stringValue: string, boolValue: string, intValue: string, doubleValue: string, "
+    "bytesValue: string, arrayValue: string, kvlistValue: string>>"
+)
+_SPAN: Final = (
+    "struct<traceId: string, spanId: string, parentSpanId: string, name: string, startTimeUnixNano: string, "
+    f"endTimeUnixNano: string, attributes: array<{_PAIR}>, status: struct<code: string>>"
+)
+_LINE: Final = (
+    f"resourceSpans array<struct<resource: struct<attributes: array<{_PAIR}>>, "
+    f"scopeSpans: array<struct<spans: array<{_SPAN}>>>>>, "
+    "resourceLogs string, resourceMetrics string, _malformed string"
+)
+_ERROR_CODES: Final = ("2", "STATUS_CODE_ERROR")
+
+
+def read_lines(spark: SparkSession, clusters: Mapping[str, str]) -> DataFrame:
+    """The spans of these files, each of the cluster beside its name: all as text, attributes and resource as maps.
+
+    A line that is no export of spans is a row with `_corrupt`, naming the file and how the line begins.
+    """
+    lines = _lines(spark, clusters)
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_malformed"}
+    parsed = lines.withColumn("export", fn.from_json("value", _LINE, options))
+    other = fn.coalesce("export.resourceLogs", "export.resourceMetrics").isNotNull()
+    is_sound = fn.col("export._malformed").isNull() & (fn.col("export.resourceSpans").isNotNull() | other)
+    # What is null here is neither: a condition must not lose it.
+    judged = parsed.withColumn("is_sound", fn.coalesce(is_sound, fn.lit(False)))
+    return _spans(judged.where("is_sound")).unionByName(
+        _damaged(judged.where("not is_sound")), allowMissingColumns=True
+    )
+
+
+def attribute_map(pairs: Column) -> Column:
+    """Keys and values as text; the last of a key, where a broken client says it twice."""
+
+    def is_last(pair: Column, at: Column) -> Column:
+        behind = fn.slice(pairs, at + 2, fn.size(pairs))
+        return pair["key"].isNotNull() & ~fn.exists(behind, lambda other: other["key"] == pair["key"])
+
+    once = fn.filter(pairs, is_last)
+    return fn.map_from_entries(fn.transform(once, lambda pair: fn.struct(pair["key"], _text(pair["value"]))))
+
+
+def _text(value: Column) -> Column:
+    kinds = ("stringValue", "boolValue", "intValue", "doubleValue", "bytesValue", "arrayValue", "kvlistValue")
+    return fn.coalesce(*(value[kind] for kind in kinds), fn.lit(""))
+
+
+def _lines(spark: SparkSession, clusters: Mapping[str, str]) -> DataFrame:
+    lines = spark.read.text([_literal(path) for path in clusters]).where(fn.trim("value") != "")
+    # Spark says where a line is from as a URI: a plus is a plus there.
+    decoded = fn.url_decode(fn.replace(fn.col("_metadata.file_path"), fn.lit("+"), fn.lit("%2B")))
+    named = lines.withColumn("source", fn.regexp_replace(decoded, "^file:/+", "/"))
+    owners = spark.createDataFrame(list(clusters.items()), "source string, cluster_id string")
+    return named.join(fn.broadcast(owners), "source")
+
+
+def _literal(path: str) -> str:
+    """A path in which Spark sees no pattern."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def _spans(lines: DataFrame) -> DataFrame:
+    resources = lines.select("source", "cluster_id", fn.explode("export.resourceSpans").alias("one"))
+    scopes = resources.select(
+        "source",
+        "cluster_id",
+        attribute_map(fn.col("one.resource.attributes")).alias("resource"),
+        fn.explode("one.scopeSpans").alias("scope"),
+    )
+    spans = scopes.select("source", "cluster_id", "resource", fn.explode("scope.spans").alias("span"))
+    return spans.select(
+        "source",
+        "cluster_id",
+        "resource",
+        fn.col("span.traceId").alias("trace_id"),
+        fn.col("span.spanId").alias("span_id"),
+        fn.col("span.parentSpanId").alias("parent_span_id"),
+        fn.col("span.name").alias("name"),
+        fn.col("resource")["service.name"].alias("service"),
+        fn.col("resource")["service.instance.id"].alias("instance"),
+        fn.col("span.startTimeUnixNano").alias("start_ns"),
+        fn.col("span.endTimeUnixNano").alias("end_ns"),
+        fn.coalesce(fn.col("span.status.code").isin(*_ERROR_CODES), fn.lit(False)).alias("error"),
+        attribute_map(fn.col("span.attributes")).alias("attributes"),
+    )
+
+
+def _damaged(lines: DataFrame) -> DataFrame:
+    what = fn.when(fn.col("export._malformed").isNull(), "has no resourceSpans").otherwise("is no OTLP export in JSON")
+    shown = fn.substring("value", 1, SHOWN_MAX)
+    # Two lines that begin alike are told apart by their digest.
+    told = fn.format_string(
+        "a line of %d bytes (md5 %s) %s: %s", fn.octet_length("value"), fn.md5("value"), what, shown
+    )
+    return lines.select("source", "cluster_id", told.alias("_corrupt"), fn.encode("value", "UTF-8").alias("raw"))

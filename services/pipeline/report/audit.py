@@ -1,0 +1,86 @@
+"""The audit timeline: the latest changes as sentences, in order; what an operator looks for stands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from services.pipeline.report.cells import Column, table
+from services.pipeline.report.limits import TEXT_MAX, Limits, Shown
+from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.stretches import ms
+from services.pipeline.report.times import moment
+
+__all__ = ["Sentence", "audit_table", "read_audit"]
+
+_GRAVE: Final = "(is fenced|leader [0-9]+ → none|unclean|ISR [0-9,]+ → none)"
+_MILD: Final = "( shuts down| leads in epoch |is unregistered|is removed)"
+"""Words of `gold/audit_timeline`, after the subject's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """One change."""
+
+    cluster_id: str
+    offset: int
+    ms: int
+    subject: str
+    sentence: str
+    trace_id: str | None
+    look: str
+    """`grave`, `mild`, or nothing."""
+
+
+def read_audit(audit: DataFrame, most: int) -> Shown[Sentence]:
+    """The latest sentences, in order."""
+    look = fn.when(fn.col("rest").rlike(_GRAVE), "grave").when(fn.col("rest").rlike(_MILD), "mild").otherwise("")
+    last = audit.orderBy(fn.desc("time"), fn.desc("cluster_id"), fn.desc("offset"), fn.desc("sentence")).limit(most)
+    rest = fn.expr("substring(sentence, length(subject) + 1)")
+    told = last.withColumn("rest", rest).select(
+        "cluster_id",
+        "offset",
+        ms("time").alias("ms"),
+        _short("subject"),
+        _short("sentence"),
+        "trace_id",
+        look.alias("look"),
+    )
+    rows = [Sentence(**row.asDict()) for row in told.collect()]
+    rows.sort(key=lambda row: (row.ms, row.cluster_id, row.offset, row.sentence))
+    return Shown(rows, audit.count())
+
+
+def audit_table(sentences: Shown[Sentence], limits: Limits, clusters: int) -> Html:
+    """The sentences; the cluster is named where there are several."""
+    shown = Shown(sentences.rows[-limits.sentences :], sentences.total)
+    columns: list[Column[Sentence]] = [
+        Column("time (UTC)", lambda row: tag("time", moment(row.ms)), "time"),
+        Column("offset", lambda row: f"{row.offset:,}", "number"),
+        Column("what changed", _told),
+        Column("trace", lambda row: tag("code", row.trace_id) if row.trace_id else None),
+    ]
+    if clusters > 1:
+        columns.insert(2, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
+    note = tag("p", shown.words("the latest", "changes"), "; search with the browser (Ctrl-F)", class_="note")
+    box = tag("input", type="checkbox", id="grave")
+    label = tag("label", " only failures: fenced, without a leader, unclean, quorum elections", for_="grave")
+    return joined((note, box, label, table(shown.rows, columns, "long", _row_look)))
+
+
+def _row_look(row: Sentence) -> str | None:
+    return "is-grave" if row.look else None
+
+
+def _told(row: Sentence) -> Html:
+    rest = row.sentence.removeprefix(row.subject)
+    return tag("span", tag("b", row.subject), rest, class_=row.look or None)
+
+
+def _short(name: str) -> SparkColumn:
+    cut = fn.concat(fn.substring(name, 1, TEXT_MAX), fn.lit("…"))
+    return fn.when(fn.length(name) > TEXT_MAX, cut).otherwise(fn.col(name)).alias(name)

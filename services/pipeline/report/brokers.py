@@ -1,0 +1,97 @@
+"""How brokers were: registered and fenced, serving, shutting down, gone. A lane for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from services.pipeline.report.lanes import Lane, Mark, Segment
+from services.pipeline.report.limits import TEXT_MAX, Limits
+from services.pipeline.report.stretches import latest, ms, stretches, worst
+
+__all__ = ["BrokerState", "broker_lanes", "fencings", "read_brokers"]
+
+_WORDS: Final = {"fenced": "fenced", "leaving": "shuts down", "serving": "serves"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    """A stretch in which a broker was `serving`, `fenced`, or `leaving` in a controlled shutdown."""
+
+    cluster_id: str
+    broker_id: int
+    rack: str | None
+    state: str
+    begin_ms: int
+    end_ms: int
+    total: int
+    """Stretches that this broker had in all."""
+    of: int
+    """Brokers that the cluster had in all."""
+
+
+def read_brokers(history: DataFrame, ends: DataFrame, limits: Limits) -> list[BrokerState]:
+    """The latest stretches of those brokers of each cluster that changed most often, by broker and time."""
+    known = history.join(fn.broadcast(ends), "cluster_id")
+    begin = fn.greatest("valid_from_time", "log_begin_time")
+    rows = known.withColumns({"begin": begin, "end": fn.coalesce("valid_to_time", "log_end_time")})
+    key = ("cluster_id", "broker_id")
+    each = history.groupBy(*key).agg(fn.max_by("rack", "valid_from_offset").alias("rack"), fn.count("*").alias("rows"))
+    some = worst(each, ["cluster_id"], [fn.desc("rows"), fn.col("broker_id")], limits.brokers)
+    some = some.select(*key, fn.substring("rack", 1, TEXT_MAX).alias("rack"), fn.col("total").alias("of"))
+    word = fn.when(fn.col("fenced"), "fenced").when(fn.col("in_controlled_shutdown"), "leaving").otherwise("serving")
+    each_state = stretches(rows.withColumn("state", word), key, ["state"])
+    states = latest(each_state, key, limits.changes).join(fn.broadcast(some), list(key))
+    told = states.select(*key, "rack", "state", ms("begin"), ms("end"), "total", "of", "stretch")
+    return [
+        BrokerState(
+            cluster_id=row["cluster_id"],
+            broker_id=row["broker_id"],
+            rack=row["rack"],
+            state=row["state"],
+            begin_ms=row["begin"],
+            end_ms=row["end"],
+            total=row["total"],
+            of=row["of"],
+        )
+        for row in told.orderBy(*key, "stretch").collect()
+    ]
+
+
+def broker_lanes(states: Sequence[BrokerState]) -> list[Lane]:
+    """A lane for each broker of one cluster."""
+    return [_lane(list(of)) for _, of in groupby(states, key=lambda state: state.broker_id)]
+
+
+def fencings(states: Sequence[BrokerState]) -> list[Mark]:
+    """The moments at which a broker that served, or was leaving, was fenced."""
+    return [
+        Mark(ms=now.begin_ms, look="fencing", title=f"broker {now.broker_id} is fenced")
+        for was, now in pairwise(states)
+        if was.broker_id == now.broker_id and was.state != "fenced" and now.state == "fenced"
+    ]
+
+
+def _lane(states: Sequence[BrokerState]) -> Lane:
+    first = states[0]
+    rack = f" · rack {first.rack}" if first.rack else ""
+    return Lane(
+        label=f"broker {first.broker_id}{rack}",
+        untold_ms=first.begin_ms if len(states) < first.total else None,
+        segments=[
+            Segment(
+                begin_ms=each.begin_ms,
+                end_ms=each.end_ms,
+                look=each.state,
+                title=f"broker {each.broker_id} {'is fenced' if each.state == 'fenced' else _WORDS[each.state]}",
+                words=_WORDS[each.state],
+                share={"serving": 1.0, "leaving": 0.7, "fenced": 0.35}[each.state],
+            )
+            for each in states
+        ],
+    )

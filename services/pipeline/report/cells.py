@@ -1,0 +1,45 @@
+"""Tables with bars in their cells: numbers are text, and can be compared at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from services.pipeline.report.markup import Child, Html, tag
+
+__all__ = ["Column", "bar", "table"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """A heading, what a row's cell is, and its class: `number`, `text`, `bar`."""
+
+    heading: str
+    cell: Callable[[T], Child]
+    look: str = "text"
+
+
+def _plain(_: object) -> None:
+    """No class."""
+
+
+def table(
+    rows: Sequence[T], columns: Sequence[Column[T]], look: str = "", row_look: Callable[[T], str | None] = _plain
+) -> Html:
+    """A table with a heading that stays in sight; `row_look` is the class of a row."""
+    head = tag("tr", *(tag("th", column.heading, class_=column.look, scope="col") for column in columns))
+    body = [
+        tag("tr", *(tag("td", column.cell(row), class_=column.look) for column in columns), class_=row_look(row))
+        for row in rows
+    ]
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_=f"wide {look}".strip())
+
+
+def bar(value: float, most: float, words: str, look: str) -> Html:
+    """A bar of its share of the most, and the words beside it."""
+    share = 100 * value / most if most else 0.0
+    drawn = tag("i", class_=look, style=f"width:{max(share, 1.5):.1f}%") if value else None
+    return tag("span", tag("b", drawn), words, class_="bar")

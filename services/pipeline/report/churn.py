@@ -1,0 +1,69 @@
+"""What each broker did to the ISRs: how often it left them, lost leaderships, and was fenced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from services.pipeline.gold.churn import COUNTS
+from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.limits import Limits, Shown
+from services.pipeline.report.markup import Child, Html, joined, tag
+
+__all__ = ["BrokerChurn", "churn_table", "read_churn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChurn:
+    """A broker's sums over all days."""
+
+    cluster_id: str
+    broker_id: int
+    isr_shrinks: int
+    isr_expands: int
+    leaderships_gained: int
+    leaderships_lost: int
+    fenced: int
+    unfenced: int
+    days: int
+    """On how many days there was anything."""
+
+
+def read_churn(churn: DataFrame, most: int) -> Shown[BrokerChurn]:
+    """The brokers that were fenced, left ISRs or lost leaderships most often."""
+    sums = [fn.sum(name).alias(name) for name in COUNTS]
+    each = churn.groupBy("cluster_id", "broker_id").agg(*sums, fn.count_distinct("date").alias("days"))
+    unsteady = fn.col("isr_shrinks") + fn.col("leaderships_lost") + fn.col("fenced")
+    rows = each.orderBy(unsteady.desc(), "cluster_id", "broker_id").limit(most).collect()
+    return Shown([BrokerChurn(**row.asDict()) for row in rows], each.count())
+
+
+def churn_table(brokers: Shown[BrokerChurn], limits: Limits) -> Html:
+    """The brokers, the most unsteady first."""
+    if not brokers.total:
+        return tag("p", "No broker left or joined an ISR, won or lost a leadership, or was fenced.", class_="note")
+    shown = brokers.first(limits.rows)
+
+    def counted(heading: str, name: str, look: str) -> Column[BrokerChurn]:
+        most = max(getattr(row, name) for row in shown.rows)
+
+        def cell(row: BrokerChurn) -> Child:
+            count: int = getattr(row, name)
+            return bar(count, most, f"{count:,}", look)
+
+        return Column(heading, cell, "bar")
+
+    columns: list[Column[BrokerChurn]] = [
+        Column("broker", lambda row: f"{row.broker_id}", "number"),
+        Column("cluster", lambda row: tag("code", row.cluster_id), "time"),
+        counted("left an ISR", "isr_shrinks", "under"),
+        counted("joined an ISR", "isr_expands", "serving"),
+        counted("leaderships lost", "leaderships_lost", "under"),
+        counted("won", "leaderships_gained", "serving"),
+        counted("fenced", "fenced", "offline"),
+        counted("unfenced", "unfenced", "serving"),
+        Column("days", lambda row: f"{row.days:,}", "number"),
+    ]
+    return joined((tag("p", shown.words("the most unsteady", "brokers"), class_="note"), table(shown.rows, columns)))

@@ -1,0 +1,155 @@
+"""One cluster drawn: its quorum, its brokers, its partitions, one below the other on the same axis of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from services.pipeline.gold.availability import partition_spans
+from services.pipeline.report.brokers import BrokerState, broker_lanes, fencings, read_brokers
+from services.pipeline.report.fleet import Cluster
+from services.pipeline.report.health import Bucket, level_steps, read_buckets
+from services.pipeline.report.lanes import LEFT, RIGHT, lanes
+from services.pipeline.report.levels import levels
+from services.pipeline.report.limits import Limits, Shown
+from services.pipeline.report.markup import Html, tag
+from services.pipeline.report.partitions import PartitionState, chosen, partition_lanes, read_partitions
+from services.pipeline.report.quorum import Epoch, quorum_lane, read_epochs
+from services.pipeline.report.stretches import log_ends
+from services.pipeline.report.times import Axis, duration, moment
+
+__all__ = ["Drawn", "cluster_section", "read_clusters"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What is drawn of one cluster."""
+
+    cluster: Cluster
+    epochs: Sequence[Epoch]
+    brokers: Sequence[BrokerState]
+    partitions: Sequence[PartitionState]
+    buckets: Sequence[Bucket]
+
+
+def read_clusters(
+    clusters: Sequence[Cluster], silver: Mapping[str, DataFrame], availability: DataFrame, limits: Limits
+) -> list[Drawn]:
+    """These clusters, and of no other a row is read."""
+    ids = [each.cluster_id for each in clusters]
+    own = {name: frame.where(fn.col("cluster_id").isin(ids)) for name, frame in silver.items()}
+    ends = log_ends(own["events"])
+    spans = partition_spans(own["partition_history"], own["config_history"], ends).persist()
+    try:
+        places = chosen(availability.where(fn.col("cluster_id").isin(ids)), limits.partitions)
+        partitions = _by_cluster(read_partitions(spans, places, limits.changes), lambda row: row.cluster_id)
+        buckets = _by_cluster(read_buckets(spans, ends), lambda row: row.cluster_id)
+    finally:
+        spans.unpersist()
+    epochs = _by_cluster(read_epochs(own["events"], limits.epochs), lambda row: row.cluster_id)
+    brokers = _by_cluster(read_brokers(own["broker_history"], ends, limits), lambda row: row.cluster_id)
+    return [
+        Drawn(
+            cluster=each,
+            epochs=epochs.get(each.cluster_id, []),
+            brokers=brokers.get(each.cluster_id, []),
+            partitions=partitions.get(each.cluster_id, []),
+            buckets=buckets.get(each.cluster_id, []),
+        )
+        for each in clusters
+    ]
+
+
+def cluster_section(whole: Drawn, limits: Limits) -> Html:
+    """The pictures, each with what it shows."""
+    drawn = _within(whole, limits)
+    cluster = drawn.cluster
+    axis = Axis(begin_ms=cluster.begin_ms, end_ms=max(cluster.end_ms, cluster.begin_ms + 1), left=LEFT, right=RIGHT)
+    marks = fencings(drawn.brokers)
+    lasted = duration((cluster.end_ms - cluster.begin_ms) / 1_000)
+    parts = [
+        tag("h2", "Cluster ", tag("code", cluster.cluster_id)),
+        tag("p", f"{moment(cluster.begin_ms)} to {moment(cluster.end_ms)} UTC, {lasted}", class_="note"),
+    ]
+    if drawn.epochs:
+        parts += [
+            _heading("Leaders of the quorum", _some(len(drawn.epochs), drawn.epochs[0].total, "latest", "epochs")),
+            lanes([quorum_lane(drawn.epochs, cluster.end_ms)], axis, "Leaders of the quorum by epoch", marks),
+        ]
+    if drawn.brokers:
+        count = len({state.broker_id for state in drawn.brokers})
+        parts += [
+            _heading("Brokers", _some(count, drawn.brokers[0].of, "most unsteady", "brokers")),
+            _legend(("serving", "serves"), ("leaving", "shuts down"), ("fenced", "fenced"), ("fencing", "is fenced")),
+            lanes(broker_lanes(drawn.brokers), axis, "States of the brokers", marks),
+        ]
+    parts += _partition_parts(drawn, axis)
+    return tag("section", *parts)
+
+
+def _within(drawn: Drawn, limits: Limits) -> Drawn:
+    """The same, if it was read within larger limits."""
+    places = sorted({row.place for row in drawn.partitions})[: limits.partitions]
+    ids = sorted({row.broker_id for row in drawn.brokers})[: limits.brokers]
+    of_places = [[row for row in drawn.partitions if row.place == place] for place in places]
+    of_ids = [[row for row in drawn.brokers if row.broker_id == broker_id] for broker_id in ids]
+    return replace(
+        drawn,
+        epochs=drawn.epochs[-limits.epochs :],
+        partitions=[row for rows in of_places for row in rows[-limits.changes :]],
+        brokers=[row for rows in of_ids for row in rows[-limits.changes :]],
+    )
+
+
+def _partition_parts(drawn: Drawn, axis: Axis) -> list[Html]:
+    if not drawn.partitions:
+        return [tag("p", "No partition was there for any time.", class_="note")]
+    marks = fencings(drawn.brokers)
+    count = len({state.place for state in drawn.partitions})
+    return [
+        *_health_parts(drawn, axis),
+        _heading("Leaders and ISRs", _some(count, drawn.partitions[0].of, "worst", "partitions")),
+        tag("p", "Colour: who leads. Height: how much of the replicas is in the ISR.", class_="note"),
+        _legend(("under", "under min ISR"), ("offline", "offline")),
+        lanes(partition_lanes(drawn.partitions), axis, "Leaders and ISR sizes of partitions over time", marks),
+    ]
+
+
+def _health_parts(drawn: Drawn, axis: Axis) -> list[Html]:
+    heading = _heading("Partitions that were not well", "how many at once; the most in each stretch of time")
+    if not drawn.buckets:
+        return [
+            heading,
+            tag("p", "None at any time: ISRs were whole, partitions had leaders.", class_="note"),
+        ]
+    steps = level_steps(drawn.buckets, drawn.cluster.end_ms)
+    return [
+        heading,
+        _legend(("short", "a replica is missing in the ISR"), ("under", "under min ISR"), ("offline", "offline")),
+        levels(steps, ("short", "under", "offline"), axis, "Counts of partitions not well over time"),
+    ]
+
+
+def _heading(words: str, note: str) -> Html:
+    return tag("h3", words, " ", tag("small", note))
+
+
+def _some(count: int, total: int, kind: str, what: str) -> str:
+    return Shown(range(count), total).words(f"the {kind}", what)
+
+
+def _legend(*entries: tuple[str, str]) -> Html:
+    return tag("p", *(tag("span", tag("i", class_=look), words) for look, words in entries), class_="legend")
+
+
+def _by_cluster(rows: Sequence[T], cluster_of: Callable[[T], str]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for row in rows:
+        found.setdefault(cluster_of(row), []).append(row)
+    return found

@@ -1,0 +1,96 @@
+"""What an operator should look at: the findings of the fleet doctor, errors first, each with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from services.pipeline.report.cells import Column, table
+from services.pipeline.report.limits import TEXT_MAX, Limits, Shown
+from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.times import moment
+
+__all__ = ["Count", "Finding", "Findings", "findings_table", "read_findings"]
+
+_LOOKS: Final = {"error": "grave", "warn": "low"}
+_COUNTS_MAX: Final = 100
+"""Kinds of findings: there are a few dozen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A row of `gold/fleet_doctor`."""
+
+    cluster_id: str
+    severity: str
+    code: str
+    subject: str
+    sentence: str
+    advice: str
+    since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many findings of a kind there are, in how many clusters."""
+
+    severity: str
+    code: str
+    count: int
+    clusters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """The kinds, and the gravest findings."""
+
+    counts: Sequence[Count]
+    rows: Shown[Finding]
+
+
+def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
+    """None where there is no `gold/fleet_doctor`."""
+    if doctor is None:
+        return None
+    rank = fn.when(fn.col("severity") == "error", 0).when(fn.col("severity") == "warn", 1).otherwise(2)
+    kinds = doctor.groupBy(rank.alias("rank"), "severity", "code").agg(
+        fn.count("*").alias("count"), fn.count_distinct("cluster_id").alias("clusters")
+    )
+    counts = kinds.orderBy("rank", fn.desc("count"), "code").limit(_COUNTS_MAX).drop("rank").collect()
+    short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("subject", "sentence", "advice")]
+    rows = doctor.orderBy(rank, "since_time", "cluster_id", "code", "subject").limit(most)
+    told = rows.select("cluster_id", "severity", "code", *short, fn.unix_millis("since_time").alias("since_ms"))
+    return Findings(
+        counts=[Count(**row.asDict()) for row in counts],
+        rows=Shown([Finding(**row.asDict()) for row in told.collect()], sum(row["count"] for row in counts)),
+    )
+
+
+def findings_table(findings: Findings | None, limits: Limits, clusters: int) -> Html:
+    """How many of each kind, and the gravest."""
+    if findings is None:
+        return tag("p", "There is no gold/fleet_doctor: run gold.", class_="note")
+    if not findings.rows.total:
+        return tag("p", "The fleet doctor found nothing.", class_="note good")
+    shown = findings.rows.first(limits.rows)
+    columns: list[Column[Finding]] = [
+        Column("", lambda row: tag("b", row.severity, class_=_LOOKS.get(row.severity)), "time"),
+        Column("who", lambda row: tag("b", row.subject)),
+        Column("what", lambda row: row.sentence),
+        Column("what to do", lambda row: row.advice),
+        Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms)[:19], "time"),
+    ]
+    if clusters > 1:
+        columns.insert(1, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
+    kinds = [tag("span", tag("b", f"{each.count:,}"), f" {each.code}") for each in findings.counts]
+    return joined(
+        (
+            tag("p", *kinds, class_="legend"),
+            tag("p", shown.words("the gravest", "findings"), class_="note"),
+            table(shown.rows, columns, "long"),
+        )
+    )

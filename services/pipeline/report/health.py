@@ -1,0 +1,88 @@
+"""How many partitions at once were offline, under their min ISR, or short of a replica.
+
+Counted in the engine: what begins and ends at a moment is summed first, then within each of a few hundred buckets of
+time, then over the buckets. So no cluster's changes are ever in one place, and the most within a bucket is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as fn
+
+from services.pipeline.report.levels import Level
+from services.pipeline.report.stretches import ms
+
+__all__ = ["BUCKETS", "FLAGS", "Bucket", "level_steps", "read_buckets"]
+
+BUCKETS: Final = 240
+FLAGS: Final = ("short", "under_min_isr", "offline")
+
+
+class Bucket(NamedTuple):
+    """Some time of a cluster in which something began or ended; of each of FLAGS the counts."""
+
+    cluster_id: str
+    begin_ms: int
+    end_ms: int
+    top: tuple[int, ...]
+    """The most at once in it."""
+    after: tuple[int, ...]
+    """From its end on."""
+
+
+def read_buckets(spans: DataFrame, ends: DataFrame) -> list[Bucket]:
+    """The buckets of each cluster, in order; there are BUCKETS at most."""
+    rows = _deltas(spans.withColumn("short", fn.col("isr_count") < fn.col("replica_count")))
+    placed = _placed(rows, ends)
+    at = Window.partitionBy("cluster_id", "bucket").orderBy("at")
+    running = placed.withColumns({f"run_{flag}": fn.sum(flag).over(at) for flag in FLAGS})
+    nets = [fn.sum(flag).alias(f"net_{flag}") for flag in FLAGS]
+    tops = [fn.greatest(fn.max(f"run_{flag}"), fn.lit(0)).alias(f"top_{flag}") for flag in FLAGS]
+    each = running.groupBy("cluster_id", "bucket", "begin", "wide").agg(*nets, *tops)
+    before = Window.partitionBy("cluster_id").orderBy("bucket").rowsBetween(Window.unboundedPreceding, -1)
+    start = {f"start_{flag}": fn.coalesce(fn.sum(f"net_{flag}").over(before), fn.lit(0)) for flag in FLAGS}
+    told = each.withColumns(start).orderBy("cluster_id", "bucket")
+    return [
+        Bucket(
+            row["cluster_id"],
+            row["begin"] + row["bucket"] * row["wide"],
+            row["begin"] + (row["bucket"] + 1) * row["wide"],
+            tuple(row[f"start_{flag}"] + row[f"top_{flag}"] for flag in FLAGS),
+            tuple(row[f"start_{flag}"] + row[f"net_{flag}"] for flag in FLAGS),
+        )
+        for row in told.collect()
+    ]
+
+
+def level_steps(buckets: Sequence[Bucket], end_ms: int) -> list[Level]:
+    """Every step of one cluster's picture: in each bucket the most, between them what the one before left."""
+    steps = []
+    for bucket, following in zip_longest(buckets, buckets[1:]):
+        until = following.begin_ms if following else end_ms
+        steps.append(Level(begin_ms=bucket.begin_ms, end_ms=bucket.end_ms, counts=bucket.top))
+        if until > bucket.end_ms:
+            steps.append(Level(begin_ms=bucket.end_ms, end_ms=until, counts=bucket.after))
+    return steps
+
+
+def _deltas(spans: DataFrame) -> DataFrame:
+    """What each moment adds to each count, or takes from it."""
+    bad = spans.where(" or ".join(FLAGS))
+    ups = [fn.col(flag).cast("int").alias(flag) for flag in FLAGS]
+    downs = [(-fn.col(flag).cast("int")).alias(flag) for flag in FLAGS]
+    began = bad.select("cluster_id", fn.col("begin").alias("at"), *ups)
+    both = began.unionByName(bad.select("cluster_id", fn.col("end").alias("at"), *downs))
+    return both.groupBy("cluster_id", "at").agg(*(fn.sum(flag).alias(flag) for flag in FLAGS))
+
+
+def _placed(rows: DataFrame, ends: DataFrame) -> DataFrame:
+    """Each moment with its bucket: its number, and how many milliseconds wide it is."""
+    known = ends.select("cluster_id", ms("log_begin_time").alias("begin"), ms("log_end_time").alias("end"))
+    wide = fn.greatest(fn.ceil((fn.col("end") - fn.col("begin")) / BUCKETS), fn.lit(1))
+    joined = rows.join(fn.broadcast(known.withColumn("wide", wide)), "cluster_id")
+    number = fn.floor((fn.unix_millis("at") - fn.col("begin")) / fn.col("wide"))
+    return joined.withColumn("bucket", fn.least(fn.greatest(number, fn.lit(0)), fn.lit(BUCKETS - 1)))

@@ -1,0 +1,245 @@
+"""How long writes take to be committed: where the time goes, how it is spread, the slowest hours, the election gaps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from services.pipeline.gold.commit_slo import ACCURACY
+from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.histogram import Bar, histogram
+from services.pipeline.report.limits import Limits, Shown
+from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.times import duration, moment
+
+__all__ = ["Gap", "Hour", "Latency", "Stage", "latency_parts", "read_latency"]
+
+WHOLE: Final = "request_to_committed_us"
+STAGES: Final[Mapping[str, str]] = {
+    "request_to_decided_us": "request → decided",
+    "decided_to_appended_us": "decided → append begins at the leader",
+    "appended_to_flushed_us": "append → on the leader's disk",
+    "flushed_to_committed_us": "leader's disk → committed: a majority has it",
+    WHOLE: "request → committed, all in all",
+}
+PER_TENFOLD: Final = 8
+"""Bars between 1 ms and 10 ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A stretch of a write's way, in µs; None if no write told of it."""
+
+    name: str
+    p50_us: int | None
+    p99_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hour:
+    """An hour of a cluster, of `gold/commit_slo`."""
+
+    cluster_id: str
+    hour_ms: int
+    writes: int
+    failed_writes: int
+    p50_us: int
+    p99_us: int
+    applied_p99_us: int | None
+    within_objective: float
+    objective_ms: int
+    slowest_follower: int | None
+    slowest_follower_p99_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """The time between two epochs in which nothing was written."""
+
+    cluster_id: str
+    at_ms: int
+    from_epoch: int
+    to_epoch: int
+    leader_id: int | None
+    gap_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """All of it; without spans there are the gaps alone, without the table not even these."""
+
+    writes: int
+    failed: int
+    stages: Sequence[Stage]
+    spread: Mapping[int, int]
+    """How many writes took about 10^(key / PER_TENFOLD) µs."""
+    hours: Shown[Hour]
+    gaps: Shown[Gap]
+
+
+def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: Limits) -> Latency | None:
+    """None where there is no `gold/commit_slo`."""
+    if slo is None:
+        return None
+    hours = _hours(slo, limits.rows) if "writes" in slo.columns else Shown[Hour]((), 0)
+    gaps = _gaps(slo, limits.rows)
+    if write_path is None:
+        return Latency(writes=0, failed=0, stages=(), spread={}, hours=hours, gaps=gaps)
+    quantiles: list[Any] = [0.5, 0.99]  # Any: the stubs' word for it
+    measured = [fn.percentile_approx(name, quantiles, ACCURACY).alias(name) for name in STAGES]
+    counted = (fn.count("*").alias("writes"), fn.count("error").alias("failed"))
+    row = write_path.agg(*counted, *measured).collect()[0]
+    stages = [_stage(words, row[name]) for name, words in STAGES.items()]
+    step = fn.floor(fn.log10(fn.greatest(WHOLE, fn.lit(1))) * PER_TENFOLD)
+    found = write_path.where(f"{WHOLE} is not null").groupBy(step.cast("int").alias("step")).count().collect()
+    spread = {each["step"]: each["count"] for each in found}
+    return Latency(writes=row["writes"], failed=row["failed"], stages=stages, spread=spread, hours=hours, gaps=gaps)
+
+
+def latency_parts(latency: Latency | None, limits: Limits, clusters: int) -> Html:
+    """The pictures and tables that there is something for."""
+    if latency is None:
+        return tag("p", "There is no gold/commit_slo: run gold.", class_="note")
+    if not latency.writes:
+        words = "No spans were ingested, so how long writes took is not known; the gaps are off the log."
+        return joined((tag("p", words, class_="note"), _gap_table(latency.gaps, limits, clusters)))
+    failed = f"; {latency.failed:,} failed" if latency.failed else ""
+    return joined(
+        (
+            tag("p", f"{latency.writes:,} writes were traced{failed}.", class_="note"),
+            _stage_table(latency.stages),
+            tag("h3", "Writes by how long they took ", tag("small", "from the request to the commit")),
+            histogram(_bars(latency.spread), "Count of writes by time from request to commit"),
+            _hour_table(latency.hours, limits, clusters),
+            _gap_table(latency.gaps, limits, clusters),
+        )
+    )
+
+
+def _stage(words: str, found: Sequence[int] | None) -> Stage:
+    p50, p99 = found or (None, None)
+    return Stage(name=words, p50_us=p50, p99_us=p99)
+
+
+def _hours(slo: DataFrame, most: int) -> Shown[Hour]:
+    measured = slo.where("request_to_committed_p99_us is not null")
+    rows = measured.orderBy(fn.desc("request_to_committed_p99_us"), "cluster_id", "hour").limit(most)
+    told = rows.select(
+        "cluster_id",
+        fn.unix_millis("hour").alias("hour_ms"),
+        "writes",
+        "failed_writes",
+        fn.col("request_to_committed_p50_us").alias("p50_us"),
+        fn.col("request_to_committed_p99_us").alias("p99_us"),
+        fn.col("committed_to_applied_p99_us").alias("applied_p99_us"),
+        "within_objective",
+        "objective_ms",
+        "slowest_follower",
+        "slowest_follower_p99_us",
+    )
+    return Shown([Hour(**row.asDict()) for row in told.collect()], measured.count())
+
+
+def _gaps(slo: DataFrame, most: int) -> Shown[Gap]:
+    each = slo.select("cluster_id", fn.explode("election_gaps").alias("gap"))
+    told = each.select(
+        "cluster_id",
+        fn.unix_millis("gap.at").alias("at_ms"),
+        "gap.from_epoch",
+        "gap.to_epoch",
+        "gap.leader_id",
+        "gap.gap_ms",
+    )
+    rows = told.orderBy(fn.desc("gap_ms"), "cluster_id", "to_epoch").limit(most).collect()
+    return Shown([Gap(**row.asDict()) for row in rows], each.count())
+
+
+def _stage_table(stages: Sequence[Stage]) -> Html:
+    most = max((stage.p99_us or 0 for stage in stages), default=0)
+    columns: list[Column[Stage]] = [
+        Column("stretch", lambda row: row.name),
+        Column("median", lambda row: _bar(row.p50_us, most, "serving"), "bar"),
+        Column("99 of 100 within", lambda row: _bar(row.p99_us, most, "under"), "bar"),
+    ]
+    return table(stages, columns)
+
+
+def _bar(us: int | None, most: int, look: str) -> Html:
+    return bar(us or 0, most, _us(us), look)
+
+
+def _us(us: int | None) -> str:
+    return "not told" if us is None else duration(us / 1_000_000)
+
+
+def _bars(spread: Mapping[int, int]) -> list[Bar]:
+    if not spread:
+        return []
+    steps = range(min(spread), max(spread) + 1)
+    return [
+        Bar(
+            count=spread.get(step, 0),
+            begin=_at(step),
+            words=_at(step) if step % PER_TENFOLD == 0 else "",
+            end=_at(step + 1),
+        )
+        for step in steps
+    ]
+
+
+def _at(step: int) -> str:
+    """
+    >>> _at(3 * PER_TENFOLD)
+    '1.0 ms'
+    """
+    return duration(math.pow(10, step / PER_TENFOLD) / 1_000_000)
+
+
+def _hour_table(hours: Shown[Hour], limits: Limits, clusters: int) -> Html:
+    shown = hours.first(limits.rows)
+    most = max((row.p99_us for row in shown.rows), default=0)
+    columns: list[Column[Hour]] = [
+        Column("hour (UTC)", lambda row: moment(row.hour_ms)[:16], "time"),
+        Column("writes", lambda row: f"{row.writes:,}", "number"),
+        Column("failed", lambda row: f"{row.failed_writes:,}" if row.failed_writes else "", "number grave"),
+        Column("median", lambda row: _bar(row.p50_us, most, "serving"), "bar"),
+        Column("p99", lambda row: _bar(row.p99_us, most, "under"), "bar"),
+        Column("commit → apply p99", lambda row: _us(row.applied_p99_us), "number"),
+        Column("in the objective", lambda row: f"{100 * row.within_objective:.2f} %", "number"),
+        Column("slowest follower", _slowest, "number"),
+    ]
+    if clusters > 1:
+        columns.insert(1, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
+    objective = f", objective {shown.rows[0].objective_ms} ms" if shown.rows else ""
+    heading = tag("h3", "By hour ", tag("small", shown.words("the slowest", "hours") + objective))
+    return joined((heading, table(shown.rows, columns)))
+
+
+def _slowest(row: Hour) -> str:
+    if row.slowest_follower is None:
+        return ""
+    return f"node {row.slowest_follower}, p99 {_us(row.slowest_follower_p99_us)} after the leader"
+
+
+def _gap_table(gaps: Shown[Gap], limits: Limits, clusters: int) -> Html:
+    if not gaps.total:
+        return tag("p", "No election: one epoch from the first record to the last.", class_="note")
+    shown = gaps.first(limits.rows)
+    most = max(row.gap_ms for row in shown.rows)
+    columns: list[Column[Gap]] = [
+        Column("until (UTC)", lambda row: moment(row.at_ms), "time"),
+        Column("epochs", lambda row: f"{row.from_epoch} → {row.to_epoch}", "number"),
+        Column("new leader", lambda row: "" if row.leader_id is None else f"node {row.leader_id}"),
+        Column(
+            "nothing was written for", lambda row: bar(row.gap_ms, most, duration(row.gap_ms / 1_000), "under"), "bar"
+        ),
+    ]
+    if clusters > 1:
+        columns.insert(1, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
+    heading = tag("h3", "Elections of the quorum ", tag("small", shown.words("the longest", "gaps between epochs")))
+    return joined((heading, table(shown.rows, columns)))

@@ -1,0 +1,58 @@
+"""HTML that cannot be broken by what is in a log: every string is escaped, but for markup made here."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["NOTHING", "Child", "Html", "joined", "tag", "text"]
+
+_VOID: Final = ("meta", "br", "input")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, those that turn the direction of what follows too: names come from anybody."""
+
+
+class Html(str):
+    """Text that is markup: it has been escaped."""
+
+    __slots__ = ()
+
+
+NOTHING: Final = Html()
+Child = Html | str | int | float | None
+
+
+def text(value: object) -> Html:
+    """Escaped text; of numbers with a fraction one place, where it says something.
+
+    >>> text("<b>\\n"), text(12.04), text(3.26)
+    ('&lt;b&gt;�', '12', '3.3')
+    """
+    if isinstance(value, Html):
+        return value
+    if isinstance(value, float):
+        return Html(f"{value:.1f}".removesuffix(".0"))
+    return Html(html.escape(_UNPRINTABLE.sub("�", str(value))))
+
+
+def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Html:
+    """An element; children and attributes that are None are left out. `class_` is class, `stroke_width` stroke-width.
+
+    >>> tag("a", "<", Html("<br>"), class_="x", id=None)
+    '<a class="x">&lt;<br></a>'
+    """
+    said = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Html(f"<{name}{said}>")
+    return Html(f"<{name}{said}>{joined(children)}</{name}>")
+
+
+def joined(children: Iterable[Child]) -> Html:
+    """Children one after the other."""
+    return Html("".join(text(child) for child in children if child is not None))

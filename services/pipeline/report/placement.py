@@ -1,0 +1,107 @@
+"""Who holds more than a fair share of replicas and leaders, by broker and rack, and which partitions share a rack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.limits import TEXT_MAX, Limits, Shown
+from services.pipeline.report.markup import Html, joined, tag
+
+__all__ = ["Share", "placement_tables", "read_placement"]
+
+SCOPES: Final = ("broker", "rack", "topic")
+_COLUMNS: Final = ("cluster_id", "scope", "replicas", "leaders", "fair_replicas", "fair_leaders", "rack_violations")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a broker, a rack or a topic has, of `gold/placement_skew`; a fair share is null where there is none."""
+
+    cluster_id: str
+    scope: str
+    subject: str
+    rack: str | None
+    state: str | None
+    replicas: int
+    leaders: int
+    fair_replicas: float | None
+    fair_leaders: float | None
+    rack_violations: int | None
+    of: int
+    """How many of this scope there are."""
+
+
+def read_placement(skew: DataFrame | None, most: int) -> dict[str, Shown[Share]] | None:
+    """For each scope those that are farthest from fair; of topics, those with most rack violations."""
+    if skew is None:
+        return None
+    found = {}
+    for scope in SCOPES:
+        of_scope = skew.where(fn.col("scope") == scope)
+        off = [fn.abs(fn.coalesce(name, fn.lit(0.0))) for name in ("replica_skew", "leader_skew")]
+        order = [fn.coalesce("rack_violations", fn.lit(0)).desc(), fn.greatest(*off).desc()]
+        if scope == "topic":
+            of_scope = of_scope.where("rack_violations > 0")
+        total = of_scope.count()
+        rows = of_scope.orderBy(*order, "cluster_id", "subject").limit(most)
+        short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("subject", "rack", "state")]
+        told = rows.select(*_COLUMNS, *short, fn.lit(total).alias("of"))
+        found[scope] = Shown([Share(**row.asDict()) for row in told.collect()], total)
+    return found
+
+
+def placement_tables(shares: dict[str, Shown[Share]] | None, limits: Limits, clusters: int) -> Html:
+    """A table for each scope with anything in it."""
+    if shares is None:
+        return tag("p", "There is no gold/placement_skew: run gold.", class_="note")
+    parts = []
+    for scope, all_of_it in shares.items():
+        shown = all_of_it.first(limits.rows)
+        if scope == "topic" and shown.rows:
+            words = shown.words("the worst", "topics with partitions on fewer racks than there are for them")
+            parts.append(tag("p", words, class_="note"))
+        elif shown.rows:
+            parts.append(
+                tag("h3", f"{scope.capitalize()}s ", tag("small", shown.words("the most uneven", f"{scope}s")))
+            )
+        if shown.rows:
+            parts.append(table(shown.rows, _columns(scope, shown, clusters)))
+    return joined(parts)
+
+
+def _columns(scope: str, shown: Shown[Share], clusters: int) -> list[Column[Share]]:
+    replicas, leaders = (max(getattr(row, name) for row in shown.rows) for name in ("replicas", "leaders"))
+    columns: list[Column[Share]] = [Column(scope, lambda row: tag("code", row.subject))]
+    if clusters > 1:
+        columns.append(Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
+    if scope == "broker":
+        columns.append(Column("rack", lambda row: row.rack or ""))
+        columns.append(
+            Column("state", lambda row: tag("span", row.state, class_=None if row.state == "active" else "low"))
+        )
+    columns += [
+        Column("replicas", lambda row: bar(row.replicas, replicas, f"{row.replicas:,}", "serving"), "bar"),
+        Column("± fair share", lambda row: _off(row.replicas, row.fair_replicas), "number"),
+        Column("leaders", lambda row: bar(row.leaders, leaders, f"{row.leaders:,}", "serving"), "bar"),
+        Column("± fair share", lambda row: _off(row.leaders, row.fair_leaders), "number"),
+    ]
+    if scope == "topic":
+        columns.append(Column("rack violations", lambda row: f"{row.rack_violations:,}", "number grave"))
+    return columns
+
+
+def _state(row: Share) -> Html:
+    return tag("span", row.state, class_=None if row.state == "active" else "low")
+
+
+def _off(count: int, fair: float | None) -> Html:
+    """How many more or fewer than the fair share."""
+    if fair is None:
+        return joined(())
+    off = count - fair
+    return tag("span", f"{off:+.1f}", class_="low" if abs(off) >= 1 else None)

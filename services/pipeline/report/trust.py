@@ -1,0 +1,41 @@
+"""Can the numbers be trusted: what could not be read, and whether the replay is what the checkpoints say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.pipeline.report.markup import Html, tag
+from services.pipeline.tables import Tables
+from services.pipeline.verify import COMPARED, VERIFY
+
+__all__ = ["Trust", "read_trust", "trust_line"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Counts; of what `verify` found None if it has not been run."""
+
+    compared: int | None
+    differences: int | None
+
+
+def read_trust(tables: Tables) -> Trust:
+    """What the last `verify` found."""
+    found, differences = tables.read(f"{VERIFY}/checkpoints"), tables.read(f"{VERIFY}/differences")
+    if found is None:
+        return Trust(compared=None, differences=None)
+    compared = found.where(found["verdict"] == COMPARED).count()
+    # A table of no rows has no file to read.
+    return Trust(compared=compared, differences=0 if differences is None else differences.count())
+
+
+def trust_line(trust: Trust) -> Html:
+    """The same as a sentence."""
+    if trust.compared is None:
+        return tag("p", "The replay has not been compared with the checkpoints: run verify.", class_="note low")
+    if trust.differences:
+        words = f"The replay differs from the checkpoints in {trust.differences:,} places: do not trust this page."
+        return tag("p", words, class_="note grave")
+    if not trust.compared:
+        return tag("p", "There was no checkpoint to compare the replay with.", class_="note low")
+    return tag("p", f"The replay equals all {trust.compared:,} checkpoints compared.", class_="note good")

@@ -1,0 +1,90 @@
+"""Which files hold spans, of which kind, and whose they are."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from quorate.errors import Corrupt
+from quorate.storage.meta_properties import read_meta_properties
+
+__all__ = ["SpanFile", "find_spans"]
+
+MAGIC: Final = b"SQLite format 3\0"
+"""What every SQLite file begins with."""
+STORE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
+LINE_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+
+
+class SpanFile(NamedTuple):
+    """A trace store of the observer's, or lines of OTLP, and the cluster that it is of unless a span says another."""
+
+    path: str
+    cluster_id: str
+    is_store: bool
+    size: int
+    modified_ns: int
+
+    @property
+    def version(self) -> tuple[str, str, int, int]:
+        """What tells whether it has changed: cluster, path, size, and ns since 1970."""
+        return self.cluster_id, self.path, self.size, self.modified_ns
+
+    @property
+    def is_in_use(self) -> bool:
+        """Has a store a journal beside it? What is written lies there before it changes the file."""
+        return self.is_store and Path(f"{self.path}-wal").exists()
+
+
+def find_spans(pattern: str, *, cluster_id: str | None = None) -> list[SpanFile]:
+    """The trace stores and OTLP files at or below a path or glob. Raises FileNotFoundError, naming it.
+
+    In a directory files are known by their suffix; a file that is named is a store if it is SQLite's, else lines.
+    """
+    named = [Path(pattern)] if Path(pattern).exists() else [Path(each) for each in glob.glob(pattern, recursive=True)]
+    if not named:
+        raise FileNotFoundError(f"{pattern}: there is no such file or directory")
+    below = {path.absolute() for top in named if top.is_dir() for path in top.rglob("*") if _may_hold_spans(path)}
+    found = below | {path.absolute() for path in named if path.is_file()}
+    if not found:
+        known = ", ".join((*STORE_SUFFIXES, *LINE_SUFFIXES))
+        raise FileNotFoundError(f"{pattern}: there is no trace store and no OTLP file ({known}) there")
+    owners = {directory: cluster_id or _owner(directory) for directory in {path.parent for path in found}}
+    return [_file(path, owners[path.parent]) for path in sorted(found)]
+
+
+def _file(path: Path, cluster_id: str) -> SpanFile:
+    about = path.stat()
+    return SpanFile(str(path), cluster_id, _is_store(path), about.st_size, about.st_mtime_ns)
+
+
+def _may_hold_spans(path: Path) -> bool:
+    return path.name.lower().endswith((*STORE_SUFFIXES, *LINE_SUFFIXES)) and path.is_file()
+
+
+def _is_store(path: Path) -> bool:
+    if path.suffix.lower() in STORE_SUFFIXES:
+        return True
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _owner(directory: Path) -> str:
+    """The cluster that meta.properties says: here, above, or one below, as a control plane on one machine has it."""
+    for places in ((directory,), (directory.parent,), sorted(directory.iterdir())):
+        said = set(_clusters(places))
+        if said:
+            return said.pop() if len(said) == 1 else directory.name
+    return directory.name
+
+
+def _clusters(places: Sequence[Path]) -> Iterator[str]:
+    for place in places:
+        try:
+            meta = read_meta_properties(place) if place.is_dir() else None
+        except Corrupt:
+            continue  # no word on whose it is; who reads the log tells of it
+        if meta is not None:
+            yield meta.cluster_id

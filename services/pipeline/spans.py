@@ -1,0 +1,208 @@
+"""Bronze: every span once, from the observer's trace store and from a collector's files.
+
+    ingest_spans(spark, tables, "/var/lib/quorate")
+
+A span is known by trace id and span id, so what comes again, late, or by both ways adds nothing. What no span can be
+(an id that is none, an end before the start) goes to quarantine. Of unknown services all is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as fn
+
+from services.pipeline.bronze import QUARANTINE
+from services.pipeline.columns import SCHEMA as RECORD_SCHEMA
+from services.pipeline.otlp_lines import read_lines
+from services.pipeline.span_files import SpanFile, find_spans
+from services.pipeline.span_store import read_stores
+from services.pipeline.tables import Tables
+
+__all__ = ["CLUSTER", "SPANS", "SPAN_FILES", "SpanCounts", "ingest_spans"]
+
+SPANS: Final = "bronze/spans"
+SPAN_FILES: Final = "bronze/span_files"
+"""The files that have been read to their end: one that has not changed since is not opened again."""
+CLUSTER: Final = "kraft.cluster.id"
+"""The attribute of a span, or of its resource, that says which cluster it is of; ours do not say it."""
+
+_KEY: Final = ("trace_id", "span_id")
+_COLUMNS: Final = (
+    "cluster_id",
+    "source",
+    "trace_id",
+    "span_id",
+    "parent_span_id",
+    "name",
+    "service",
+    "instance",
+    "start_ns",
+    "end_ns",
+    "timestamp",
+    "error",
+    "attributes",
+    "resource",
+    "date",
+)
+_VERSION: Final = {"cluster_id": "string", "source": "string", "size": "bigint", "modified_ns": "bigint"}
+_TEXTS: Final = "map<string, string>"
+_SOUND: Final = "_corrupt is null"
+_DAMAGED: Final = "_corrupt is not null"
+
+
+class SpanCounts(NamedTuple):
+    """How many rows a run added."""
+
+    spans: int
+    quarantined: int
+
+
+def ingest_spans(spark: SparkSession, tables: Tables, source: str, *, cluster_id: str | None = None) -> SpanCounts:
+    """Add what is new at `source` (a file, a directory or a glob) to bronze/spans. Run again, it adds nothing.
+
+    Whose a span is its attribute `kraft.cluster.id` says; else `cluster_id`; else meta.properties near the file; else
+    the folder's name. Silver goes by the log that has the trace. Raises FileNotFoundError where there is nothing.
+    """
+    files = _unread(find_spans(source, cluster_id=cluster_id), tables)
+    if not files:
+        return SpanCounts(0, 0)
+    judged = _judged(_read(spark, files)).persist()
+    try:
+        about = judged.agg(
+            fn.count_if(fn.expr(_SOUND)).alias("spans"),
+            fn.count_if(fn.expr(_DAMAGED)).alias("damaged"),
+            fn.min("date").alias("first"),
+            fn.max("date").alias("last"),
+        ).collect()[0]
+        days = about["first"], about["last"]
+        spans = _add_spans(tables, judged.where(_SOUND), days) if about["spans"] else 0
+        damaged = _add_damaged(spark, tables, judged.where(_DAMAGED)) if about["damaged"] else 0
+    finally:
+        judged.unpersist()
+    _note_read(spark, files, tables)
+    return SpanCounts(spans=spans, quarantined=damaged)
+
+
+def _unread(files: list[SpanFile], tables: Tables) -> list[SpanFile]:
+    """The files that have changed since they were read, or never were."""
+    read = tables.read(SPAN_FILES)
+    if read is None or tables.read(SPANS) is None:
+        return files
+    seen = {tuple(row) for row in read.select(*_VERSION).collect()}
+    return [file for file in files if file.version not in seen or file.is_in_use]
+
+
+def _note_read(spark: SparkSession, files: list[SpanFile], tables: Tables) -> None:
+    """Remember that these have been read, once what they hold is in its tables."""
+    new = [file.version for file in files if not file.is_in_use]
+    if new:
+        rows = spark.createDataFrame(new, ", ".join(f"{name} {kind}" for name, kind in _VERSION.items()))
+        tables.append(SPAN_FILES, rows.coalesce(1), partition_by=("cluster_id",))
+
+
+def _read(spark: SparkSession, files: Sequence[SpanFile]) -> DataFrame:
+    """All as one: times as text, attributes as maps; `_corrupt` and `raw` where something could not be read."""
+    stores = {file.path: file.cluster_id for file in files if file.is_store}
+    lines = {file.path: file.cluster_id for file in files if not file.is_store}
+    of_stores = _of_stores(read_stores(spark, stores))
+    return of_stores.unionByName(read_lines(spark, lines)) if lines else of_stores
+
+
+def _of_stores(rows: DataFrame) -> DataFrame:
+    attributes = fn.from_json("attributes", _TEXTS, {"mode": "PERMISSIVE"})
+    nothing = {name: fn.lit(None).cast(kind) for name, kind in (("resource", _TEXTS), ("raw", "binary"))}
+    return rows.withColumns({"attributes": attributes, **nothing})
+
+
+def _judged(rows: DataFrame) -> DataFrame:
+    """With `_corrupt` for what no span can be, and the columns of the table for the others."""
+    start, end = (fn.col(name).try_cast("bigint") for name in ("start_ns", "end_ns"))
+    typed = rows.withColumns(
+        {
+            **{name: fn.lower(fn.coalesce(name, fn.lit(""))) for name in (*_KEY, "parent_span_id")},
+            "start": start,
+            "end": end,
+        }
+    )
+    why = fn.coalesce("_corrupt", _fault())
+    raw = fn.coalesce("raw", fn.encode(fn.to_json(fn.struct(*rows.columns)), "UTF-8"))
+    said = typed.withColumns({"raw": fn.when(why.isNotNull(), raw), "_corrupt": why})
+    said_of = (fn.nullif(fn.col(name)[CLUSTER], fn.lit("")) for name in ("attributes", "resource"))
+    of = fn.coalesce(*said_of, fn.col("cluster_id"))
+    moment = fn.timestamp_micros(fn.expr("start div 1000"))
+    return said.withColumns(
+        {
+            "cluster_id": of,
+            "parent_span_id": fn.nullif("parent_span_id", fn.lit("")),
+            "start_ns": fn.col("start"),
+            "end_ns": fn.col("end"),
+            "timestamp": moment,
+            "date": fn.date_format(moment, "yyyy-MM-dd"),
+        }
+    ).select(*_COLUMNS, "raw", "_corrupt")
+
+
+def _fault() -> Column:
+    """Why a row is no span, as W3C and OTLP have it; null if it is one."""
+    named = fn.concat_ws(" ", fn.lit("span"), _quoted("span_id"), fn.lit("of trace"), _quoted("trace_id"))
+    faults = (
+        (_is_no_id("trace_id", 32), fn.lit("its trace id is not 32 hexadecimal digits, or all zero")),
+        (_is_no_id("span_id", 16), fn.lit("its id is not 16 hexadecimal digits, or all zero")),
+        (
+            (fn.col("parent_span_id") != "") & _is_no_id("parent_span_id", 16),
+            fn.concat(fn.lit("its parent "), _quoted("parent_span_id"), fn.lit(" is no span's id")),
+        ),
+        (
+            fn.coalesce((fn.col("start") <= 0) | (fn.col("start") > fn.col("end")), fn.lit(True)),
+            fn.concat_ws(" ", fn.lit("it is from"), _quoted("start_ns"), fn.lit("to"), _quoted("end_ns"), fn.lit("ns")),
+        ),
+        (fn.col("name").isNull(), fn.lit("it has no name")),
+    )
+    told = fn.lit(None).cast("string")
+    for is_so, words in reversed(faults):
+        told = fn.when(is_so, fn.concat(named, fn.lit(": "), words)).otherwise(told)
+    return told
+
+
+def _is_no_id(name: str, digits: int) -> Column:
+    return ~fn.col(name).rlike(f"^(?!0*$)[0-9a-f]{{{digits}}}$")
+
+
+def _quoted(name: str) -> Column:
+    return fn.concat(fn.lit("'"), fn.coalesce(fn.substring(name, 1, 40), fn.lit("")), fn.lit("'"))
+
+
+def _add_spans(tables: Tables, rows: DataFrame, days: tuple[str, str]) -> int:
+    first = Window.partitionBy(*_KEY).orderBy("start_ns", "source")
+    once = rows.withColumn("place", fn.row_number().over(first)).where("place = 1").select(*_COLUMNS)
+    there = tables.read(SPANS)
+    if there is not None:
+        # A span is always of the same day: of the others nothing is read.
+        same = there.where(fn.col("date").between(*days))
+        once = once.join(same.select(*_KEY), list(_KEY), "left_anti")
+    return _append(tables, SPANS, once, ("cluster_id", "date"))
+
+
+def _add_damaged(spark: SparkSession, tables: Tables, rows: DataFrame) -> int:
+    """In the columns that quarantine has for records: most mean nothing here."""
+    key = ("cluster_id", "source", "_corrupt")
+    once = rows.select(*key, "raw", "timestamp").dropDuplicates(list(key)).withColumn("kind", fn.lit("span"))
+    there = tables.read(QUARANTINE)
+    if there is not None:
+        once = once.join(there.select(*key), list(key), "left_anti")
+    empty = spark.createDataFrame([], RECORD_SCHEMA)
+    return _append(tables, QUARANTINE, empty.unionByName(once, allowMissingColumns=True), ("cluster_id",))
+
+
+def _append(tables: Tables, name: str, rows: DataFrame, partition_by: tuple[str, ...]) -> int:
+    new = rows.persist()
+    try:
+        count = new.count()
+        if count:
+            tables.append(name, new, partition_by=partition_by)
+    finally:
+        new.unpersist()
+    return count

@@ -1,0 +1,216 @@
+"""Logs written by hand: what happens to a cluster, and when; and the tables of silver made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kraft import Message, Uuid
+from quorate.metadata.configs import BROKER, TOPIC
+from quorate.metadata.versions import LATEST, record_version
+from quorate.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    KRaftVersionRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    VotersRecord,
+    encode_record,
+)
+from quorate.wire.batch import ControlType, control_batch, data_batch
+from quorate.wire.codec import encode
+from tests.pipeline.logs import NOON_MS, node, segment
+from tests.pipeline.walks import Logged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from services.pipeline.tables import ParquetTables
+
+Ranges = Mapping[str, tuple[int, int]]
+LEVELS: Ranges = {"metadata.version": (7, 25), "kraft.version": (0, 1)}
+"""What the nodes here support, unless they say otherwise."""
+
+
+FURNISHED: Final = "furnished"
+
+
+def uuid_of(name: str, generation: int = 0) -> Uuid:
+    """An id that follows from a name."""
+    return Uuid(sha256(f"{name}/{generation}".encode()).digest()[:16])
+
+
+def topic(name: str, *partitions: Sequence[int], generation: int = 0) -> list[Message]:
+    """A topic with these replicas, all in sync, the first one leading. Another generation is another id."""
+    made: list[Message] = [TopicRecord(name, uuid_of(name, generation))]
+    for number, replicas in enumerate(partitions):
+        found = tuple(replicas)
+        made.append(PartitionRecord(number, uuid_of(name, generation), found, found, (), (), found[0], 0, 0, 0))
+    return made
+
+
+def removed(name: str, generation: int = 0) -> Message:
+    """The end of a topic."""
+    return RemoveTopicRecord(uuid_of(name, generation))
+
+
+def change(name: str, partition_id: int = 0, generation: int = 0, **fields: object) -> Message:
+    """A PartitionChangeRecord with these fields."""
+    return PartitionChangeRecord(partition_id, uuid_of(name, generation), **fields)  # type: ignore[arg-type]
+
+
+def config(topic_name: str | None, name: str, value: str | None) -> Message:
+    """A config of a topic, or of all brokers."""
+    kind, resource = (BROKER, "") if topic_name is None else (TOPIC, topic_name)
+    return ConfigRecord(kind, resource, name, value)
+
+
+def broker(
+    broker_id: int,
+    *,
+    rack: str | None = None,
+    fenced: bool = False,
+    epoch: int = 1,
+    levels: Ranges = LEVELS,
+    log_dirs: Sequence[Uuid] = (),
+    in_controlled_shutdown: bool = False,
+) -> Message:
+    """A broker's registration."""
+    made = RegisterBrokerRecord.BrokerFeature
+    return RegisterBrokerRecord(
+        broker_id=broker_id,
+        incarnation_id=uuid_of(f"broker {broker_id}", epoch),
+        broker_epoch=epoch,
+        end_points=(),
+        features=tuple(made(name, lowest, highest) for name, (lowest, highest) in levels.items()),
+        rack=rack,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+        log_dirs=tuple(log_dirs),
+    )
+
+
+def brokers(*broker_ids: int) -> list[Message]:
+    """Brokers that are there, each in a rack of its own."""
+    return [broker(broker_id, rack=f"rack-{broker_id}") for broker_id in broker_ids]
+
+
+def fenced(broker_id: int, epoch: int = 1) -> Message:
+    """A broker whose session has ended."""
+    return BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1)
+
+
+def unfenced(broker_id: int, epoch: int = 1) -> Message:
+    """A broker that is back."""
+    return BrokerRegistrationChangeRecord(broker_id, epoch, fenced=-1)
+
+
+def controller(controller_id: int, levels: Ranges = LEVELS) -> Message:
+    """A controller's registration."""
+    made = RegisterControllerRecord.ControllerFeature
+    return RegisterControllerRecord(
+        controller_id=controller_id,
+        incarnation_id=uuid_of(f"controller {controller_id}"),
+        features=tuple(made(name, lowest, highest) for name, (lowest, highest) in levels.items()),
+    )
+
+
+def feature(name: str, level: int) -> Message:
+    """A finalized level."""
+    return FeatureLevelRecord(name, level)
+
+
+def voters(*voter_ids: int, without_directory: Iterable[int] = ()) -> Message:
+    """A voter set."""
+    unknown = set(without_directory)
+    return VotersRecord(
+        voters=tuple(
+            VotersRecord.Voter(
+                voter_id=voter_id,
+                voter_directory_id=Uuid(bytes(16)) if voter_id in unknown else uuid_of(f"voter {voter_id}"),
+                endpoints=(),
+                k_raft_version_feature=VotersRecord.Voter.KRaftVersionFeature(0, 1),
+            )
+            for voter_id in voter_ids
+        )
+    )
+
+
+class Story:
+    """What happens to a cluster from noon on; each `say` is a batch."""
+
+    def __init__(self, *records: Message) -> None:
+        self._now_ms = NOON_MS
+        self._batches: list[tuple[int, tuple[Message, ...]]] = []
+        self.say(*records)
+
+    def say(self, *records: Message) -> Story:
+        """Records, now."""
+        control = [record for record in records if isinstance(record, VotersRecord | KRaftVersionRecord)]
+        data = tuple(record for record in records if record not in control)
+        self._batches += [(self._now_ms, part) for part in (tuple(control), data) if part]
+        return self
+
+    def after(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> Story:
+        """Time goes by; backwards, if the next leader's clock is behind."""
+        self._now_ms += round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+        return self
+
+    @property
+    def end_ms(self) -> int:
+        """When the last batch was written."""
+        return self._batches[-1][0]
+
+    def logged(self) -> list[Logged]:
+        """The records with their offsets and times."""
+        found = [(ms, record) for ms, records in self._batches for record in records]
+        return [
+            Logged(offset, ms, None if isinstance(record, VotersRecord | KRaftVersionRecord) else record)
+            for offset, (ms, record) in enumerate(found)
+        ]
+
+    def write(self, directory: Path, cluster_id: str) -> None:
+        """A node's directory with the log."""
+        content, offset = [], 0
+        for ms, records in self._batches:
+            content.append(_batch(offset, ms, records))
+            offset += len(records)
+        segment(node(directory, cluster_id), content)
+
+
+def furnished() -> Story:
+    """A cluster that has something of every history."""
+    return Story(feature("metadata.version", 25), broker(1), *topic("orders", [1]), config("orders", "a", "b"))
+
+
+def silver_of(spark: SparkSession, place: Path, stories: Mapping[str, Story]) -> ParquetTables:
+    """The tables, with silver, of clusters that these stories happened to."""
+    from services.pipeline import bronze
+    from services.pipeline.silver import image
+    from services.pipeline.tables import ParquetTables
+
+    # Whatever the stories have, no table is without a row.
+    for name, story in {**stories, FURNISHED: furnished()}.items():
+        story.write(place / "logs" / name, name)
+    tables = ParquetTables(spark, str(place / "lake"))
+    bronze.ingest(spark.read.format("kraft").load(str(place / "logs")), tables)
+    records = tables.read(bronze.RECORDS)
+    assert records is not None
+    image.build(records, None, tables)
+    return tables
+
+
+def _batch(base_offset: int, timestamp_ms: int, records: Sequence[Message]) -> bytes:
+    if isinstance(records[0], VotersRecord | KRaftVersionRecord):
+        kinds = {VotersRecord: ControlType.KRAFT_VOTERS, KRaftVersionRecord: ControlType.KRAFT_VERSION}
+        values = [(kinds[type(record)], encode(record, 0)) for record in records]
+        return control_batch(base_offset=base_offset, epoch=1, timestamp_ms=timestamp_ms, records=values)
+    contents = [encode_record(record, record_version(record, LATEST)) for record in records]
+    return data_batch(base_offset=base_offset, epoch=1, timestamp_ms=timestamp_ms, values=contents)

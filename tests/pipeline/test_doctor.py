@@ -1,0 +1,124 @@
+"""The fleet doctor: every kind of finding on a log that has it, none on one that nearly has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pipeline.hand_made import fenced, silver_of
+from tests.pipeline.illnesses import CASES, OTHERS_WELL, Case, long_fenced, sound
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from services.pipeline.tables import ParquetTables
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, DataFrame]]:
+    """Silver of all clusters, kept in memory: sixty clusters are as many files a table."""
+    from services.pipeline.silver.image import HISTORIES
+
+    stories = {f"{case.code}-ill": case.ill() for case in CASES} | {f"{case.code}-well": case.well() for case in CASES}
+    stories |= {name: story() for name, story in OTHERS_WELL.items()}
+    tables = silver_of(spark, tmp_path_factory.mktemp("doctor"), stories)
+    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
+    kept = {name: table.coalesce(1).persist() for name, table in found.items() if table is not None}
+    yield kept
+    for table in kept.values():
+        table.unpersist()
+
+
+@pytest.fixture(scope="module")
+def found(silver: Mapping[str, DataFrame]) -> list[Row]:
+    """All findings."""
+    from services.pipeline.gold.doctor import fleet_doctor
+
+    return fleet_doctor(silver).collect()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_a_log_that_has_it_is_told_of(found: list[Row], case: Case) -> None:
+    rows = [row for row in found if row["cluster_id"] == f"{case.code}-ill" and row["code"] == case.code]
+
+    assert [(case.severity, case.subject, case.sentence)] == [
+        (row["severity"], row["subject"], row["sentence"]) for row in rows
+    ]
+    assert all(row["advice"] for row in rows), rows
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_a_log_that_nearly_has_it_is_not(found: list[Row], case: Case) -> None:
+    assert [] == [row for row in found if row["cluster_id"] == f"{case.code}-well" and row["code"] == case.code]
+
+
+@pytest.mark.parametrize("cluster", OTHERS_WELL)
+def test_of_a_sound_cluster_there_is_nothing_to_tell(found: list[Row], cluster: str) -> None:
+    assert [] == [row for row in found if row["cluster_id"] == cluster]
+
+
+def test_every_kind_of_finding_has_a_case(found: list[Row]) -> None:
+    assert {case.code for case in CASES} == {row["code"] for row in found}
+
+
+def test_it_is_told_since_when(found: list[Row]) -> None:
+    (row,) = (
+        row for row in found if (row["cluster_id"], row["code"]) == ("STALE_REGISTRATION-ill", "STALE_REGISTRATION")
+    )
+    fenced_at = next(each for each in long_fenced(8).logged() if each.record == fenced(6))
+
+    assert (fenced_at.offset, fenced_at.timestamp_ms / 1000) == (row["since_offset"], row["since_time"].timestamp())
+
+
+def test_limits_say_what_is_long_and_what_is_much(silver: Mapping[str, DataFrame]) -> None:
+    from services.pipeline.gold.doctor import Limits, fleet_doctor
+
+    wide = Limits(stale_days=9, reassignment_hours=31, imbalance=0.7, flaps=4)
+    codes = {row["code"] for row in fleet_doctor(silver, limits=wide).collect()}
+
+    limited = {"STALE_REGISTRATION", "REASSIGNMENT_SLOW", "PREFERRED_LEADER_IMBALANCE", "FLAPPING"}
+    assert {case.code for case in CASES} - limited == codes
+
+
+def test_as_of_an_offset_the_later_is_not_known(silver: Mapping[str, DataFrame]) -> None:
+    from services.pipeline.gold.doctor import fleet_doctor
+
+    one = {name: table.where("cluster_id = 'FENCED_WITH_REPLICAS-ill'") for name, table in silver.items()}
+    end = len(sound(fenced(6)).logged())
+
+    assert [] == fleet_doctor(one, end - 1).collect()
+
+
+def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(lake: ParquetTables) -> None:
+    table = lake.read("gold/fleet_doctor")
+    assert table is not None
+    told: dict[str, set[str]] = {}
+    for row in table.collect():
+        told.setdefault(row["code"], set()).add(row["subject"])
+    layout = {"orders": 4, "manual": 4, "single": 2, "plain": 3, "cleared": 2, "guest": 1}
+    partitions = {f"partition {name}-{number}" for name, count in layout.items() for number in range(count)}
+
+    assert {
+        "NO_LEADER": partitions,
+        "UNDER_MIN_ISR": partitions,
+        "UNDER_REPLICATED": partitions,
+        "ELR_NOT_EMPTY": partitions,
+        # It was killed while it had the only replica; of single-1 another has come since.
+        "RECOVERING": {"partition plain-0"},
+        "FENCED_WITH_REPLICAS": {"broker 4", "broker 5"},
+        "CORDONED_DIRECTORIES": {"broker 5"},
+        "ONE_REPLICA": {"topic guest", "topic plain", "topic single"},
+        "MIN_ISR_EQUALS_REPLICAS": {"topic orders"},
+    } == told
+
+
+def test_no_row_passes_through_python(silver: Mapping[str, DataFrame]) -> None:
+    from services.pipeline.gold.doctor import fleet_doctor
+
+    plan = fleet_doctor(silver)._jdf.queryExecution().toString()  # the only way to a plan as text
+
+    assert [] == [name for name in ("BatchEvalPython", "ArrowEvalPython", "PythonRDD", "MapInArrow") if name in plan]

@@ -1,0 +1,327 @@
+"""The report: what it says is what the tables say, whatever is in a log cannot break it, and it is always small."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import pkgutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kraft import Uuid
+from quorate.metadata.versions import LATEST, record_version
+from quorate.records import (
+    AccessControlEntryRecord,
+    ConfigRecord,
+    LeaderChangeMessage,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode_record,
+)
+from quorate.wire.batch import ControlType, control_batch, data_batch
+from quorate.wire.codec import encode
+from tests.pipeline.logs import NOON_MS, TOPIC_ID, node, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from services.pipeline.report.page import Answers
+    from services.pipeline.tables import ParquetTables
+
+pytestmark = pytest.mark.timeout(900)
+
+DAY_MS = 86_400_000
+EVIL = '<script>alert("1")</script>'
+RACK = "\"><img src=x onerror='alert(2)'>&amp;\u202e\x00"
+
+
+class Page(HTMLParser):
+    """What a browser makes of a page: its elements, their attributes, its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def attributes(self) -> set[str]:
+        """Every attribute's name."""
+        return {name for _, attributes in self.elements for name in attributes}
+
+    @property
+    def tags(self) -> set[str]:
+        """Every element's name."""
+        return {tag for tag, _ in self.elements}
+
+
+@pytest.fixture(scope="module")
+def told(lake: ParquetTables) -> Answers:
+    """What is said of the real cluster."""
+    from services.pipeline.report import answers
+
+    return answers(lake)
+
+
+@pytest.fixture(scope="module")
+def evil_page(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of two clusters, over three days, whose names are meant to be markup."""
+    from services.pipeline import bronze, gold
+    from services.pipeline.report import report
+    from services.pipeline.silver import image
+    from services.pipeline.tables import ParquetTables
+
+    logs = tmp_path_factory.mktemp("evil")
+    for cluster_id in ("one", "two"):
+        segment(node(logs / cluster_id, cluster_id), evil_log(f"{EVIL}-{cluster_id}"))
+    tables = ParquetTables(spark, str(tmp_path_factory.mktemp("evil-lake")))
+    bronze.ingest(spark.read.format("kraft").load(str(logs)), tables)
+    records = tables.read(bronze.RECORDS)
+    assert records is not None
+    image.build(records, None, tables)
+    gold.build(tables)
+    return report(tables)
+
+
+def evil_log(topic: str) -> list[bytes]:
+    """A broker, a topic, a config and an ACL; the partition is offline from the second day on, to the third."""
+    days: list[list[Any]] = [
+        [
+            RegisterBrokerRecord(broker_id=1, broker_epoch=1, rack=RACK, fenced=False),
+            TopicRecord(topic, TOPIC_ID),
+            PartitionRecord(0, TOPIC_ID, (1, 2), (1, 2), (), (), 1, 0, 0, 0),
+            ConfigRecord(2, topic, "x" * 40, EVIL + "y" * 30_000),
+            AccessControlEntryRecord(
+                id=Uuid(bytes(16)),
+                resource_type=2,
+                resource_name=EVIL,
+                pattern_type=3,
+                principal=f"User:{EVIL}",
+                host="*",
+                operation=2,
+                permission_type=3,
+            ),
+        ],
+        [PartitionChangeRecord(0, TOPIC_ID, isr=(1,))],
+        [PartitionChangeRecord(0, TOPIC_ID, isr=(), leader=-1)],
+    ]
+    leads = encode(LeaderChangeMessage(0, 1, (), ()), 0)
+    made = [
+        control_batch(base_offset=0, epoch=1, timestamp_ms=NOON_MS, records=[(ControlType.LEADER_CHANGE, leads)]),
+    ]
+    offset = 1
+    for day, records in enumerate(days):
+        values = [encode_record(record, record_version(record, LATEST)) for record in records]
+        made.append(data_batch(base_offset=offset, epoch=1, timestamp_ms=NOON_MS + day * DAY_MS // 2, values=values))
+        offset += len(values)
+    last = [encode_record(ConfigRecord(2, topic, "a", "b"), 0)]
+    return [*made, data_batch(base_offset=offset, epoch=1, timestamp_ms=NOON_MS + 2 * DAY_MS, values=last)]
+
+
+def modules() -> list[str]:
+    """Every file of the report."""
+    folder = Path(__file__).parents[2] / "services" / "pipeline" / "report"
+    return [f"services.pipeline.report.{module.name}" for module in pkgutil.iter_modules([str(folder)])]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_hold(name: str) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+
+    assert 0 == doctest.testmod(importlib.import_module(name)).failed
+
+
+@pytest.mark.parametrize("name", modules())
+def test_nothing_goes_through_python_row_by_row(name: str) -> None:
+    source = Path(str(importlib.util.find_spec(name).origin)).read_text()  # type: ignore[union-attr]
+
+    assert [] == [word for word in ("udf(", "mapIn", "applyIn", "toPandas", ".rdd", "foreach") if word in source]
+
+
+def test_the_page_of_a_real_cluster_stands_alone_and_is_small(told: Answers) -> None:
+    from services.pipeline.report.limits import BYTES_MAX, Limits
+    from services.pipeline.report.page import page
+
+    made = page(told, Limits())
+    seen = Page(made)
+
+    assert len(made.encode()) < BYTES_MAX // 4
+    assert set() == {"script", "link", "img", "iframe", "object"} & seen.tags
+    assert set() == {"src", "srcset", "data", "xlink:href"} & seen.attributes
+    assert {"#"} == {attributes["href"][:1] for tag, attributes in seen.elements if tag == "a"}
+    assert [] == [word for word in ("http:", "https:", "url(", "@import") if word in made]
+    assert "default-src 'none'" in str([each for tag, each in seen.elements if tag == "meta"])
+    titled = [each for tag, each in seen.elements if tag == "svg" and each.get("aria-label")]
+    assert len([tag for tag, _ in seen.elements if tag == "svg"]) == len(titled)
+
+
+def test_its_sums_are_those_of_the_tables(told: Answers, lake: ParquetTables) -> None:
+    availability = table(lake, "gold/availability").collect()
+    whole = told.fleet.whole
+
+    assert len(availability) > 10
+    assert round(sum(row["offline_seconds"] for row in availability), 3) == round(whole.offline_seconds, 3)
+    assert sum(row["leader_changes"] for row in availability) == whole.leader_changes
+    assert table(lake, "silver/events").count() == whole.records
+    worst = max(availability, key=lambda row: row["offline_seconds"])
+    assert (
+        f"{worst['topic']}-{worst['partition_id']}"
+        == told.days.rows[0].partition
+        == told.drawn[0].partitions[0].partition
+    )
+    assert worst["offline_seconds"] == told.days.rows[0].offline_seconds
+    drawn = [row for row in told.drawn[0].partitions if row.place == 1 and row.offline]
+    assert round(1000 * worst["offline_seconds"]) == sum(row.end_ms - row.begin_ms for row in drawn)
+
+
+def test_broker_lanes_are_without_gaps_and_as_the_history_says(told: Answers, lake: ParquetTables) -> None:
+    states = [row for row in told.drawn[0].brokers if row.broker_id == 5]
+    history = table(lake, "silver/broker_history").where("broker_id = 5").orderBy("valid_from_offset").collect()
+    lasting = [row for row in history if row["valid_to_time"] != row["valid_from_time"]]
+    words = [
+        "fenced" if row["fenced"] else "leaving" if row["in_controlled_shutdown"] else "serving" for row in lasting
+    ]
+    merged = [word for place, word in enumerate(words) if place == 0 or words[place - 1] != word]
+
+    assert merged == [row.state for row in states]
+    assert [row.begin_ms for row in states[1:]] == [row.end_ms for row in states[:-1]]
+
+
+def test_counts_of_partitions_not_well_are_those_of_a_plain_count(told: Answers, lake: ParquetTables) -> None:
+    """Naive: at each moment at which anything changes, count. The most of each bucket is the most of its moments."""
+    from services.pipeline.gold.availability import partition_spans
+    from services.pipeline.report.health import level_steps
+    from services.pipeline.report.stretches import log_ends, ms
+
+    silver = {name: table(lake, f"silver/{name}") for name in ("partition_history", "config_history", "events")}
+    spans = partition_spans(silver["partition_history"], silver["config_history"], log_ends(silver["events"]))
+    rows = [
+        (row["begin"], row["end"], (row["isr_count"] < row["replica_count"], row["under_min_isr"], row["offline"]))
+        for row in spans.select(
+            ms("begin"), ms("end"), "isr_count", "replica_count", "under_min_isr", "offline"
+        ).collect()
+    ]
+    moments = sorted({moment for begin, end, _ in rows for moment in (begin, end)})
+    counts = {
+        moment: tuple(sum(flags[kind] for begin, end, flags in rows if begin <= moment < end) for kind in range(3))
+        for moment in moments
+    }
+    drawn = told.drawn[0]
+    steps = level_steps(drawn.buckets, drawn.cluster.end_ms)
+
+    assert max(each[2] for each in counts.values()) > 1
+    for kind in range(3):
+        assert max(each[kind] for each in counts.values()) == max(step.counts[kind] for step in steps), kind
+    for step in steps:
+        inside = [count for moment, count in counts.items() if step.begin_ms <= moment < step.end_ms]
+        for kind in range(3):
+            assert step.counts[kind] >= max((count[kind] for count in inside), default=0), (step, inside)
+
+
+def test_fewer_are_shown_and_it_says_so(lake: ParquetTables, told: Answers) -> None:
+    from services.pipeline.report.limits import Limits
+    from services.pipeline.report.page import page
+
+    made = Page(page(told, Limits(rows=3, sentences=7)))
+
+    assert f"the worst 3 of {told.days.total} days of a partition" in made.text
+    assert f"the latest 7 of {told.audit.total} changes" in made.text
+    assert table(lake, "gold/audit_timeline").count() == told.audit.total
+
+
+def test_the_engine_gathers_no_more_than_the_limits(lake: ParquetTables) -> None:
+    from services.pipeline.report import answers
+    from services.pipeline.report.limits import Limits
+
+    few = answers(lake, Limits(partitions=2, brokers=1, changes=3, epochs=1, rows=2, sentences=4))
+    drawn = few.drawn[0]
+
+    assert (2, 1, 1) == (
+        len({row.place for row in drawn.partitions}),
+        len({row.broker_id for row in drawn.brokers}),
+        len(drawn.epochs),
+    )
+    assert [3, 3] == [len([row for row in drawn.partitions if row.place == place]) for place in (1, 2)]
+    assert drawn.partitions[0].total > 3
+    assert (2, 2, 4) == (len(few.days.rows), len(few.churn.rows), len(few.audit.rows))
+
+
+def test_a_page_that_would_be_too_large_shows_less(told: Answers) -> None:
+    """Names as long as they may be, each letter of them escaped, and every list as full as it may be."""
+    from services.pipeline.report.limits import BYTES_MAX, TEXT_MAX, Limits
+    from services.pipeline.report.page import page
+
+    limits = Limits()
+    long = "<" * TEXT_MAX
+    drawn = told.drawn[0]
+    partition, broker = drawn.partitions[0], drawn.brokers[0]
+    full = replace(
+        drawn,
+        partitions=[replace(partition, place=n, partition=long) for n in range(limits.partitions) for _ in range(60)],
+        brokers=[replace(broker, broker_id=n, rack=long) for n in range(limits.brokers) for _ in range(60)],
+    )
+    sentence = replace(told.audit.rows[0], sentence=long, subject="")
+    audit = type(told.audit)([sentence] * limits.sentences, 10**9)
+    made = page(replace(told, drawn=[full] * limits.clusters, audit=audit), limits)
+
+    assert len(made.encode()) <= BYTES_MAX
+    assert "of 1,000,000,000 changes" in made
+
+
+def test_names_from_the_log_are_text_and_nothing_else(evil_page: str) -> None:
+    seen = Page(evil_page)
+
+    assert {"html", "head", "meta", "title", "style", "body", "main", "header", "nav", "section"} < seen.tags
+    assert set() == {"script", "img"} & seen.tags
+    assert [] == [name for name in seen.attributes if name.startswith("on")]
+    assert EVIL in seen.text
+    assert "<img src=x" in seen.text  # the rack, as text
+    assert [] == [character for character in ("\x00", "\u202e") if character in evil_page]
+    assert "y" * 400 not in evil_page
+
+
+def test_several_days_and_clusters_have_a_calendar(evil_page: str) -> None:
+    seen = Page(evil_page)
+
+    assert "2 clusters" in seen.text
+    assert "one, 2026-11-23: 100.0000 % offline" in seen.text
+    assert "2026-11-21" in seen.text
+
+
+def test_stretches_join_what_is_equal_and_touches(spark: SparkSession) -> None:
+    from services.pipeline.report.stretches import latest, stretches
+
+    rows = spark.createDataFrame(
+        [("p", 0, 1, "a"), ("p", 1, 1, "b"), ("p", 1, 3, "a"), ("p", 3, 4, "b"), ("p", 5, 6, "b"), ("q", 0, 9, None)],
+        "key string, begin int, end int, state string",
+    )
+    joined = stretches(rows, ["key"], ["state"])
+    some = latest(joined, ["key"], 2)
+
+    assert [("p", 0, 3, "a"), ("p", 3, 4, "b"), ("p", 5, 6, "b"), ("q", 0, 9, None)] == [
+        (row["key"], row["begin"], row["end"], row["state"]) for row in joined.orderBy("key", "begin").collect()
+    ]
+    assert [("p", 3, 3), ("p", 5, 3), ("q", 0, 1)] == [
+        (row["key"], row["begin"], row["total"]) for row in some.orderBy("key", "begin").collect()
+    ]
+
+
+def table(tables: ParquetTables, name: str) -> DataFrame:
+    """A table that is there."""
+    found = tables.read(name)
+    assert found is not None, name
+    return found

@@ -1,0 +1,236 @@
+"""Spans of the observer's store and of a collector's files: each once, whatever comes twice, late or broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from dataclasses import replace
+from hashlib import md5
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pipeline.traces import NOON_NS, REQUEST, export, request, span, stored, trace_id, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from services.pipeline.tables import ParquetTables
+
+pytestmark = pytest.mark.timeout(600)
+
+PAGE_BYTES = 4_096
+"""SQLite's."""
+FIRST = [request(1, 0, 1_000), *write(1, 10, 2)]
+SECOND = [request(2, 5_000, 6_000), *write(2, 12, at_us=5_000)]
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> ParquetTables:
+    from services.pipeline.tables import ParquetTables
+
+    return ParquetTables(spark, str(tmp_path / "lake"))
+
+
+def ingest(spark: SparkSession, tables: ParquetTables, source: Path, **options: Any) -> tuple[int, int]:
+    from services.pipeline.spans import ingest_spans
+
+    return tuple(ingest_spans(spark, tables, str(source), **options))  # type: ignore[return-value]  # two counts
+
+
+def kept(tables: ParquetTables, *columns: str) -> list[tuple[Any, ...]]:
+    from services.pipeline.spans import SPANS
+
+    table = tables.read(SPANS)
+    assert table is not None
+    return sorted(tuple(row) for row in table.select(*columns).collect())
+
+
+def files_read(tables: ParquetTables) -> list[str]:
+    from services.pipeline.spans import SPAN_FILES
+
+    table = tables.read(SPAN_FILES)
+    assert table is not None
+    return sorted(Path(row["source"]).name for row in table.collect())
+
+
+def quarantined(tables: ParquetTables) -> list[tuple[str, str]]:
+    from services.pipeline.bronze import QUARANTINE
+
+    table = tables.read(QUARANTINE)
+    return [] if table is None else sorted((row["source"], row["_corrupt"]) for row in table.collect())
+
+
+def test_both_ways_tell_the_same_and_what_comes_twice_or_late_adds_nothing(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    store = stored(logs / "spans.db", FIRST)
+    collected = logs / "a+b [1] 100%.jsonl"
+    collected.write_text(export(FIRST) + "\n" + export(FIRST) + "\n")
+
+    assert (len(FIRST), 0) == ingest(spark, tables, store)
+    assert (0, 0) == ingest(spark, tables, collected)
+    # More comes to the store, and a rotated file that the collector has packed.
+    stored(store, SECOND)
+    with gzip.open(logs / "later.json.gz", "wt") as late:
+        late.write(export([*SECOND, span("elsewhere", "shop-1", 1, 2, 3)]) + "\n")
+    assert (len(SECOND) + 1, 0) == ingest(spark, tables, logs)
+    assert (0, 0) == ingest(spark, tables, logs)
+    # Each file was opened once, and the store once more, since it had changed.
+    assert ["a+b [1] 100%.jsonl", "later.json.gz", "spans.db", "spans.db"] == files_read(tables)
+
+    expected = [
+        (each.trace_id, each.span_id, each.parent_span_id or None, each.name, each.instance, each.start_ns, each.end_ns)
+        for each in (*FIRST, *SECOND, span("elsewhere", "shop-1", 1, 2, 3))
+    ]
+    columns = ("trace_id", "span_id", "parent_span_id", "name", "instance", "start_ns", "end_ns")
+    assert sorted(expected, key=lambda row: row[:2]) == kept(tables, *columns)
+
+
+def test_attributes_are_text_from_either_source(spark: SparkSession, tables: ParquetTables, tmp_path: Path) -> None:
+    said = {"text": 'ä "quoted"', "whole": 2**62, "flag": True, "part": 1.5}
+    both = [
+        span("of the store", "a-1", 0, 1, 1, attributes=said),
+        span("of a line", "a-1", 0, 1, 2, attributes=said, error=True),
+    ]
+    stored(tmp_path / "spans.db", both[:1])
+    line = json.loads(export(both[1:]))
+    pairs = line["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    pairs += [
+        {"key": "whole", "value": {"intValue": 7}},  # a number without quotes, and a key for the second time
+        {"key": "many", "value": {"arrayValue": {"values": [{"stringValue": "x"}]}}},
+        {"key": "nothing", "value": {}},
+    ]
+    (tmp_path / "spans.jsonl").write_text(json.dumps(line))
+    ingest(spark, tables, tmp_path)
+    from services.pipeline.spans import SPANS
+
+    table = tables.read(SPANS)
+    assert table is not None
+    rows = {row["name"]: (row["error"], row["attributes"]) for row in table.collect()}
+    text = {"text": 'ä "quoted"', "whole": str(2**62), "flag": "true", "part": "1.5"}
+
+    assert {
+        "of the store": (False, text),
+        "of a line": (True, {**text, "whole": "7", "many": '{"values":[{"stringValue":"x"}]}', "nothing": ""}),
+    } == rows
+
+
+def test_what_is_no_span_is_named_and_the_rest_goes_on(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    good = span("good", "a-1", 0, 1, 1)
+    bad = [
+        replace(good, name="short", trace_id="abc"),
+        replace(good, name="zero", span_id="0" * 16),
+        replace(good, name="backwards", span_id="b" * 16, end_ns=good.start_ns - 1),
+        replace(good, name="orphan", span_id="c" * 16, parent_span_id="x" * 16),
+        replace(good, name="too late", span_id="d" * 16, end_ns=2**63),
+    ]
+    whole = export([good, *bad])
+    lines = tmp_path / "spans.jsonl"
+    other = '{"resourceLogs":[{"scopeLogs":[]}]}'
+    lines.write_text("\n".join([whole, "", other, '{"spans":1}', '{"resourceSpans":7}', whole[:90]]) + "\n")
+
+    assert (1, 8) == ingest(spark, tables, tmp_path)
+    told = quarantined(tables)
+    assert [str(lines)] * 8 == [source for source, _ in told]
+    one = f"span '{{}}' of trace '{trace_id(1)}': "
+    assert {
+        one.format("0" * 16) + "its id is not 16 hexadecimal digits, or all zero",
+        one.format("b" * 16) + f"it is from '{good.start_ns}' to '{good.start_ns - 1}' ns",
+        one.format("c" * 16) + "its parent 'xxxxxxxxxxxxxxxx' is no span's id",
+        one.format("d" * 16) + f"it is from '{good.start_ns}' to '{2**63}' ns",
+        f"span '{good.span_id}' of trace 'abc': its trace id is not 32 hexadecimal digits, or all zero",
+        line('{"spans":1}', "has no resourceSpans"),
+        line('{"resourceSpans":7}', "is no OTLP export in JSON"),
+        line(whole[:90], "is no OTLP export in JSON"),
+    } == {words for _, words in told}
+    # A good line behind it, and the damage is not told twice.
+    lines.write_text(lines.read_text() + export([replace(good, name="behind", span_id="e" * 16)]))
+    assert (1, 0) == ingest(spark, tables, tmp_path)
+
+
+def line(text: str, what: str) -> str:
+    """How a damaged line is told of."""
+    digest = md5(text.encode()).hexdigest()
+    return f"a line of {len(text)} bytes (md5 {digest}) {what}: {text[:60]}"
+
+
+def test_a_store_that_is_none_is_named(spark: SparkSession, tables: ParquetTables, tmp_path: Path) -> None:
+    stored(tmp_path / "good.db", FIRST)
+    (tmp_path / "text.db").write_text("no database at all")
+    sqlite3.connect(tmp_path / "other.db").execute("create table things (seq integer)").connection.close()
+    torn = stored(tmp_path / "torn.db", [replace(FIRST[0], span_id=f"{n + 1:016x}") for n in range(5_000)])
+    data = bytearray(torn.read_bytes())
+    page = data.index(f"{trace_id(1)}{2_500:016x}{REQUEST}".encode()) // PAGE_BYTES * PAGE_BYTES
+    data[page : page + PAGE_BYTES] = bytes(PAGE_BYTES)
+    torn.write_bytes(data)
+    spans, damaged = ingest(spark, tables, tmp_path)
+    told = dict(quarantined(tables))
+
+    assert 3 == damaged == len(told)
+    assert "it is no trace store: file is not a database" == told[str(tmp_path / "text.db")]
+    assert "it is no trace store: no such table: spans" == told[str(tmp_path / "other.db")]
+    assert "spans 1 to 5000: database disk image is malformed" == told[str(torn)]
+    # What was read before the damage is kept.
+    assert len(FIRST) < spans < len(FIRST) + 2_500
+    assert ["good.db", "other.db", "text.db", "torn.db"] == sorted(path.name for path in tmp_path.glob("*db*"))
+
+
+def test_a_store_in_use_is_read_and_left_as_it_is(spark: SparkSession, tables: ParquetTables, tmp_path: Path) -> None:
+    store = stored(tmp_path / "spans.db", FIRST)
+    with sqlite3.connect(store) as writer:
+        writer.execute(
+            "insert into spans (trace_id, span_id, parent_span_id, name, service, instance, start_ns, end_ns, error, "
+            "attributes) values (?, ?, '', 'in the journal', 'a', 'a-1', ?, ?, 0, '{}')",
+            (trace_id(9), "9" * 16, NOON_NS, NOON_NS),
+        )
+        writer.commit()
+        assert (tmp_path / "spans.db-wal").stat().st_size > 0
+        main = store.read_bytes()
+
+        assert (len(FIRST) + 1, 0) == ingest(spark, tables, store)
+        assert main == store.read_bytes()
+    writer.close()
+
+
+def test_spans_are_of_the_cluster_that_something_near_them_says(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    from services.pipeline.span_files import find_spans
+
+    def meta(directory: Path, cluster: str) -> None:
+        directory.mkdir(parents=True)
+        (directory / "meta.properties").write_text(f"node.id=1\nversion=1\ncluster.id={cluster}\n")
+
+    meta(tmp_path / "one-machine" / "node-1", "inside")
+    meta(tmp_path / "one-machine" / "node-2", "inside")
+    meta(tmp_path / "above", "above")
+    meta(tmp_path / "two" / "node-1", "first")
+    meta(tmp_path / "two" / "node-2", "second")
+    for place in ("one-machine", "above/traces", "two", "alone"):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        stored(tmp_path / place / "spans.db", [span("a", "a-1", 0, 1, len(place))])
+    line = export([span("b", "a-1", 0, 1, 99)], **{"kraft.cluster.id": "said"})
+    (tmp_path / "alone" / "spans.jsonl").write_text(line)
+
+    assert ["above", "alone", "alone", "inside", "two"] == sorted(file.cluster_id for file in find_spans(str(tmp_path)))
+    assert {"given"} == {file.cluster_id for file in find_spans(str(tmp_path), cluster_id="given")}
+    assert (5, 0) == ingest(spark, tables, tmp_path)
+    assert ["above", "alone", "inside", "said", "two"] == sorted(cluster for (cluster,) in kept(tables, "cluster_id"))
+
+
+def test_a_place_without_spans_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from services.pipeline.span_files import find_spans
+
+    with pytest.raises(FileNotFoundError, match="nowhere: there is no such file or directory"):
+        find_spans(str(tmp_path / "nowhere"))
+    (tmp_path / "readme.txt").write_text("no spans")
+    with pytest.raises(FileNotFoundError, match=r"there is no trace store and no OTLP file \(.db, .sqlite"):
+        find_spans(str(tmp_path))
