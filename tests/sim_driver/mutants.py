@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import pytest
-
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, Offset
 from quorate.raft.core import Raft
@@ -22,10 +20,8 @@ from services.quorum import attendance, taking
 from services.quorum.disk import Disk
 from services.quorum.driver import AppendResult, Driver
 from services.quorum.listener import Listener
-from tests.sim.runner import VIOLATED, Outcome
+from tests.seeds.planting import Killed, Patch, first_violated
 from tests.sim_driver.runner import run
-
-Patch = pytest.MonkeyPatch
 
 
 @dataclass(frozen=True)
@@ -37,15 +33,11 @@ class Mutant:
     plant: Callable[[Patch], None]
 
 
-def kill(mutant: Mutant, *, base: int, limit: int) -> tuple[int, Outcome] | None:
-    """Seeds from `base` on until one is violated, and that; None if none of `limit` is."""
+def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:
+    """Seeds from `base` on until one is violated; None if none of `limit` is."""
     with Patch.context() as patch:
         mutant.plant(patch)
-        for count in range(1, limit + 1):
-            outcome = run(base + count - 1)
-            if outcome.verdict == VIOLATED:
-                return count, outcome
-    return None
+        return first_violated(run, base=base, limit=limit)
 
 
 def _due_by_the_core(patch: Patch) -> None:

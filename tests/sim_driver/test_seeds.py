@@ -6,11 +6,13 @@ import os
 
 import pytest
 
-from tests.sim.runner import VIOLATED, VOID, Outcome, summed
-from tests.sim_driver.runner import run_many
+from tests.seeds.many import check_invariants, check_void, run_many, summed
+from tests.seeds.outcome import Outcome
+from tests.sim_driver.runner import run
 
 SEED_COUNT = int(os.environ.get("SIM_DRIVER_SEEDS", "40"))
 JOBS = 2
+CHUNK = 5
 VOID_SHARE_MAX = 0.1
 OVER_ALL = {"installs", "truncations", "cleanings", "loads", "read bytes"}
 ROWS = {
@@ -23,19 +25,15 @@ pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the fi
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[Outcome]:
-    return list(run_many(range(SEED_COUNT), jobs=JOBS))
+    return list(run_many(run, range(SEED_COUNT), jobs=JOBS, chunk=CHUNK))
 
 
 def test_no_seed_breaks_an_invariant(outcomes: list[Outcome]) -> None:
-    broken = [f"{outcome}\n{outcome.story}" for outcome in outcomes if outcome.verdict == VIOLATED]
-
-    assert not broken, "\n\n".join(broken[:3])
+    check_invariants(outcomes)
 
 
 def test_few_seeds_are_void(outcomes: list[Outcome]) -> None:
-    void = [str(outcome) for outcome in outcomes if outcome.verdict == VOID]
-
-    assert len(void) <= VOID_SHARE_MAX * len(outcomes), "\n".join(void[:20])
+    check_void(outcomes, share_max=VOID_SHARE_MAX)
 
 
 def test_everything_strikes_and_comes_about_in_some_seed(outcomes: list[Outcome]) -> None:

@@ -1,0 +1,50 @@
+"""Many seeds in several processes, and what is to be said of all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.seeds.outcome import VIOLATED, VOID, Outcome, of
+
+Run = Callable[[int], Outcome]
+SHOWN_MAX = 3
+
+
+def run_many(run: Run, seeds: Sequence[int], *, jobs: int, chunk: int) -> Iterator[Outcome]:
+    """All of `seeds`, in order, by so many processes; each takes `chunk` at a time. `run` can be pickled."""
+    if jobs == 1:
+        yield from map(run, seeds)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(run, seeds, chunksize=chunk)
+
+
+def summed(outcomes: Sequence[Outcome], what: str) -> Counter[str]:
+    """The sum of `fired` or `counts` over seeds."""
+    total: Counter[str] = Counter()
+    for outcome in outcomes:
+        total.update(getattr(outcome, what))
+    return total
+
+
+def check_invariants(outcomes: Sequence[Outcome]) -> None:
+    """No seed has broken one."""
+    broken = [f"{outcome}\n{outcome.story}" for outcome in of(outcomes, VIOLATED)]
+
+    assert not broken, "\n\n".join(broken[:SHOWN_MAX])
+
+
+def check_void(outcomes: Sequence[Outcome], *, share_max: float) -> None:
+    """Few seeds have shown nothing."""
+    void = of(outcomes, VOID)
+
+    assert len(void) <= share_max * len(outcomes), "\n".join(map(str, void[:20]))
+
+
+def kept_seeds(file: Path) -> list[tuple[int, str]]:
+    """(seed, profile) of the failures that were found once: a line each, and what it was behind them."""
+    lines = [line.split(maxsplit=2) for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    return [(int(seed), profile) for seed, profile, *_ in lines]

@@ -1,0 +1,70 @@
+"""Bugs that are planted, and how many seeds they live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+from typing import Protocol
+
+import pytest
+
+from tests.seeds.outcome import VIOLATED, Outcome
+
+BASE_STEP = 100_000
+HEAD = "| bug | what | seeds until killed (each base) | median | by |\n|---|---|---|--:|---|"
+Patch = pytest.MonkeyPatch
+Killed = tuple[int, str]
+"""So many seeds it took, and the number of what was broken."""
+
+
+class Mutant(Protocol):
+    """A number, and one sentence."""
+
+    @property
+    def number(self) -> str:
+        """`M1`."""
+
+    @property
+    def what(self) -> str:
+        """What is wrong."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table."""
+
+    mutant: Mutant
+    kills: tuple[Killed | None, ...]
+    """By base; None for a survivor."""
+    limit: int
+
+    @property
+    def is_survivor(self) -> bool:
+        return None in self.kills
+
+    def __str__(self) -> str:
+        counts = [None if kill is None else kill[0] for kill in self.kills]
+        told = " ".join("–" if count is None else str(count) for count in counts)
+        median = median_low([self.limit if count is None else count for count in counts])
+        killers = ", ".join(sorted({kill[1] for kill in self.kills if kill is not None}))
+        return f"| {self.mutant.number} | {self.mutant.what} | {told} | {median} | {killers} |"
+
+
+def first_violated(run: Callable[[int], Outcome], *, base: int, limit: int) -> Killed | None:
+    """Seeds from `base` on until one is violated; None if none of `limit` is."""
+    for count in range(1, limit + 1):
+        outcome = run(base + count - 1)
+        if outcome.verdict == VIOLATED:
+            return count, outcome.number
+    return None
+
+
+def table(
+    mutants: Iterable[Mutant], kill: Callable[..., Killed | None], names: Sequence[str], *, bases: int, limit: int
+) -> Iterator[Line]:
+    """A line for each bug of these names, or for all."""
+    for mutant in mutants:
+        if not names or mutant.number in names:
+            kills = tuple(kill(mutant, base=base * BASE_STEP, limit=limit) for base in range(bases))
+            yield Line(mutant, kills, limit)
