@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
 
 from services.pipeline.extents import Extent, overlapping
 
