@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
 from services.pipeline.extents import Extent, extents, overlapping
 from services.pipeline.tables import Tables
@@ -34,21 +35,7 @@ RECORDS: Final = "bronze/records"
 SNAPSHOTS: Final = "bronze/snapshots"
 QUARANTINE: Final = "bronze/quarantine"
 
-_SHARED: Final = (
-    "cluster_id",
-    "source",
-    "offset",
-    "epoch",
-    "timestamp",
-    "batch_base_offset",
-    "is_control",
-    "api_key",
-    "type",
-    "version",
-    "payload",
-    "trace_id",
-    "raw",
-)
+_SHARED: Final = ("cluster_id", "source", *(name for name in COLUMNS if name != "_corrupt"))
 _CONTENT: Final = ("timestamp", "is_control", "api_key", "version", "payload", "trace_id", "raw")
 _RECORD_KEY: Final = ("cluster_id", "offset", "epoch", "digest")
 _SNAPSHOT_KEY: Final = ("cluster_id", "fingerprint", "offset")
