@@ -13,14 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from services.pipeline import bronze, gold, verify
+from services.pipeline.bronze.spans import ingest_spans
+from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.exits import DONE, FAILED, FOUND
-from services.pipeline.ingest_stream import ingest_stream
 from services.pipeline.loss import consequences
 from services.pipeline.report import report
 from services.pipeline.silver import image
 from services.pipeline.silver.events import reach
 from services.pipeline.source import NAME
-from services.pipeline.spans import ingest_spans
 from services.pipeline.tables import ParquetTables, Tables
 
 __all__ = ["JOBS", "run"]

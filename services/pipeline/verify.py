@@ -17,7 +17,7 @@ from quorate.nouns import Offset
 from services.pipeline.bronze import RECORDS, SNAPSHOTS, settled, whole_snapshots
 from services.pipeline.silver.events import reach, snapshot_events
 from services.pipeline.silver.image import HISTORIES, SILVER, histories, image_history, state_of
-from services.pipeline.silver.spans import as_of
+from services.pipeline.silver.validity import as_of
 from services.pipeline.tables import Tables
 
 __all__ = ["Replays", "checkpoints", "differences", "image_hash", "verify_replay"]

@@ -129,7 +129,7 @@ def _decode(part: Part) -> int:
 
 
 def _arrow(part: Part) -> Iterator[Any]:  # Any: pyarrow has no types
-    from services.pipeline.columns import arrow_batch
+    from services.pipeline.source.columns import arrow_batch
 
     for columns in read(part, Wanted()):
         yield arrow_batch(part, columns, ALL_COLUMNS)

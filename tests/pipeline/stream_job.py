@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from services.pipeline.ingest_stream import ingest_stream
+from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.session import start
 from tests.pipeline.conftest import SETTINGS
 

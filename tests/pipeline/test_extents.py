@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
 
-from services.pipeline.extents import Extent, overlapping
+from services.pipeline.bronze.extents import Extent, overlapping
 
 
 def extent(offsets: list[int], source: str = "a", cluster_id: str = "one", fingerprint: str | None = None) -> Extent:

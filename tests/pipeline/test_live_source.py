@@ -54,7 +54,7 @@ class Stream:
 
     def run(self, **options: object) -> dict[str, Any]:
         """Where it stands in the end."""
-        from services.pipeline.ingest_stream import ingest_stream
+        from services.pipeline.bronze.stream import ingest_stream
 
         query = ingest_stream(
             self.spark,

@@ -60,7 +60,7 @@ def test_a_filter_spares_reading() -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
     from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
-    from services.pipeline.source import KraftReader
+    from services.pipeline.source.kraft import KraftReader
 
     reader = KraftReader({"path": str(THREE / "controller-1"), "include": "log"}, ["offset"])
     filters: list[Filter] = [
@@ -91,7 +91,7 @@ def test_a_filter_spares_reading() -> None:
 )
 def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, object], words: str) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
-    from services.pipeline.source import KraftReader
+    from services.pipeline.source.kraft import KraftReader
 
     with pytest.raises(ValueError, match=words):
         KraftReader({"path": str(tmp_path), **{name: str(value) for name, value in options.items()}}, ["offset"])
@@ -99,7 +99,7 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, object], wor
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
-    from services.pipeline.source import KraftReader
+    from services.pipeline.source.kraft import KraftReader
 
     with pytest.raises(FileNotFoundError, match="there is no such file or directory"):
         KraftReader({"path": str(tmp_path / "nowhere")}, ["offset"]).partitions()

@@ -35,13 +35,13 @@ def tables(spark: SparkSession, tmp_path: Path) -> ParquetTables:
 
 
 def ingest(spark: SparkSession, tables: ParquetTables, source: Path, **options: Any) -> tuple[int, int]:
-    from services.pipeline.spans import ingest_spans
+    from services.pipeline.bronze.spans import ingest_spans
 
     return tuple(ingest_spans(spark, tables, str(source), **options))  # type: ignore[return-value]  # two counts
 
 
 def kept(tables: ParquetTables, *columns: str) -> list[tuple[Any, ...]]:
-    from services.pipeline.spans import SPANS
+    from services.pipeline.bronze.spans import SPANS
 
     table = tables.read(SPANS)
     assert table is not None
@@ -49,7 +49,7 @@ def kept(tables: ParquetTables, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def files_read(tables: ParquetTables) -> list[str]:
-    from services.pipeline.spans import SPAN_FILES
+    from services.pipeline.bronze.spans import SPAN_FILES
 
     table = tables.read(SPAN_FILES)
     assert table is not None
@@ -107,7 +107,7 @@ def test_attributes_are_text_from_either_source(spark: SparkSession, tables: Par
     ]
     (tmp_path / "spans.jsonl").write_text(json.dumps(line))
     ingest(spark, tables, tmp_path)
-    from services.pipeline.spans import SPANS
+    from services.pipeline.bronze.spans import SPANS
 
     table = tables.read(SPANS)
     assert table is not None
@@ -202,7 +202,7 @@ def test_a_store_in_use_is_read_and_left_as_it_is(spark: SparkSession, tables: P
 def test_spans_are_of_the_cluster_that_something_near_them_says(
     spark: SparkSession, tables: ParquetTables, tmp_path: Path
 ) -> None:
-    from services.pipeline.span_files import find_spans
+    from services.pipeline.bronze.span_files import find_spans
 
     def meta(directory: Path, cluster: str) -> None:
         directory.mkdir(parents=True)
@@ -227,7 +227,7 @@ def test_spans_are_of_the_cluster_that_something_near_them_says(
 
 def test_a_place_without_spans_is_said(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
-    from services.pipeline.span_files import find_spans
+    from services.pipeline.bronze.span_files import find_spans
 
     with pytest.raises(FileNotFoundError, match="nowhere: there is no such file or directory"):
         find_spans(str(tmp_path / "nowhere"))

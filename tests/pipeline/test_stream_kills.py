@@ -162,7 +162,7 @@ class Story:
         self.home.mkdir()
 
     def query(self, **trigger: Any) -> Any:
-        from services.pipeline.ingest_stream import ingest_stream
+        from services.pipeline.bronze.stream import ingest_stream
         from tests.pipeline.stream_job import OPTIONS
 
         tables, kept = str(self.home / "tables"), str(self.home / "checkpoint")

@@ -31,7 +31,7 @@ class Job:
 
     def run(self, **options: object) -> dict[str, Any]:
         """Where the stream stands at its end."""
-        from services.pipeline.ingest_stream import ingest_stream
+        from services.pipeline.bronze.stream import ingest_stream
 
         query = ingest_stream(
             self.spark,
@@ -202,7 +202,7 @@ def test_options_are_those_of_a_batch(
 )
 def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, str], words: str) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
-    from services.pipeline.stream import KraftStreamReader
+    from services.pipeline.source.stream import KraftStreamReader
 
     with pytest.raises(ValueError, match=words):
         KraftStreamReader({"path": str(tmp_path), **options}, ["offset"])

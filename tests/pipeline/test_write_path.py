@@ -112,9 +112,9 @@ def spans() -> list[Span]:
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ParquetTables:
     """Bronze and silver of LOG and its spans, which lie in another place and do not say whose they are."""
     from services.pipeline import bronze
+    from services.pipeline.bronze.spans import SPANS, ingest_spans
     from services.pipeline.silver.events import events
     from services.pipeline.silver.write_path import write_path
-    from services.pipeline.spans import SPANS, ingest_spans
     from services.pipeline.tables import ParquetTables
 
     place = tmp_path_factory.mktemp("write_path")
@@ -239,8 +239,8 @@ def test_two_writes_of_one_call_keep_their_own_times(rows: Mapping[tuple[int, in
 def test_the_table_is_as_its_schema_says_and_no_row_passes_through_python(
     spark: SparkSession, tables: ParquetTables
 ) -> None:
+    from services.pipeline.bronze.spans import SPANS
     from services.pipeline.silver.write_path import SCHEMA, write_path
-    from services.pipeline.spans import SPANS
 
     told, counted = tables.read(SPANS), tables.read("silver/events")
     assert told is not None
@@ -257,8 +257,8 @@ def test_every_topic_created_in_a_real_control_plane_has_a_whole_write_path(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from services.pipeline import bronze, gold
+    from services.pipeline.bronze.spans import ingest_spans
     from services.pipeline.silver import image
-    from services.pipeline.spans import ingest_spans
     from services.pipeline.tables import ParquetTables
 
     run = tmp_path / "run"

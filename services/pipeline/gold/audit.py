@@ -20,7 +20,7 @@ from services.pipeline.frames import struct_type
 from services.pipeline.gold.availability import led_uncleanly
 from services.pipeline.silver.partitions import KEY as PARTITION_KEY
 from services.pipeline.silver.partitions import STATE
-from services.pipeline.silver.spans import by_key
+from services.pipeline.silver.validity import by_key
 
 __all__ = ["COLUMNS", "audit_timeline"]
 

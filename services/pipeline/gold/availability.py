@@ -19,7 +19,7 @@ from pyspark.sql import functions as fn
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import RECOVERED, RECOVERING
 from services.pipeline.silver.partitions import KEY
-from services.pipeline.silver.spans import by_key
+from services.pipeline.silver.validity import by_key
 
 __all__ = ["ELECTION", "MIN_ISR", "availability", "led_anew", "led_uncleanly", "partition_spans"]
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.silver.partitions import KEY
-from services.pipeline.silver.spans import by_key
+from services.pipeline.silver.validity import by_key
 
 __all__ = ["COUNTS", "isr_churn"]
 

@@ -15,7 +15,7 @@ from quorate.records import RegisterControllerRecord, VotersRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.doctor_rules import ERROR, INFO, WARN, Limits, Rule, days_between, findings, listed, text
 from services.pipeline.silver.present import Present, is_online, replicas_of
-from services.pipeline.silver.spans import by_key
+from services.pipeline.silver.validity import by_key
 
 __all__ = ["feature_findings", "node_findings", "voter_findings"]
 

@@ -15,7 +15,7 @@ from quorate.records import (
     UnregisterBrokerRecord,
 )
 from services.pipeline.frames import parsed
-from services.pipeline.silver.spans import SPAN, by_key, ended
+from services.pipeline.silver.validity import SPAN, by_key, ended
 
 __all__ = ["KEY", "STATE", "broker_history", "by_name"]
 

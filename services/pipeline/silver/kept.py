@@ -29,7 +29,7 @@ from quorate.records import (
 )
 from services.pipeline.frames import struct_type
 from services.pipeline.silver.brokers import by_name
-from services.pipeline.silver.spans import SPAN, ended
+from services.pipeline.silver.validity import SPAN, ended
 
 __all__ = ["KINDS", "UNKNOWN_KIND", "feature_history", "kept_history", "voter_history"]
 

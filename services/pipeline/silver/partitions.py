@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from quorate.nouns import MIGRATING_DIRECTORY, uuid_text
 from quorate.records import ClearElrRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord
 from services.pipeline.frames import parsed
-from services.pipeline.silver.spans import SPAN, by_key, ended
+from services.pipeline.silver.validity import SPAN, by_key, ended
 
 __all__ = ["KEY", "STATE", "partition_history"]
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from kraft import Uuid
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.nouns import LOST_DIRECTORY, RESERVED_DIRECTORY_IDS, Offset, uuid_text
-from services.pipeline.silver.spans import as_of
+from services.pipeline.silver.validity import as_of
 
 __all__ = ["MIN_ISR", "UNCLEAN", "Present", "is_online", "present", "replicas_of", "topic_settings"]
 

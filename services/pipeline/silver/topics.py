@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 from quorate.metadata.configs import TOPIC
 from quorate.records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from services.pipeline.frames import parsed
-from services.pipeline.silver.spans import SPAN, ended
+from services.pipeline.silver.validity import SPAN, ended
 
 __all__ = ["config_history", "topic_history"]
 

@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from services.pipeline.spans import SPANS
+from services.pipeline.bronze.spans import SPANS
 from services.pipeline.tables import Tables
 
 __all__ = ["SCHEMA", "WRITE_PATH", "build", "write_path"]

@@ -20,8 +20,8 @@ from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND, Part, Place, fing
 from quorate.pipeline.rows import Wanted, read, read_bytes
 from quorate.pipeline.tail import EpochWentBack
 from quorate.wire.batch import peek_header
-from services.pipeline.columns import arrow_batch, check_columns
-from services.pipeline.options import FOREVER, Options, parse
+from services.pipeline.source.columns import arrow_batch, check_columns
+from services.pipeline.source.options import FOREVER, Options, parse
 
 __all__ = ["LiveReader", "LiveStreamReader"]
 

@@ -2,7 +2,7 @@
 
 Spark writes down how far a batch goes before it is begun, and that it is done afterwards; so a batch may be done twice,
 the second time with half of the first in the tables. Its rows are known by their content, as those of a file that
-comes from another replica are (`bronze.ingest`): a number of the batch on each row would only tell the former.
+comes from another replica are (`records.ingest`): a number of the batch on each row would only tell the former.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
-from services.pipeline import bronze
-from services.pipeline.bronze import Counts
-from services.pipeline.columns import NAME
+from services.pipeline.bronze.records import QUARANTINE, RECORDS, SNAPSHOTS, Counts, ingest
+from services.pipeline.source.columns import NAME
 from services.pipeline.tables import ParquetTables, Tables
 
 __all__ = ["EVERY_S", "ingest_stream"]
@@ -24,7 +23,7 @@ __all__ = ["EVERY_S", "ingest_stream"]
 EVERY_S: Final = 10
 """How often a stream without an end looks: the files of a table are no smaller than what comes in that time."""
 
-_SOUND: Final = {LOG_KIND: bronze.RECORDS, CHECKPOINT_KIND: bronze.SNAPSHOTS}
+_SOUND: Final = {LOG_KIND: RECORDS, CHECKPOINT_KIND: SNAPSHOTS}
 Told = Callable[[int, Counts], None]
 
 
@@ -51,7 +50,7 @@ def ingest_stream(
         rows = batch.persist()
         try:
             tables = ParquetTables(rows.sparkSession, tables_root)
-            told(number, bronze.ingest(rows, _Near(tables, rows)))
+            told(number, ingest(rows, _Near(tables, rows)))
         finally:
             rows.unpersist()
 
@@ -74,7 +73,7 @@ class _Near:
         )
         self._clusters = sorted({row["cluster_id"] for row in found})
         self._dates = sorted({row["date"] for row in found if row["date"] is not None})
-        self._concerned = {bronze.QUARANTINE if row["is_damaged"] else _SOUND[row["kind"]] for row in found}
+        self._concerned = {QUARANTINE if row["is_damaged"] else _SOUND[row["kind"]] for row in found}
 
     def read(self, name: str) -> DataFrame | None:
         """The part of a table that is near; None if none is, or it has never been written."""

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from services.pipeline.bronze import QUARANTINE
-from services.pipeline.columns import SCHEMA as RECORD_SCHEMA
-from services.pipeline.otlp_lines import read_lines
-from services.pipeline.span_files import SpanFile, find_spans
-from services.pipeline.span_store import read_stores
+from services.pipeline.bronze.otlp_lines import read_lines
+from services.pipeline.bronze.records import QUARANTINE
+from services.pipeline.bronze.span_files import SpanFile, find_spans
+from services.pipeline.bronze.span_store import read_stores
+from services.pipeline.source.columns import SCHEMA as RECORD_SCHEMA
 from services.pipeline.tables import Tables
 
 __all__ = ["CLUSTER", "SPANS", "SPAN_FILES", "SpanCounts", "ingest_spans"]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 
 from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
-from services.pipeline.extents import Extent, extents, overlapping
+from services.pipeline.bronze.extents import Extent, extents, overlapping
 from services.pipeline.tables import Tables
 
 __all__ = [

@@ -32,9 +32,9 @@ from pyspark.sql.types import StructType
 
 from quorate.pipeline.places import CHECKPOINT_KIND, Place, bundled, find, parts
 from quorate.pipeline.rows import Wanted, read
-from services.pipeline.columns import NAME, SCHEMA, Bundle, arrow_batch, check_columns
-from services.pipeline.options import FAILFAST, FOREVER, PERMISSIVE, parse
-from services.pipeline.stream import KraftStreamReader
+from services.pipeline.source.columns import NAME, SCHEMA, Bundle, arrow_batch, check_columns
+from services.pipeline.source.options import FAILFAST, FOREVER, PERMISSIVE, parse
+from services.pipeline.source.stream import KraftStreamReader
 
 __all__ = ["FAILFAST", "NAME", "PERMISSIVE", "SCHEMA", "KraftSource", "register"]
 
@@ -63,7 +63,7 @@ class KraftSource(DataSource):
         if not parse(options).endpoints:
             return KraftReader(options, schema.fieldNames())
         # Here, as gRPC would make every worker take twice as long to start, and most of them read files.
-        from services.pipeline.live import LiveReader
+        from services.pipeline.source.live import LiveReader
 
         return LiveReader(options, schema.fieldNames())
 
@@ -72,7 +72,7 @@ class KraftSource(DataSource):
         options = dict(self.options)
         if not parse(options).endpoints:
             return KraftStreamReader(options, schema.fieldNames())
-        from services.pipeline.live import LiveStreamReader
+        from services.pipeline.source.live import LiveStreamReader
 
         return LiveStreamReader(options, schema.fieldNames())
 

@@ -20,8 +20,8 @@ from quorate.pipeline.planning import between
 from quorate.pipeline.rows import read
 from quorate.pipeline.tail import Cursor, Directory, Look, advance, directories
 from quorate.runtime.clock import Clock, SystemClock
-from services.pipeline.columns import Bundle, arrow_batch, check_columns
-from services.pipeline.options import FOREVER, parse
+from services.pipeline.source.columns import Bundle, arrow_batch, check_columns
+from services.pipeline.source.options import FOREVER, parse
 
 __all__ = ["KraftStreamReader"]
 
