@@ -27,6 +27,9 @@ from tests.interop.operations.script.ask import (
 )
 from tests.interop.operations.step import Beat, Step, Until
 
+OTHERS: Final = (101, 102, 103)
+"""All brokers but 104."""
+
 
 def fenced(*brokers: NodeId) -> Until:
     return Until(
@@ -76,9 +79,11 @@ GONE: Final[tuple[Step, ...]] = (
     beat("104 wants a fence", 104, want_fence=True),
     beat("104 wants a fence still", 104, want_fence=True),
     beat("104 wants no fence", 104),
+    Beat(name="the others cannot have heard that 104 wants to go", end=OTHERS),
     beat("104 wants to shut down", 104, want_shut_down=True),
     beat("104 wants to shut down still", 104, want_shut_down=True),
     register("104 comes back too soon", 104, E.DUPLICATE_BROKER_REGISTRATION, process=1),
+    Beat(name="the others have heard it", begin=OTHERS),
     come_back("104 comes back, and says nothing of its stop", 104, process=1, clean=False),
     beat("104 has not caught up", 104, current_metadata_offset=0),
     beat("104 has caught up", 104),
