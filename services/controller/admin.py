@@ -37,7 +37,7 @@ from services.controller.call import Call
 from services.controller.driver import LEADER_EPOCH, OFFSET
 from services.controller.forwarding import Forwarding, is_forwarded
 from services.controller.pages import Pages, parse
-from services.controller.under_way import OneOfMany, UnderWay
+from services.controller.under_way import OneOfMany, Opened, UnderWay
 
 TIMEOUT_MS: Final = 60_000
 """For a request that does not say how long its answer is waited for."""
@@ -95,19 +95,20 @@ class AdminDoor:
 
     async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:
         """Many requests, each answered when it is ready."""
-        under_way = UnderWay(lambda request: self._one_of_many(request, context))
+        opened = Opened(context)
+        under_way = UnderWay(lambda request: self._one_of_many(request, opened))
         try:
             under_way.begin(requests)
-            while responses := await under_way.ready():
-                yield AdminResponses(responses=responses)
+            while (ready := await under_way.ready()).responses:
+                yield ready
         finally:
             await under_way.end()
 
-    async def _one_of_many(self, request: AdminRequest, stream: Any) -> AdminResponse:
+    async def _one_of_many(self, request: AdminRequest, opened: Opened) -> AdminResponse:
         timeout_ms = request.timeout_ms or TIMEOUT_MS
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self.submit(request, OneOfMany(stream, timeout_ms))
+                return await self.submit(request, OneOfMany(opened, timeout_ms))
         except TimeoutError:
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within its timeout_ms of {timeout_ms}")
         except ApiError as refusal:
@@ -128,6 +129,7 @@ class AdminDoor:
             asked=to_struct(getattr(request, api.field)),
             principal=caller.principal,
             host=caller.host,
+            client_id=caller.client_id,
             validate_only=request.validate_only,
             request_id=_request_id(request, api),
         )
@@ -178,6 +180,8 @@ class AdminDoor:
 
     def _span(self, request: AdminRequest, context: Any) -> Span:
         """The request's own span if it has a trace of its own; else what it does hangs on the call's."""
+        if not self._telemetry.enabled:
+            return self._telemetry.span(METHOD)
         api = request.WhichOneof("request") or ""
         own = b"" if is_forwarded(context) else request.traceparent.encode("latin-1", "replace")
         return self._telemetry.span(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from kraft import Uuid
@@ -34,14 +36,17 @@ from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
-from quorate.controller.commands.register_broker import register_broker
+from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
-from quorate.controller.commands.unregister_broker import unregister_broker
+from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import kraft_version_update, update_features
+from quorate.controller.committed import Committed
 from quorate.controller.decision import Command, propose
 from quorate.controller.engine import Answer, Lane
+from quorate.controller.metered import metered
+from quorate.controller.mutation_quotas import MutationQuotas, Purse, quota_of
 from quorate.controller.new_partitions import Placements, StalePlacement, usable_brokers
 from quorate.controller.settings import Settings
 from quorate.metadata.state import ClusterState
@@ -87,6 +92,8 @@ class Apis:
         self.settings = settings
         self.cluster_id = cluster_id
         self.authorizing = Authorizing(driver.engine, authorizer)
+        self._quotas = MutationQuotas(settings.quota_windows)
+        self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
 
     async def answer(self, call: Call) -> Answer:
         """The answer to one request, as far as its caller may ask, once all that it rests on is committed."""
@@ -97,9 +104,32 @@ class Apis:
         return await self.driver.write(
             call.rpc,
             propose(command) if call.validate_only else command,
-            lane=Lane.CLUSTER if call.rpc in KEEPS_THE_CLUSTER else Lane.ADMIN,
+            lane=_lane(call),
             request_id=call.request_id,
         )
+
+    def within_quota(self, call: Call, command: Callable[[Any], Command[Any]]) -> Command[Any]:
+        """The command for what is asked, or for as much of it as the client's quota leaves room for. KIP-599."""
+        is_meant = not (call.validate_only or getattr(call.asked, "validate_only", False))
+        quota = quota_of(self._client_quotas.now(), user=call.principal.name, client_id=call.client_id)
+        if quota is None or not is_meant:
+            return command(call.asked)
+        return metered(call.rpc, call.asked, command, Purse(self._quotas, quota))
+
+    async def write_ahead(self, call: Call, turns: Iterator[Command[None]]) -> bool:
+        """Clears the way for what is to be written, while others write in between; True when that is committed.
+
+        False if there was nothing to do: also where it is only asked what would be written, and for a request that
+        has been answered before. Raises ApiError.
+        """
+        first = None if call.validate_only or self._is_answered(call) else next(turns, None)
+        if first is None:
+            return False
+        await self.driver.write_in_turns(call.rpc, chain((first,), turns), lane=_lane(call))
+        return True
+
+    def _is_answered(self, call: Call) -> bool:
+        return call.request_id is not None and self.driver.engine.repeats.answer(call.request_id) is not None
 
     async def place_and_write(
         self, call: Call, wanted: _Wanted, command: Callable[[Placements], Command[Any]]
@@ -120,7 +150,10 @@ async def _create_topics(apis: Apis, call: Call) -> Answer:
         return wanted_placements(state, call.asked, apis.settings)
 
     def command(placements: Placements) -> Command[Any]:
-        return create_topics(call.asked, placements=placements, new_topic_id=_random_id, settings=apis.settings)
+        return apis.within_quota(
+            call,
+            lambda asked: create_topics(asked, placements=placements, new_topic_id=_random_id, settings=apis.settings),
+        )
 
     return await apis.place_and_write(call, wanted, command)
 
@@ -129,7 +162,7 @@ async def _create_partitions(apis: Apis, call: Call) -> Answer:
     return await apis.place_and_write(
         call,
         lambda state: wanted_more(state, call.asked),
-        lambda placements: create_partitions(call.asked, placements=placements),
+        lambda placements: apis.within_quota(call, lambda asked: create_partitions(asked, placements=placements)),
     )
 
 
@@ -147,16 +180,31 @@ async def _update_features(apis: Apis, call: Call) -> Answer:
 
 
 async def _register_broker(apis: Apis, call: Call) -> Answer:
-    broker = apis.driver.engine.state.brokers.get(call.asked.broker_id)
-    command = register_broker(
-        call.asked,
-        cluster_id=apis.cluster_id,
-        # It is alive as far as the log says: not fenced.
-        session_epoch=None if broker is None or broker.fenced else broker.epoch,
-        kraft_version=await apis.quorum.kraft_version(),
-        settings=apis.settings,
-    )
-    return await apis.write(call, command)
+    """The quorum's level is asked for anew when the way is clear: that may have taken a while."""
+    state = apis.driver.engine.state
+
+    async def register() -> Answer:
+        present = await apis.quorum.kraft_version()
+        ahead = register_ahead(
+            state, call.asked, cluster_id=apis.cluster_id, kraft_version=present, settings=apis.settings
+        )
+        if await apis.write_ahead(call, ahead):
+            present = await apis.quorum.kraft_version()
+        whole = register_unless_alive(
+            call.asked, cluster_id=apis.cluster_id, kraft_version=present, settings=apis.settings
+        )
+        return await apis.write(call, whole)
+
+    return await _to_the_end(register())
+
+
+async def _unregister_broker(apis: Apis, call: Call) -> Answer:
+    async def unregister() -> Answer:
+        ahead = unregister_ahead(apis.driver.engine.state, call.asked, settings=apis.settings)
+        await apis.write_ahead(call, ahead)
+        return await apis.write(call, unregister_broker(call.asked, settings=apis.settings))
+
+    return await _to_the_end(unregister())
 
 
 async def _alter_client_quotas(apis: Apis, call: Call) -> Answer:
@@ -205,7 +253,9 @@ _PLAIN: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
     "ControllerRegistration": lambda _, call: register_controller(call.asked),
     "CreateAcls": lambda _, call: create_acls(call.asked, new_acl_id=_random_id),
     "DeleteAcls": lambda _, call: delete_acls(call.asked),
-    "DeleteTopics": lambda apis, call: delete_topics(call.asked, settings=apis.settings),
+    "DeleteTopics": lambda apis, call: apis.within_quota(
+        call, lambda asked: delete_topics(asked, settings=apis.settings)
+    ),
     "ElectLeaders": lambda apis, call: elect_leaders(call.asked, settings=apis.settings),
     "ExpireDelegationToken": lambda apis, call: expire_delegation_token(
         call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
@@ -214,7 +264,6 @@ _PLAIN: Final[Mapping[str, Callable[[Apis, Call], Command[Any]]]] = {
     "RenewDelegationToken": lambda apis, call: renew_delegation_token(
         call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
     ),
-    "UnregisterBroker": lambda apis, call: unregister_broker(call.asked, settings=apis.settings),
     "UnregisterController": lambda apis, call: unregister_controller(call.asked, active_id=apis.driver.leader_id),
 }
 
@@ -241,11 +290,21 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "CreateDelegationToken": _create_delegation_token,
     "CreatePartitions": _create_partitions,
     "CreateTopics": _create_topics,
+    "UnregisterBroker": _unregister_broker,
     "UpdateFeatures": _update_features,
     **{rpc: _plain(command) for rpc, command in _PLAIN.items()},
     **{rpc: _read(command) for rpc, command in _READS.items()},
 }
 """By the RPC's name. A read, too, waits until all that it has seen is committed."""
+
+
+async def _to_the_end(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Also when nobody waits for the answer any more: half of a change in turns helps nobody."""
+    return await asyncio.shield(asyncio.ensure_future(work))
+
+
+def _lane(call: Call) -> Lane:
+    return Lane.CLUSTER if call.rpc in KEEPS_THE_CLUSTER else Lane.ADMIN
 
 
 def _random_id() -> Uuid:

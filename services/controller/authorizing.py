@@ -20,7 +20,8 @@ from quorate.metadata.acls import Operation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from services.controller import audit
 from services.controller.call import Call
-from services.controller.forwarding import CLIENT_HOST, is_forwarded, peer_address
+from services.controller.driver import LEADER_EPOCH, OFFSET
+from services.controller.forwarding import CLIENT_HOST, CLIENT_ID, is_forwarded, peer_address
 from services.controller.screening import SCREENS, Rights
 
 ON_THE_CLUSTER: Final[Mapping[str, Operation]] = {
@@ -76,6 +77,8 @@ class Caller(NamedTuple):
 
     principal: Principal
     host: str
+    client_id: str = ""
+    """What it calls itself; nobody has looked whether it is that."""
 
 
 class Authorizing:
@@ -92,23 +95,23 @@ class Authorizing:
         A controller that passes a call on says where it came from, and is believed if it may act for the cluster:
         so it is with Kafka's envelopes (KIP-590). Raises ApiError(CLUSTER_AUTHORIZATION_FAILED).
         """
-        here = Caller(ANONYMOUS, host_address(peer_address(context)))
+        metadata = dict(context.invocation_metadata() or ())
+        client_id = str(metadata.get(CLIENT_ID, ""))
+        here = Caller(ANONYMOUS, host_address(peer_address(context)), client_id)
         if not is_forwarded(context):
             return here
         if not self.rights(here, PASSED_ON)(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise _refusal(here, Operation.CLUSTER_ACTION, "a request that was passed on")
-        hosts = dict(context.invocation_metadata() or ())
-        return Caller(ANONYMOUS, host_address(str(hosts.get(CLIENT_HOST, here.host))))
+            raise self._of_now(_refusal(here, Operation.CLUSTER_ACTION, "a request that was passed on"))
+        return Caller(ANONYMOUS, host_address(str(metadata.get(CLIENT_HOST, here.host))), client_id)
 
     def check(self, rpc: str, caller: Caller) -> None:
         """Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or SECURITY_DISABLED where nothing is ever looked at."""
         operation = ON_THE_CLUSTER.get(rpc)
         if operation is not None and not self.rights(caller, rpc)(operation, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise _refusal(caller, operation, rpc)
+            raise self._of_now(_refusal(caller, operation, rpc))
         if rpc in ABOUT_ACLS and self._authorizer is None:
-            raise ApiError(
-                ErrorCode.SECURITY_DISABLED, "authorizer.class.name is not set on this controller: there are no entries"
-            )
+            why = "authorizer.class.name is not set on this controller: there are no entries"
+            raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
     async def serve(self, call: Call, handle: Callable[[Call], Awaitable[Answer]]) -> Answer:
         """The answer of `handle` to as much as the caller may ask for, and refusals for the rest. Raises ApiError."""
@@ -118,7 +121,7 @@ class Authorizing:
             return await handle(call)
         rights = self.rights(caller, call.rpc)
         if _asks_for_controllers(call) and not rights(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise _refusal(caller, Operation.ALTER, "DescribeCluster of controllers")
+            raise self._of_now(_refusal(caller, Operation.ALTER, "DescribeCluster of controllers"))
         is_told = not _asks_for_all(call)
         call = dataclasses.replace(
             call, allows=lambda _, operation, kind, name: rights(operation, kind, name, is_told=is_told)
@@ -129,6 +132,15 @@ class Authorizing:
         screened = screen(rights, call.asked, self._engine.state)
         answer = await handle(dataclasses.replace(call, asked=screened.asked))
         return dataclasses.replace(answer, response=_finished(answer.response, screened.finish))
+
+    def _of_now(self, refusal: ApiError) -> ApiError:
+        """It tells of which state it speaks, as a command's does: of what is committed, which is all that it rests on.
+
+        On standby nothing is told: there only AlterQuorum is refused, which is the quorum's affair.
+        """
+        if self._engine.epoch is not None:
+            refusal.metadata |= {LEADER_EPOCH: str(self._engine.epoch), OFFSET: str(self._acls.offset)}
+        return refusal
 
     def rights(self, caller: Caller, request: str) -> Rights:
         """What a caller may do when it is asked for; `request` is what it asks, for the audit log."""

@@ -23,6 +23,8 @@ class Call:
     principal: Principal = ANONYMOUS
     host: str = ""
     """Where the caller is, as the server sees it; empty for this controller itself."""
+    client_id: str = ""
+    """What the caller calls itself: its share of a quota goes by that, and nothing else. KIP-599."""
     validate_only: bool = False
     request_id: RequestId | None = None
     """Of a request that may be sent again without being meant again."""

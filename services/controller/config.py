@@ -148,6 +148,18 @@ class Config:
         "How often delegation tokens that have expired are removed.",
         default=3600 * 1000,
     )
+    quota_window_num: int = setting(
+        "controller.quota.window.num",
+        integer(1, 2**31 - 1),
+        "A client may do at once what its controller_mutation_rate gives it in so many windows.",
+        default=11,
+    )
+    quota_window_size_seconds: int = setting(
+        "controller.quota.window.size.seconds",
+        integer(1, 2**31 - 1),
+        "How long such a window is.",
+        default=1,
+    )
     create_topic_policy: type | None = setting(
         "create.topic.policy.class.name",
         optional(python_class("validate")),

@@ -24,13 +24,13 @@ from quorate.nouns import Epoch, NodeId, Offset
 from quorate.records import decode_record
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
-from quorate.runtime.telemetry import Telemetry, current_traceparent
+from quorate.runtime.telemetry import Telemetry
 from quorate.wire.batch import batches, data_values
 from services.controller.loading import Loading
 from services.controller.performance import PerformanceLog
 from services.controller.quorum_link import Behind, QuorumLink
 from services.controller.snapshots import Applied
-from services.controller.tracing import applied
+from services.controller.tracing import Tracer
 
 log = logger(__name__)
 
@@ -81,7 +81,7 @@ class Driver:
         self.changed = asyncio.Event()
         self._link = QuorumLink(channel, self)
         self._clock = clock
-        self._telemetry = telemetry
+        self._tracer = Tracer(telemetry, clock, node_id=node_id)
         self._node_id = node_id
         self._activation = activation
         self._activated: Offset = 0
@@ -132,13 +132,14 @@ class Driver:
         self, api: str, command: Command[T], lane: Lane, request_id: RequestId | None = None
     ) -> asyncio.Future[Answer]:
         """Decide, apply, append."""
+        begun_ns = self._clock.wall_ns()
         waiting = _Waiting(
             answered=asyncio.get_running_loop().create_future(),
-            traceparent=current_traceparent(),
+            traceparent=self._tracer.traceparent(),
             api=api,
-            written_ns=self._clock.wall_ns(),
+            written_ns=begun_ns,
         )
-        base, begun_ns, decided_ns = self.engine.next_offset, waiting.written_ns, waiting.written_ns
+        base, decided_ns = self.engine.next_offset, begun_ns
 
         def timed(state: ClusterState, moment: Moment) -> Decision[T]:
             nonlocal decided_ns
@@ -146,20 +147,29 @@ class Driver:
             decided_ns = self._clock.wall_ns()
             return decision
 
-        with self._telemetry.span("write", attributes={"kraft.api": api}, root=False) as span:
+        with self._tracer.write(api) as span:
             self.engine.write(
                 waiting,
-                timed,
+                timed if self._tracer.enabled else command,
                 now_ms=self._clock.wall_ms(),
                 traceparent=waiting.traceparent,
                 request_id=request_id,
                 lane=lane,
             )
+            record_count = self.engine.next_offset - base
             span.set("kraft.offset", base)
-            span.set("kraft.record_count", self.engine.next_offset - base)
+            span.set("kraft.record_count", record_count)
         waiting.written_ns = self._clock.wall_ns()
         self._performance.note(api, waiting.written_ns - begun_ns)
-        self._applied_own(waiting, base, decided_ns)
+        # Before the append, since what cannot be applied must not be replicated.
+        self._tracer.applied(
+            waiting.traceparent,
+            epoch=self.leader_epoch,
+            offset=base,
+            record_count=record_count,
+            start_ns=decided_ns,
+            end_ns=waiting.written_ns,
+        )
         self._carry_out()
         return waiting.answered
 
@@ -168,22 +178,6 @@ class Driver:
         decision = command(self.engine.state.at(as_of), Moment(next_offset=as_of, now_ms=self._clock.wall_ms()))
         assert not decision.records, decision.records
         return Answer(token=None, response=decision.response, epoch=self.leader_epoch, offset=as_of)
-
-    def _applied_own(self, waiting: _Waiting, base: Offset, decided_ns: int) -> None:
-        """The writer's own `apply`: before the append, since what cannot be applied must not be replicated."""
-        if self.engine.next_offset > base:
-            self._telemetry.span_from(
-                waiting.traceparent,
-                "apply",
-                start_ns=decided_ns,
-                end_ns=waiting.written_ns,
-                attributes={
-                    "kraft.node.id": self._node_id,
-                    "kraft.epoch": self.leader_epoch,
-                    "kraft.offset": base,
-                    "kraft.record_count": self.engine.next_offset - base,
-                },
-            )
 
     def appended(self, end_offset: Offset) -> None:
         """The quorum node has it in its log."""
@@ -234,15 +228,8 @@ class Driver:
             records = () if header.is_control else tuple(map(decode_record, data_values(data, position, header)))
             self.engine.replay(records, base_offset=header.base_offset, end_offset=header.next_offset)
             self.applied.note(header.epoch, header.size)
-            if records and self._telemetry.enabled:
-                applied(
-                    self._telemetry,
-                    records[0],
-                    header,
-                    node_id=self._node_id,
-                    start_ns=started,
-                    end_ns=self._clock.wall_ns(),
-                )
+            if records:
+                self._tracer.replayed(records[0], header, start_ns=started)
 
     # What the quorum node tells.
 
@@ -314,14 +301,7 @@ class Driver:
             self.applied.note(append.epoch, sum(map(len, append.values)))
         for answer in ready.answers:
             waiting: _Waiting = answer.token
-            self._telemetry.span_from(
-                waiting.traceparent,
-                "commit",
-                start_ns=waiting.written_ns,
-                end_ns=self._clock.wall_ns(),
-                attributes={"kraft.api": waiting.api, "kraft.epoch": answer.epoch, "kraft.offset": answer.offset},
-                error=answer.error.code.name if answer.error else None,
-            )
+            self._tracer.committed(waiting.traceparent, waiting.api, answer, start_ns=waiting.written_ns)
             if not waiting.answered.done():  # the asker may have gone
                 waiting.answered.set_result(answer)
 

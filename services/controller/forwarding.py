@@ -22,6 +22,8 @@ FORWARDED: Final = "kraft-forwarded"
 """Metadata key of a call that a controller has passed on: who is not active either, refuses it."""
 CLIENT_HOST: Final = "kraft-client-host"
 """Metadata key of a call that was passed on: the address that it came from."""
+CLIENT_ID: Final = "client-id"
+"""Metadata key of what a caller calls itself, as in the header of Kafka's requests; passed on as it came."""
 DEADLINE_MS: Final = 30_000
 """For calls that have no deadline of their own."""
 HOLD_S: Final = 5.0
@@ -82,7 +84,7 @@ class Forwarding:
             request,
             deadline_ms=max(1, int((ends - time.monotonic()) * 1000)),
             telemetry=self._telemetry,
-            metadata=((FORWARDED, "1"), (CLIENT_HOST, peer_address(context))),
+            metadata=((FORWARDED, "1"), (CLIENT_HOST, peer_address(context)), *_client_id(context)),
             server=address,
             trailing=context.set_trailing_metadata,
         )
@@ -126,6 +128,10 @@ class Forwarding:
 def is_forwarded(context: Any) -> bool:
     """Has another controller passed this call on?"""
     return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
+
+
+def _client_id(context: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((key, value) for key, value in context.invocation_metadata() or () if key == CLIENT_ID)
 
 
 def peer_address(context: Any) -> str:

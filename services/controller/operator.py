@@ -7,6 +7,7 @@ from typing import Any
 
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.delegation_tokens import TokenSettings
+from quorate.controller.mutation_quotas import QuotaWindows
 from quorate.controller.settings import Settings
 from quorate.runtime.config import describe
 from services.controller.config import Config
@@ -25,6 +26,7 @@ def settings_of(config: Config, static_configs: Mapping[str, str]) -> Settings:
             max_lifetime_ms=config.delegation_token_max_lifetime_ms,
             expiry_time_ms=config.delegation_token_expiry_time_ms,
         ),
+        quota_windows=QuotaWindows(num=config.quota_window_num, size_s=config.quota_window_size_seconds),
         create_topic_policy=_policy(config.create_topic_policy, config),
         alter_config_policy=_policy(config.alter_config_policy, config),
         static_configs=static_configs,

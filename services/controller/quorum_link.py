@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -49,7 +50,11 @@ class Told(Protocol):
 
 
 class QuorumLink:
-    """Listens and appends for as long as it runs; begins anew when the quorum node comes back."""
+    """Listens and appends for as long as it runs; begins anew when the quorum node comes back.
+
+    One message of appends is under way at a time, and all that is decided until it is committed goes into the next
+    one: a round of the quorum costs seven messages between its nodes, however much is in it.
+    """
 
     def __init__(self, channel: grpc.aio.Channel, told: Told) -> None:
         self._stub = RaftClientStub(channel)
@@ -57,16 +62,22 @@ class QuorumLink:
         self._sent = 0
         self._void_up_to = 0
         self._attempt = 0
-        self._waiting: asyncio.Queue[Append] = asyncio.Queue(APPENDS_WAITING_MAX)
+        self._waiting: deque[Append] = deque()
+        self._under_way: Offset | None = None
+        """Where the message ends that is not committed."""
+        self._changed = asyncio.Event()
+        """Something more waits, or nothing is under way any more."""
 
     def send(self, append: Append) -> None:
         """One batch on its way; never waits."""
-        self._waiting.put_nowait(append)
+        assert len(self._waiting) < APPENDS_WAITING_MAX, len(self._waiting)
+        self._waiting.append(append)
+        self._changed.set()
 
     def drop(self) -> None:
         """What was not sent yet is void, and so are the answers to what was."""
-        while not self._waiting.empty():
-            self._waiting.get_nowait()
+        self._waiting.clear()
+        self._under_way = None
         self._void_up_to = self._sent
         self._attempt += 1
 
@@ -87,7 +98,13 @@ class QuorumLink:
     async def _listen(self) -> None:
         async for event in self._stub.Listen(ListenRequest(next_offset=self._told.next_offset())):
             self._told.hear(event)
+            self._hear_of_commit(event.committed.high_watermark)
         raise EOFError("the quorum node has ended the stream of events")
+
+    def _hear_of_commit(self, high_watermark: Offset) -> None:
+        if self._under_way is not None and high_watermark >= self._under_way:
+            self._under_way = None
+            self._changed.set()
 
     async def _append(self) -> None:
         call = self._stub.Append()
@@ -100,13 +117,22 @@ class QuorumLink:
 
     async def _write(self, write: Callable[[AppendRequest], object]) -> None:
         while True:
-            appends = [await self._waiting.get()]
-            size = _size(appends[0])
-            while not self._waiting.empty() and size < REQUEST_BYTES_MAX:
-                appends.append(self._waiting.get_nowait())
-                size += _size(appends[-1])
+            while not self._waiting or self._under_way is not None:
+                self._changed.clear()
+                await self._changed.wait()
+            appends = self._take()
+            self._under_way = appends[-1].base_offset + len(appends[-1].values)
             self._sent += 1
             await write(self._request(appends))  # type: ignore[misc]  # a coroutine; the stubs say object
+
+    def _take(self) -> list[Append]:
+        """All that waits, as far as it fits into one message."""
+        appends = [self._waiting.popleft()]
+        size = _size(appends[0])
+        while self._waiting and size < REQUEST_BYTES_MAX:
+            appends.append(self._waiting.popleft())
+            size += _size(appends[-1])
+        return appends
 
     def _request(self, appends: Sequence[Append]) -> AppendRequest:
         """All that waited in one message: what a message costs is shared by what is in it."""

@@ -111,8 +111,9 @@ class Servicer(ControllerServicer):
         """One of `HANDLERS`."""
 
         async def here() -> Any:
-            principal, host = self._apis.authorizing.caller(context)
-            answer = await self._apis.answer(Call(rpc=rpc, asked=to_struct(request), principal=principal, host=host))
+            principal, host, client_id = self._apis.authorizing.caller(context)
+            call = Call(rpc=rpc, asked=to_struct(request), principal=principal, host=host, client_id=client_id)
+            answer = await self._apis.answer(call)
             self._speak_of(answer, context)
             return to_protobuf(answer.response)
 

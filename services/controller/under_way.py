@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse
+from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse, AdminResponses
 
 UNDER_WAY_MAX: Final = 1_000
 """Requests of one stream that may wait at once: half of what the engine takes. The stream is not read beyond."""
@@ -20,7 +20,7 @@ class UnderWay:
         self._answer = answer
         self._room = asyncio.Semaphore(UNDER_WAY_MAX)
         self._changed = asyncio.Event()
-        self._ready: list[AdminResponse] = []
+        self._ready = AdminResponses()
         self._failed: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -28,14 +28,14 @@ class UnderWay:
         """Read from now on."""
         self._spawn(self._read(requests))
 
-    async def ready(self) -> list[AdminResponse]:
+    async def ready(self) -> AdminResponses:
         """All answers that wait to leave, one at least; none when everything is answered. Raises what went wrong."""
-        while not self._ready and self._tasks and self._failed is None:
+        while not self._ready.responses and self._tasks and self._failed is None:
             self._changed.clear()
             await self._changed.wait()
         if self._failed is not None:
             raise self._failed
-        ready, self._ready = self._ready, []
+        ready, self._ready = self._ready, AdminResponses()
         return ready
 
     async def end(self) -> None:
@@ -54,7 +54,7 @@ class UnderWay:
     async def _one(self, request: AdminRequest) -> None:
         try:
             answer = await self._answer(request)
-            self._ready.append(answer)
+            self._ready.responses.add().CopyFrom(answer)  # a list of them is copied more slowly
         finally:
             self._room.release()
 
@@ -70,19 +70,26 @@ class UnderWay:
         self._changed.set()
 
 
+class Opened:
+    """Who has opened a stream, and with what: asked once, as it holds for every request in it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.metadata: Any = stream.invocation_metadata()
+        self.peer: str = stream.peer()
+
+
 class OneOfMany:
     """What a handler asks of a call's context, for one request of a stream."""
 
-    def __init__(self, stream: Any, timeout_ms: int) -> None:
-        self._stream = stream
+    def __init__(self, opened: Opened, timeout_ms: int) -> None:
+        self._opened = opened
         self._ends = time.monotonic() + timeout_ms / 1000
 
     def invocation_metadata(self) -> Any:
-        return self._stream.invocation_metadata()
+        return self._opened.metadata
 
     def peer(self) -> str:
-        peer: str = self._stream.peer()
-        return peer
+        return self._opened.peer
 
     def time_remaining(self) -> float:
         return self._ends - time.monotonic()

@@ -20,12 +20,13 @@ def joined(request: AppendRequest) -> list[list[bytes]]:
     made = [list(request.values)] if request.values or not request.batches else []
     room = 0
     for batch in request.batches:
-        size = sum(map(len, batch.values))
-        if batch.may_join and batch.values and size <= room:
-            made[-1].extend(batch.values)
+        values = list(batch.values)  # protobuf makes them anew each time
+        size = sum(map(len, values))
+        if batch.may_join and values and size <= room:
+            made[-1] += values
             room -= size
         else:
-            made.append(list(batch.values))
+            made.append(values)
             room = JOINED_BYTES_MAX - size if batch.may_join else 0
     return made
 

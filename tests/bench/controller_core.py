@@ -38,6 +38,7 @@ def standby(shape: Shape) -> Engine:
         engine.state.apply(decode_record(value), end_offset - 1)
     engine.replay((), base_offset=end_offset, end_offset=end_offset)
     gc.collect()
+    gc.freeze()  # as a service does that has loaded it
     return engine
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kraft import Uuid
-from quorate.controller.broker_changes import is_online, rules_for
+from quorate.controller.broker_changes import Rulebook, is_online, leaving, rules_for
+from quorate.controller.partition_change import Wish, partition_change
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from quorate.records import FeatureLevelRecord, PartitionChangeRecord
 from tests.controller.clusters import Cluster, uuid
+from tests.controller.stories import SETTINGS, Step, Story, steps
 
 
 @pytest.mark.parametrize(
@@ -82,3 +86,37 @@ def test_an_elr_that_is_left_over_ends_with_an_unclean_stop() -> None:
     cluster.apply([FeatureLevelRecord(ELR_VERSION, 0)])
     cluster.register(3, incarnation=1, previous_broker_epoch=-1)
     assert cluster.partition("t").elr == ()
+
+
+@given(
+    st.builds(lambda level, elr: Story(level, elr=elr).begin(), st.sampled_from([7, 25, 33]), st.booleans()), steps()
+)
+@settings(max_examples=40, deadline=None)
+def test_what_a_broker_leaves_is_decided_partition_by_partition(story: Story, before: list[Step]) -> None:
+    """None is passed over that would change: neither where it is the last ISR member of a partition without leader."""
+    state = story.tell(before).state
+    for broker_id in range(1, 5):
+        others = {broker.id for broker in state.brokers.active()} - {broker_id}
+        book = Rulebook(state, SETTINGS, others.__contains__)
+        expected = []
+        for topic, number, row in state.topics.in_isr(broker_id):
+            wish = Wish(isr=tuple(id for id in row.isr if id != broker_id), election=book.election(topic.name))
+            change = partition_change(row, topic.id, number, wish, book.rules(topic.name, row))
+            expected += [] if change is None else [change]
+
+        assert expected == list(leaving(state, broker_id, SETTINGS))
+
+
+def test_who_is_the_last_of_very_many_is_passed_over() -> None:
+    """Without an ELR the last ISR member stays in the ISR when it is fenced: it leaves nothing a second time."""
+    cluster = Cluster(25).brokers(1, 2)
+    cluster.topic("alone", [1], [1])
+    cluster.topic("any", [1, 2], unclean_leader_election_enable="true")
+    cluster.alter_isr("any", (1,))
+    cluster.change(2, ControlState.FENCED)
+    cluster.change(1, ControlState.FENCED)
+    waiting = list(leaving(cluster.state, 1, cluster.settings))
+    cluster.unfence(2)
+
+    assert ([], (2,)) == (waiting, cluster.partition("any").isr)
+    assert [(1,), (1,)] == [cluster.partition("alone", number).isr for number in range(2)]

@@ -75,6 +75,13 @@ def may(engine: Engine) -> bool:
     return is_let_in(Authorizing(engine, StandardAuthorizer()))
 
 
+def refusal(engine: Engine, authorizer: StandardAuthorizer | None = None, rpc: str = AT_THE_QUORUM) -> dict[str, str]:
+    """What a refusal says beside the words."""
+    with pytest.raises(ApiError) as refused:
+        Authorizing(engine, authorizer).check(rpc, ALICE)
+    return refused.value.metadata
+
+
 def is_let_in(authorizing: Authorizing) -> bool:
     try:
         authorizing.check(AT_THE_QUORUM, ALICE)
@@ -218,3 +225,35 @@ def test_the_present_is_read_unless_something_of_it_is_in_flight() -> None:
     commit(engine)
 
     assert [True, True, False, True] == [*told, is_present()]
+
+
+def test_a_refusal_says_which_state_it_rests_on() -> None:
+    """As one by a command does: of the leader's epoch, and below that offset everything counts."""
+    engine = active(NoOpRecord())
+    committed = engine.next_offset
+    write(engine, GRANT)
+    before = refusal(engine, StandardAuthorizer())
+    commit(engine)
+    write(engine, REMOVAL)
+    commit(engine)
+
+    assert {"leader_epoch": "1", "offset": str(committed)} == before
+    assert {"leader_epoch": "1", "offset": str(committed + 2)} == refusal(engine, StandardAuthorizer())
+    assert {"leader_epoch": "1", "offset": str(committed + 2)} == refusal(engine, None, "DescribeAcls")
+
+
+def test_a_refusal_within_a_transaction_rests_on_what_was_before() -> None:
+    engine = active(NoOpRecord())
+    start = engine.next_offset
+    write(engine, BeginTransactionRecord("many"), GRANT)
+    commit(engine)
+    within = refusal(engine, StandardAuthorizer())
+    write(engine, AbortTransactionRecord("none of it"))
+    commit(engine)
+
+    assert {"leader_epoch": "1", "offset": str(start)} == within
+    assert {"leader_epoch": "1", "offset": str(engine.next_offset)} == refusal(engine, StandardAuthorizer())
+
+
+def test_who_is_standing_by_speaks_for_no_state() -> None:
+    assert {} == refusal(standing_by(), StandardAuthorizer())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,13 @@ from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
-from quorate.controller.commands.unregister_broker import unregister_broker
+from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
 from quorate.controller.decision import Command, Decision
 from quorate.controller.engine import Lane
 from quorate.controller.repeats import ID_BYTES, RequestId
 from quorate.records import NoOpRecord, TopicRecord
 from tests.sim.invariants.base import Ledger, require
-from tests.sim_controller.calls import OK, REFUSED, UNKNOWN, Call, told_of
+from tests.sim_controller.calls import OK, REFUSED, TURNS, UNKNOWN, Call, told_of
 from tests.sim_controller.controller import Controller
 from tests.sim_controller.judging import written
 from tests.sim_controller.model import Model
@@ -249,13 +249,17 @@ class Admins:
             self._ask("AllocateProducerIds", request, lambda *_: allocate_producer_ids(request), lane=Lane.CLUSTER)
 
     def _strike_off(self) -> None:
-        if len(self.model.members) > 2:
-            request = UnregisterBrokerRequest(self.random.choice(sorted(self.model.members)))
-            self._ask(
-                "UnregisterBroker",
-                request,
-                lambda *_: unregister_broker(request, settings=self._settings_of_controllers),
-            )
+        if len(self.model.members) <= 2:
+            return
+        request = UnregisterBrokerRequest(self.random.choice(sorted(self.model.members)))
+        settings = self._settings_of_controllers
+        turn = TURNS[self.model.members[request.broker_id].epoch % len(TURNS)]
+
+        def turns(controller: Controller) -> Iterator[Command[Any]]:
+            yield from unregister_ahead(controller.engine.state, request, settings=settings, turn=turn)
+            yield unregister_broker(request, settings=settings)
+
+        self.world.oracle.ask(Call(what="UnregisterBroker", request=request, turns=turns))
 
     def _settings(self, make: Callable[[Admins], tuple[str, Any, Any] | None]) -> None:
         made = make(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,14 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatRe
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
-from quorate.controller.commands.register_broker import register_broker
+from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.decision import Command
 from quorate.controller.engine import Lane
 from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import LOST_DIRECTORY, NodeId, Offset
 from tests.sim.node import CLUSTER_ID
-from tests.sim_controller.calls import OK, Call
+from tests.sim_controller.calls import OK, TURNS, Call
 from tests.sim_controller.controller import Controller
 from tests.sim_controller.model import RECOVERING, Key, Model, Part
 from tests.sim_controller.replica import Replica
@@ -147,16 +148,20 @@ class Process:
         self.is_registering = True
         request = self._registration()
 
-        def command(controller: Controller, _: Any) -> Command[Any]:
-            known = controller.engine.state.brokers.get(request.broker_id)
-            raft = controller.node.raft
+        def turns(controller: Controller) -> Iterator[Command[Any]]:
+            state, raft, settings = controller.engine.state, controller.node.raft, self.world.controller_settings
             assert raft is not None
-            return register_broker(
+            last = state.brokers.get(request.broker_id)
+            yield from register_ahead(
+                state,
                 request,
                 cluster_id=CLUSTER_ID,
-                session_epoch=None if known is None or known.fenced else known.epoch,
                 kraft_version=raft.log.kraft_version,
-                settings=self.world.controller_settings,
+                settings=settings,
+                turn=TURNS[0 if last is None else last.epoch % len(TURNS)],
+            )
+            yield register_unless_alive(
+                request, cluster_id=CLUSTER_ID, kraft_version=raft.log.kraft_version, settings=settings
             )
 
         def ended(call: Call) -> None:
@@ -164,7 +169,14 @@ class Process:
             if call.outcome == OK and not self.is_gone:
                 self.epoch = call.response.broker_epoch
 
-        self._ask(f"BrokerRegistration {request.broker_id}", request, command, ended)
+        call = Call(
+            what=f"BrokerRegistration {request.broker_id}",
+            request=request,
+            turns=turns,
+            ended=ended,
+            lane=Lane.CLUSTER,
+        )
+        self.world.at(0, lambda: self.world.oracle.ask(call))
 
     def _registration(self) -> BrokerRegistrationRequest:
         feature = BrokerRegistrationRequest.Feature
@@ -301,8 +313,8 @@ class Process:
         self._ask("AssignReplicasToDirs", request, command)
         return True
 
-    def _ask(self, what: str, request: Any, command: Any, ended: Any = lambda call: None, late: float = 0.0) -> None:
-        call = Call(what=what, request=request, command=command, ended=ended, lane=Lane.CLUSTER)
+    def _ask(self, what: str, request: Any, command: Any, late: float = 0.0) -> None:
+        call = Call(what=what, request=request, command=command, lane=Lane.CLUSTER)
         is_late = late > 0 and self.random.random() < late * 0.3 and not self.world.is_healed
         self.world.at(self.random.randrange(1, 3_000) if is_late else 0, lambda: self.world.oracle.ask(call))
 

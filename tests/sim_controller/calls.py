@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kraft import Message
 from quorate.controller.decision import Command
 from quorate.controller.engine import Lane
+from quorate.controller.fan_out import Turn
 from quorate.controller.repeats import RequestId
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tests.sim_controller.controller import Controller
 
 Wanted = Callable[[ClusterState], tuple[tuple[str, PlacementSpec], ...]]
+
+TURNS = (Turn(changed_max=1, looked_at_max=3, uncut_max=1), Turn())
+"""So small that nearly every change to a broker is cut up, or none: by turns, as registrations come."""
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
 

@@ -85,8 +85,15 @@ def _m26(patch: Patch) -> None:
     patch.setattr(partition_change, "_choose_eligible", choose)
 
 
+def _leaving(state: Any, broker_id: NodeId, settings: Any, among: Any = None) -> Iterator[PartitionChangeRecord]:
+    """What is done to a broker that stopped in order, among partitions that may have it in their ELR only."""
+    if among is not None:
+        among = [found for found in among if broker_id in found.partition.isr]
+    return broker_changes.leaving(state, broker_id, settings, among)
+
+
 def _m27(patch: Patch) -> None:
-    patch.setattr(register_broker, "unclean_stop", broker_changes.leaving)
+    patch.setattr(register_broker, "unclean_stop", _leaving)
 
 
 def _m28(patch: Patch) -> None:
@@ -162,9 +169,11 @@ def _c3(patch: Patch) -> None:
 def _c4(patch: Patch) -> None:
     right = broker_changes.unclean_stop
 
-    def unclean_stop(state: Any, broker_id: NodeId, settings: Any) -> Iterator[PartitionChangeRecord]:
-        how = right if state.features.elr_enabled else broker_changes.leaving
-        yield from how(state, broker_id, settings)
+    def unclean_stop(
+        state: Any, broker_id: NodeId, settings: Any, among: Any = None
+    ) -> Iterator[PartitionChangeRecord]:
+        how = right if state.features.elr_enabled else _leaving
+        yield from how(state, broker_id, settings, among)
 
     patch.setattr(register_broker, "unclean_stop", unclean_stop)
 

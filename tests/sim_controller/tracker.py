@@ -10,7 +10,6 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.decision import Command
 from quorate.controller.engine import Lane
-from quorate.controller.fan_out import Turn
 from quorate.errors import ApiError
 from quorate.liveness import ControlState, Registration, Sessions, decide
 from quorate.metadata.brokers import Broker
@@ -18,7 +17,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import DIRECTORIES
 from quorate.nouns import NodeId, Offset
 from tests.sim.clock import Clock
-from tests.sim_controller.calls import OK, Call
+from tests.sim_controller.calls import OK, TURNS, Call
 from tests.sim_controller.controller import Controller
 from tests.sim_controller.replica import Replica
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from tests.sim_controller.brokers import Process
     from tests.sim_controller.world import ControllerWorld
 
-TURNS = (Turn(changed_max=1, looked_at_max=3, uncut_max=1), Turn())
-"""So small that nearly every change of a broker's state is cut up, or none: by turns, as registrations come."""
 FETCH_MS = 40
 CHECK_MS = 100
 

@@ -138,6 +138,14 @@ class AgainstCopies(RuleBasedStateMachine):
         self.now, self.then = Copy(), {}
 
     @invariant()
+    def what_differs_has_changed(self) -> None:
+        for offset, copy in self.then.items():
+            if copy.config != self.now.config:
+                assert self.config.changed_at >= offset
+            if copy.epoch != self.now.epoch:
+                assert self.epoch.changed_at >= offset
+
+    @invariant()
     def the_present_is_right(self) -> None:
         assert self.config == self.now.config
         assert set(self.brokers) == self.now.brokers

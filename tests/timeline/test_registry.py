@@ -6,6 +6,7 @@ import weakref
 import pytest
 
 from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineSet, TimelineValue
+from quorate.timeline.registry import UNCHANGED
 
 
 @pytest.fixture
@@ -272,3 +273,17 @@ def test_each_of_several_held_takes_over_what_comes_before_the_next(registry: Sn
 
     assert (1, 3, 5) == registry.offsets
     assert [1, 3, 5] == [leaders.at(offset)["orders-0"] for offset in registry.offsets]
+
+
+def test_a_collection_says_since_which_snapshot_it_has_changed(registry: SnapshotRegistry) -> None:
+    changed: TimelineDict[str, int] = TimelineDict(registry)
+    changed["before any"] = 1
+    registry.create(10)
+    assert UNCHANGED == changed.changed_at
+
+    changed["since"] = 10
+    registry.create(20)
+    assert changed.changed_at == 10
+
+    registry.reset()
+    assert UNCHANGED == changed.changed_at

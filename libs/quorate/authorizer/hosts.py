@@ -12,6 +12,8 @@ from quorate.metadata.acls import WILDCARD
 __all__ = ["covers", "fault_of_host", "host_address", "is_network"]
 
 _V4_NETWORK: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})/([0-9]{1,2})")
+_HOSTS_REMEMBERED: Final = 4_096
+"""Addresses that are kept as they are compared: every request has one."""
 _PAIRS_REMEMBERED: Final = 65_536
 """Answers for (pattern, host) that are kept: clients come again and again from the same hosts."""
 
@@ -45,6 +47,7 @@ def covers(pattern: str, host: str) -> bool:
     return is_network(pattern) and _lies_in(pattern, host)
 
 
+@lru_cache(maxsize=_HOSTS_REMEMBERED)
 def host_address(address: str) -> str:
     """An address as Kafka compares it: all groups of an IPv6 address written out, IPv4 inside IPv6 as IPv4.
 

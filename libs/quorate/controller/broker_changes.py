@@ -5,11 +5,11 @@ Each of these touches every partition that has the broker in its ISR, so the rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kraft import Uuid
 from quorate.controller.elections import Election
-from quorate.controller.partition_change import Rules, Wish, partition_change
+from quorate.controller.partition_change import Alike, Rules, Wish, changed_fields
 from quorate.controller.settings import Settings
 from quorate.metadata.brokers import Broker
 from quorate.metadata.configs import TOPIC
@@ -23,25 +23,34 @@ __all__ = ["Rulebook", "is_online", "joining", "leaving", "losing", "rules_for",
 
 
 def leaving(
-    state: ClusterState, broker_id: NodeId, settings: Settings, among: Iterable[Found] | None = None
+    state: ClusterState,
+    broker_id: NodeId,
+    settings: Settings,
+    among: Iterable[Found] | None = None,
+    alike: Alike | None = None,
 ) -> Iterator[PartitionChangeRecord]:
     """The broker is fenced, or on its way out: it leads nothing and is in no ISR. It may stay in an ELR. KIP-631.
 
-    `among` are partitions that have it in their ISR; all of them if not given.
+    `among` are partitions that have it in their ISR; all of them if not given. `alike` is what was decided of others in
+    the same change.
     """
     found = state.topics.in_isr(broker_id) if among is None else among
-    yield from _changes(state, found, settings, gone=broker_id)
+    yield from _changes(state, found, settings, alike, gone=broker_id)
 
 
 def joining(
-    state: ClusterState, broker_id: NodeId, settings: Settings, among: Iterable[Found] | None = None
+    state: ClusterState,
+    broker_id: NodeId,
+    settings: Settings,
+    among: Iterable[Found] | None = None,
+    alike: Alike | None = None,
 ) -> Iterator[PartitionChangeRecord]:
     """The broker is there again: it may lead what nobody leads. Into an ISR it comes by AlterPartition only.
 
-    `among` are partitions without a leader; all of them if not given.
+    `among` are partitions without a leader; all of them if not given. `alike`: as in `leaving`.
     """
     found = state.topics.led_by(NO_LEADER) if among is None else among
-    yield from _changes(state, found, settings, come=broker_id)
+    yield from _changes(state, found, settings, alike, come=broker_id)
 
 
 def losing(
@@ -60,23 +69,32 @@ def losing(
     yield from _changes(state, lost, settings, gone=broker_id)
 
 
-def unclean_stop(state: ClusterState, broker_id: NodeId, settings: Settings) -> Iterator[PartitionChangeRecord]:
+def unclean_stop(
+    state: ClusterState, broker_id: NodeId, settings: Settings, among: Sequence[Found] | None = None
+) -> Iterator[PartitionChangeRecord]:
     """A new incarnation registers, and the last did not stop in order: its logs may have lost their ends. KIP-966.
 
     Without ELR an unclean stop is like a clean one; but an ELR that is left from when there was one ends with it. In
     Kafka the broker stays in that, and may be elected from it though its records are in doubt.
+
+    `among` are partitions, whether they have it in ISR or ELR or not; all that have it if not given.
     """
+    topics = state.topics
+    in_isr, in_elr = topics.in_isr(broker_id), topics.in_elr(broker_id)
+    if among is not None:
+        in_isr = (found for found in among if broker_id in found.partition.isr)
+        in_elr = (found for found in among if broker_id in found.partition.elr)
     if state.features.elr_enabled:
-        yield from _changes(state, state.topics.in_isr(broker_id), settings, unclean=broker_id)
+        yield from _changes(state, in_isr, settings, unclean=broker_id)
     else:
-        yield from leaving(state, broker_id, settings)
-    yield from _changes(state, state.topics.in_elr(broker_id), settings, unclean=broker_id)
+        yield from leaving(state, broker_id, settings, in_isr)
+    yield from _changes(state, in_elr, settings, unclean=broker_id)
 
 
 class Rulebook:
     """The rules that hold for partitions now: what many have in common is asked once. Good for one state only."""
 
-    __slots__ = ("_elections", "_features", "_is_active", "_may_lead", "_min_isrs", "_settings", "_state")
+    __slots__ = ("_elections", "_is_active", "_may_lead", "_min_isrs", "_settings", "_state", "features")
 
     def __init__(
         self, state: ClusterState, settings: Settings, is_active: Callable[[NodeId], bool] | None = None
@@ -85,15 +103,15 @@ class Rulebook:
         self._state = state
         self._settings = settings
         self._is_active = is_active or state.brokers.is_active
-        self._features = state.features.record_level, state.features.elr_enabled
+        self.features = state.features.record_level, state.features.elr_enabled
         self._min_isrs: dict[str, int] = {}
         self._elections: dict[str, Election] = {}
         self._may_lead: dict[tuple[NodeId, Uuid | None], bool] = {}
 
     def rules(self, topic_name: str, partition: Partition) -> Rules:
         """Those of one partition."""
-        min_isr = self._min_isrs.get(topic_name) or self._ask_min_isr(topic_name)
-        level, elr_enabled = self._features
+        min_isr = self.min_isr(topic_name)
+        level, elr_enabled = self.features
 
         def is_acceptable(replica: NodeId) -> bool:
             # A replica that is only to come has no directory yet that could be offline.
@@ -108,6 +126,10 @@ class Rulebook:
             is_acceptable=is_acceptable,
             default_directory=self._default_directory,
         )
+
+    def min_isr(self, topic_name: str) -> int:
+        """How many in-sync replicas a write to the topic needs, be there so many or not."""
+        return self._min_isrs.get(topic_name) or self._ask_min_isr(topic_name)
 
     def election(self, topic_name: str) -> Election:
         """How a leader is found where none is asked for: by any means only if the topic wants it so."""
@@ -162,6 +184,7 @@ def _changes(
     state: ClusterState,
     found: Iterable[Found],
     settings: Settings,
+    alike: Alike | None = None,
     *,
     gone: NodeId | None = None,
     come: NodeId | None = None,
@@ -173,14 +196,27 @@ def _changes(
         return replica not in out and (replica == come or state.brokers.is_active(replica))
 
     book = Rulebook(state, settings, is_active)
+    known = (alike or Alike()).under((gone, come, unclean, book.features, tuple(state.brokers)))
     unclean_shutdown = frozenset(() if unclean is None else (unclean,))
+    alone = None if gone is None or state.features.elr_enabled else (gone,)
     for topic, partition_id, partition in found:
-        wish = Wish(
-            isr=tuple([replica for replica in partition.isr if replica not in out]),
-            unclean_shutdown=unclean_shutdown,
-            election=book.election(topic.name),
-        )
-        rules = book.rules(topic.name, partition)
-        change = partition_change(partition, topic.id, partition_id, wish, rules)
-        if change is not None:
-            yield change
+        election = book.election(topic.name)
+        if partition.isr == alone and election is not Election.UNCLEAN and _waits(partition):
+            continue  # the last ISR member is remembered: a fenced broker may be that of very many partitions
+        kind = (partition.shape, book.min_isr(topic.name), election)
+        changes = known.get(kind)
+        if changes is None:
+            wish = Wish(
+                isr=tuple([replica for replica in partition.isr if replica not in out]),
+                unclean_shutdown=unclean_shutdown,
+                election=election,
+            )
+            changes = known[kind] = changed_fields(partition, wish, book.rules(topic.name, partition))
+        if changes:
+            yield PartitionChangeRecord(partition_id, topic.id, **changes)
+
+
+def _waits(partition: Partition) -> bool:
+    """Is there nothing to it but that nobody leads it?"""
+    in_motion = partition.is_reassigning or partition.elr or partition.last_known_elr
+    return partition.leader == NO_LEADER and not in_motion

@@ -38,18 +38,24 @@ class Committed(Generic[T]):
             self._moment = moment
         return self._found
 
+    @property
+    def offset(self) -> Offset:
+        """Where it stands: all records below count, and no others."""
+        offset = self._engine.first_uncommitted()
+        transaction = self._seen(self._engine.state.transactions, self._past(offset)).open
+        return offset if transaction is None else transaction.start
+
     def _find(self) -> T:
-        engine = self._engine
-        offset = engine.first_uncommitted()
-        there = None if offset == engine.next_offset else offset
-        transaction = self._seen(engine.state.transactions, there).open
-        return self._seen(self._table, there if transaction is None else transaction.start)
+        return self._seen(self._table, self._past(self.offset))
+
+    def _past(self, offset: Offset) -> Offset | None:
+        return None if offset == self._engine.next_offset else offset
 
     def _seen(self, table: P, offset: Offset | None) -> P:
-        return as_of(table, offset) if offset is not None and self._has_changed(table, offset) else table
+        return as_of(table, offset) if offset is not None and _changed_at(table) >= offset else table
 
-    def _has_changed(self, table: object, offset: Offset) -> bool:
-        """Since `offset`? Mostly not, and the present is the cheaper one to read."""
-        registry = self._engine.state.registry
-        parts = [part for part in vars(table).values() if isinstance(part, TimelineDict | TimelineValue)]
-        return any(True for part in parts for _ in registry.kept_since(offset, part))
+
+def _changed_at(table: object) -> Offset:
+    """The newest snapshot since which it has changed. Mostly that is long ago, and the present the cheaper to read."""
+    parts = [part for part in vars(table).values() if isinstance(part, TimelineDict | TimelineValue)]
+    return max(part.changed_at for part in parts)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from kraft import Message
 from quorate.errors import ApiError, ErrorCode
@@ -17,8 +19,7 @@ RECORDS_PER_WRITE_MAX = 10_000
 """A write is one batch and all or nothing; Kafka's controller refuses larger ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a command may know beside the state: where its first record will lie, and what time it is.
 
     A broker's epoch is the offset of its registration, so offsets matter to decisions (KIP-631).
@@ -48,6 +49,15 @@ def check_size(decision: Decision[Any]) -> None:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"the request takes {len(decision.records)} records; one write has at most {RECORDS_PER_WRITE_MAX}",
+        )
+
+
+def check_room(records: Sized) -> None:
+    """The same for a command that goes on for long, as soon as it is certain: what it wants decided keeps others."""
+    if len(records) > RECORDS_PER_WRITE_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request takes more than {RECORDS_PER_WRITE_MAX} records, which is the most that one write has",
         )
 
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from kraft import Message
 from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Moment, check_size
 from quorate.controller.repeats import Repeats, RequestId, check_kind, mark
@@ -50,8 +52,7 @@ class _InFlight(NamedTuple):
     """The mark that it carries."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class Append(msgspec.Struct, frozen=True, kw_only=True):
     """A batch for the quorum: framed values whose first must get `base_offset`."""
 
     epoch: Epoch
@@ -72,16 +73,14 @@ class Answer:
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver has to do, in this order."""
 
     appends: tuple[Append, ...]
     answers: tuple[Answer, ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Pending:
+class _Pending(msgspec.Struct, frozen=True, kw_only=True):
     """A command that has run and waits for its offset. Reads wait too: what they saw may not be committed yet."""
 
     token: Any
@@ -322,7 +321,7 @@ class Engine:
     def _append(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
         assert self.epoch is not None
         level = self.state.features.record_level
-        if self.next_offset not in self.state.registry:
+        if self.state.registry.latest != self.next_offset:
             self.state.registry.create(self.next_offset)
         for offset, record in enumerate(records, start=self.next_offset):
             self.state.apply(record, offset)
@@ -331,7 +330,7 @@ class Engine:
             first = with_trace(first, traceparent)
         if text is not None:
             first = with_request(first, text)
-        values = tuple(encode_record(record, record_version(record, level)) for record in (first, *records[1:]))
+        values = tuple([encode_record(record, record_version(record, level)) for record in (first, *records[1:])])
         self._appends.append(
             Append(
                 epoch=self.epoch,

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from kraft import Message, Uuid
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
-from quorate.metadata.partitions import RECOVERED, Partition, as_record, default_directory
+from quorate.metadata.partitions import RECOVERED, default_directory
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import DIRECTORIES
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
+from quorate.records import PartitionRecord
 
 __all__ = [
     "PARTITIONS_PER_REQUEST_MAX",
@@ -66,13 +69,13 @@ def placed(state: ClusterState, name: str, placements: Placements, spec: Placeme
         raise StalePlacement(name, "it was not placed, for that could not be then")
     if isinstance(chosen, ApiError):
         raise chosen
-    if len(chosen) != spec.partition_count or any(len(replicas) != spec.replication_factor for replicas in chosen):
+    if len(chosen) != spec.partition_count or set(map(len, chosen)) != {spec.replication_factor}:
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"topic {name!r}: the placer placed {[len(replicas) for replicas in chosen[:3]]}… replicas of "
             f"{len(chosen)} partitions; asked for were {spec.replication_factor} of {spec.partition_count}",
         )
-    for broker_id in {broker_id for replicas in chosen for broker_id in replicas}:
+    for broker_id in set(chain.from_iterable(chosen)):
         broker = state.brokers.get(broker_id)
         if broker is None or not _is_usable(broker):
             raise StalePlacement(name, f"broker {broker_id} can no longer be used")
@@ -116,26 +119,39 @@ def partition_records(
     state: ClusterState, topic_id: Uuid, replicas: Sequence[Replicas], *, first_id: int = 0
 ) -> Iterator[Message]:
     """One PartitionRecord each, from `first_id` on. Who is active is in the ISR, and the first of them leads."""
-    directories = {broker.id: default_directory(broker.log_dirs) for broker in state.brokers}
-    active = {broker.id for broker in state.brokers.active()}
-    level = state.features.record_level
+    beginnings = _Beginnings(state)
     for partition_id, brokers in enumerate(replicas, first_id):
-        isr = brokers if active.issuperset(brokers) else tuple([each for each in brokers if each in active])
-        assert isr, (topic_id, partition_id, brokers)
-        partition = Partition(
+        isr, directories = beginnings[brokers]
+        yield PartitionRecord(
+            partition_id=partition_id,
+            topic_id=topic_id,
             replicas=brokers,
-            directories=tuple([directories[broker_id] for broker_id in brokers]),
             isr=isr,
-            removing_replicas=(),
-            adding_replicas=(),
-            elr=(),
-            last_known_elr=(),
             leader=isr[0],
             leader_recovery_state=RECOVERED,
             leader_epoch=0,
             partition_epoch=0,
+            directories=directories,
         )
-        yield as_record(partition, topic_id, partition_id, level)[0]
+
+
+class _Beginnings(dict[Replicas, tuple[Replicas, tuple[Uuid, ...]]]):
+    """The ISR and the directories with which partitions on these replicas begin. A long topic repeats itself."""
+
+    def __init__(self, state: ClusterState) -> None:
+        super().__init__()
+        self._state = state
+
+    def __missing__(self, replicas: Replicas) -> tuple[Replicas, tuple[Uuid, ...]]:
+        brokers = [broker for broker_id in replicas if (broker := self._state.brokers.get(broker_id)) is not None]
+        assert len(brokers) == len(replicas), replicas
+        isr = tuple([broker.id for broker in brokers if broker.is_active])
+        assert isr, replicas
+        directories: tuple[Uuid, ...] = ()
+        if self._state.features.record_level >= DIRECTORIES:
+            directories = tuple([default_directory(broker.log_dirs) for broker in brokers])
+        self[replicas] = found = (isr, directories)
+        return found
 
 
 def _is_usable(broker: Broker) -> bool:

@@ -18,7 +18,7 @@ from quorate.metadata.versions import DIRECTORIES, NO_LEADER_EPOCH_BUMP_ON_ISR_S
 from quorate.nouns import NodeId
 from quorate.records import PartitionChangeRecord
 
-__all__ = ["Rules", "Wish", "partition_change"]
+__all__ = ["Alike", "Rules", "Wish", "changed_fields", "partition_change"]
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -74,14 +74,37 @@ def partition_change(
     Rules: KIP-455 (reassignments end by themselves), KIP-460 (elections), KIP-704 (recovery), KIP-858
     (directories), KIP-966 (ELR), KAFKA-15021 (leader epochs).
     """
+    changes = changed_fields(partition, wish, rules)
+    return PartitionChangeRecord(partition_id, topic_id, **changes) if changes else None
+
+
+def changed_fields(partition: Partition, wish: Wish, rules: Rules) -> Mapping[str, Any]:
+    """What `partition_change` writes, by the record's fields; it is the same for all partitions of one shape."""
     coming = _wished(partition, wish)
     _complete_reassignment(coming)
     _choose_eligible(partition, coming, wish, rules)
     _choose_leader(partition, coming, wish, rules)
-    changes = _differences(partition, coming, rules) | _moved(partition, coming, wish, rules)
-    if not changes:
-        return None
-    return PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, **changes)
+    return _differences(partition, coming, rules) | _moved(partition, coming, wish, rules)
+
+
+class Alike:
+    """The changed fields of partitions that are alike, for one change to very many: each kind is decided once.
+
+    A cluster has far fewer lists of replicas than partitions.
+    """
+
+    __slots__ = ("_circumstances", "_known")
+
+    def __init__(self) -> None:
+        self._circumstances: object = None
+        self._known: dict[object, Mapping[str, Any]] = {}
+
+    def under(self, circumstances: object) -> dict[object, Mapping[str, Any]]:
+        """What is known already, by kind; nothing if the circumstances are not those of before any more."""
+        if self._circumstances != circumstances:
+            self._circumstances = circumstances
+            self._known = {}
+        return self._known
 
 
 def _wished(partition: Partition, wish: Wish) -> _Next:

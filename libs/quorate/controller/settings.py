@@ -9,6 +9,7 @@ from quorate.controller.configs.broker import file_faults
 from quorate.controller.configs.topic import CONFIGS, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, Effective, effective
 from quorate.controller.configs.values import is_true, whole
 from quorate.controller.delegation_tokens import TokenSettings
+from quorate.controller.mutation_quotas import QuotaWindows
 from quorate.controller.policies import AlterConfigPolicy, CreateTopicPolicy
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
@@ -30,6 +31,8 @@ class Settings:
     """Of DescribeTopicPartitions at most. Kafka's `max.request.partition.size.limit`."""
     delegation_tokens: TokenSettings = field(default_factory=TokenSettings)
     """Kafka's `delegation.token.…`; there are none unless a secret key is given."""
+    quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    """Kafka's `controller.quota.window.…`."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
     """By Kafka's names, with values that `file_faults` has nothing against."""
     create_topic_policy: CreateTopicPolicy | None = None

@@ -53,9 +53,30 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
         return self.replicas[0] if self.replicas else NO_LEADER
 
     @property
+    def is_imbalanced(self) -> bool:
+        """Is it led by another than its preferred leader, or by nobody?"""
+        replicas = self.replicas
+        return not replicas or self.leader != replicas[0]
+
+    @property
     def is_reassigning(self) -> bool:
         """Is it on its way to other replicas? KIP-455."""
         return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All that is to say of it but its epochs: many partitions are alike."""
+        return (
+            self.replicas,
+            self.directories,
+            self.isr,
+            self.removing_replicas,
+            self.adding_replicas,
+            self.elr,
+            self.last_known_elr,
+            self.leader,
+            self.leader_recovery_state,
+        )
 
     def directory_of(self, replica: NodeId) -> Uuid:
         """The directory that holds `replica`. Raises ValueError if it is none of the replicas."""

@@ -7,7 +7,7 @@ between two records of one batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft import Uuid
 from quorate.metadata.faults import ReplayFault
@@ -15,9 +15,9 @@ from quorate.metadata.isr_index import IsrIndex
 from quorate.metadata.partitions import Partition
 from quorate.nouns import NodeId, Offset
 from quorate.timeline import SnapshotRegistry
-from quorate.timeline.registry import Overwritten
+from quorate.timeline.registry import UNCHANGED, Overwritten
 
-__all__ = ["Rows", "RowsAt"]
+__all__ = ["Rows", "RowsAt", "Stretch"]
 
 GAP_MAX: Final = 1 << 20
 """How far a number may lie above the last one: Kafka's checkpoints list a topic in the order of a hash table."""
@@ -27,10 +27,21 @@ _STRETCH: Final = 1024
 """Rows of the past that are read at a time, so that a writer of checkpoints can let others have a turn."""
 
 
-class Rows(Mapping[int, Partition]):
-    """Partitions by number, ascending. Told to the index whenever one is replaced."""
+class Stretch(NamedTuple):
+    """Neighbours among the partitions of a topic: None, with an empty ISR, where there is none."""
 
-    __slots__ = ("_count", "_index", "_registry", "_rows", "_topic_id")
+    rows: list[Partition | None]
+    isrs: list[tuple[NodeId, ...]]
+
+
+class Rows(Mapping[int, Partition]):
+    """Partitions by number, ascending. Told to the index whenever one is replaced.
+
+    Their ISRs lie side by side, too: who looks for a broker asks every partition that there is, and a million of them
+    are not in any cache of the machine's; the ISRs that they share are.
+    """
+
+    __slots__ = ("_count", "_index", "_isrs", "_registry", "_rows", "_topic_id", "changed_at")
 
     def __init__(self, registry: SnapshotRegistry, index: IsrIndex, topic_id: Uuid) -> None:
         # Not registered: a registry's reset empties the dict of topics, and the rows go with them.
@@ -38,7 +49,9 @@ class Rows(Mapping[int, Partition]):
         self._index = index
         self._topic_id = topic_id
         self._rows: list[Partition | None] = []
+        self._isrs: list[tuple[NodeId, ...]] = []
         self._count = 0
+        self.changed_at = UNCHANGED
 
     def __getitem__(self, partition_id: int) -> Partition:
         found = self.get(partition_id)
@@ -64,13 +77,13 @@ class Rows(Mapping[int, Partition]):
         """`items()`, several times faster."""
         return ((partition_id, row) for partition_id, row in enumerate(self._rows) if row is not None)
 
-    def stretch(self, start: int, count: int) -> list[Partition | None]:
-        """Those with so many numbers from `start` on, None where there is none; empty if all numbers lie below."""
-        return self._rows[start : start + count]
+    def stretch(self, start: int, count: int) -> Stretch:
+        """Those with so many numbers from `start` on; empty if all numbers lie below."""
+        return Stretch(self._rows[start : start + count], self._isrs[start : start + count])
 
     def in_isr(self, broker: NodeId) -> list[tuple[int, Partition]]:
         """Those that have `broker` in their ISR: what is asked of every partition when a broker is fenced."""
-        return [(i, row) for i, row in enumerate(self._rows) if row is not None and broker in row.isr]
+        return [(i, self[i]) for i, isr in enumerate(self._isrs) if broker in isr]
 
     def at(self, offset: Offset) -> RowsAt:
         """The partitions at the snapshot at `offset`, read-only; values are read when they are reached."""
@@ -83,17 +96,20 @@ class Rows(Mapping[int, Partition]):
         if partition_id == len(rows):
             before = None
             rows.append(partition)
+            self._isrs.append(partition.isr)
         else:
-            self._make_room(partition_id)
+            if not 0 <= partition_id < len(rows):
+                self._make_room(partition_id)
             before = rows[partition_id]
             rows[partition_id] = partition
+            self._isrs[partition_id] = partition.isr
         if self._registry.newest is not None:
             self._registry.newest.keep(self).setdefault(partition_id, before)
         if before is None:
             self._count += 1
+            self._index.count_in(self._topic_id, partition_id, partition)
         else:
-            self._index.count_out(self._topic_id, partition_id, before)
-        self._index.count_in(self._topic_id, partition_id, partition)
+            self._index.count_over(self._topic_id, partition_id, before, partition)
 
     def clear(self) -> None:
         """Take all out, as when the topic is removed."""
@@ -102,6 +118,7 @@ class Rows(Mapping[int, Partition]):
             overwritten.setdefault(partition_id, row)
             self._index.count_out(self._topic_id, partition_id, row)
         self._rows.clear()
+        self._isrs.clear()
         self._count = 0
 
     def was(self, offset: Offset, partition_id: int) -> Partition | None:
@@ -130,19 +147,20 @@ class Rows(Mapping[int, Partition]):
 
     def put_back(self, overwritten: Overwritten) -> None:
         """For the registry: see `Reversible`."""
-        rows = self._rows
-        rows.extend([None] * (max(overwritten, default=-1) + 1 - len(rows)))
+        rows, isrs = self._rows, self._isrs
+        self._extend(max(overwritten, default=-1) + 1 - len(rows))
         for partition_id, before in overwritten.items():
             after = self.get(partition_id)
             if after is not None:
                 self._index.count_out(self._topic_id, partition_id, after)
                 self._count -= 1
-            rows[partition_id] = before
+            rows[partition_id], isrs[partition_id] = before, () if before is None else before.isr
             if before is not None:
                 self._index.count_in(self._topic_id, partition_id, before)
                 self._count += 1
         while rows and rows[-1] is None:
             rows.pop()
+            isrs.pop()
 
     def empty(self) -> None:
         """For the registry: see `Reversible`."""
@@ -155,8 +173,11 @@ class Rows(Mapping[int, Partition]):
                 f"partition {partition_id} of a topic that has {self._count} partitions; "
                 f"numbers run from 0 upward, at most {GAP_MAX} ahead"
             )
-        if missing > 0:
-            self._rows.extend([None] * missing)
+        self._extend(missing)
+
+    def _extend(self, missing: int) -> None:
+        self._rows.extend([None] * missing)
+        self._isrs.extend([()] * missing)
 
 
 class RowsAt(Mapping[int, Partition]):

@@ -11,8 +11,8 @@ from kraft import Message, Uuid
 from quorate.metadata.configs import Configs
 from quorate.metadata.faults import ReplayFault
 from quorate.metadata.isr_index import IsrIndex
-from quorate.metadata.partitions import NO_LEADER, Partition, as_record, merged, registered
-from quorate.metadata.rows import Rows, RowsAt
+from quorate.metadata.partitions import Partition, as_record, merged, registered
+from quorate.metadata.rows import Rows, RowsAt, Stretch
 from quorate.nouns import NodeId, Offset, uuid_text
 from quorate.records import ClearElrRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict
@@ -111,7 +111,7 @@ class Topics:
             for partition_id, partition in _pairs(topic):
                 yield Found(topic, partition_id, partition)
 
-    def stretches(self, count: int) -> Iterator[tuple[Uuid, int, list[Partition | None]]]:
+    def stretches(self, count: int) -> Iterator[tuple[Uuid, int, Stretch]]:
         """Every partition of the present, so many at a time, while the state may change in between.
 
         Each is a topic's id, a number, and what partitions it has from that number on. Topics that come behind the
@@ -120,8 +120,8 @@ class Topics:
         assert self._offset is None, f"the state at offset {self._offset} does not change: see `all`"
         for topic_id in list(self._by_id):
             start = 0
-            while rows := self._stretch(topic_id, start, count):
-                yield topic_id, start, rows
+            while (stretch := self._stretch(topic_id, start, count)).rows:
+                yield topic_id, start, stretch
                 start += count
 
     def led_by(self, broker: NodeId) -> Iterator[Found]:
@@ -158,12 +158,12 @@ class Topics:
     def imbalanced(self) -> Iterator[Found]:
         """The partitions that are not led by their preferred leader, or by nobody. The state may change meanwhile."""
         if self._offset is not None:
-            yield from (found for found in self.all() if _is_imbalanced(found.partition))
+            yield from (found for found in self.all() if found.partition.is_imbalanced)
             return
         for topic_id, partition_id in list(self._index.imbalanced):
             topic = self._by_id.get(topic_id)
             partition = None if topic is None else topic.partitions.get(partition_id)
-            if topic is not None and partition is not None and _is_imbalanced(partition):
+            if topic is not None and partition is not None and partition.is_imbalanced:
                 yield Found(topic, partition_id, partition)
 
     def reassigning(self) -> Iterator[Found]:
@@ -254,10 +254,10 @@ class Topics:
         assert isinstance(topic.partitions, Rows), topic.partitions
         return Topic(topic.name, topic.id, topic.partitions.at(self._offset))
 
-    def _stretch(self, topic_id: Uuid, start: int, count: int) -> list[Partition | None]:
+    def _stretch(self, topic_id: Uuid, start: int, count: int) -> Stretch:
         topic = self._by_id.get(topic_id)
         if topic is None:
-            return []
+            return Stretch([], [])
         assert isinstance(topic.partitions, Rows), topic.partitions
         return topic.partitions.stretch(start, count)
 
@@ -295,10 +295,6 @@ def _clear_elr(topic: Topic) -> None:
 
 def _may_collide(name: str) -> bool:
     return "." in name or "_" in name
-
-
-def _is_imbalanced(partition: Partition) -> bool:
-    return partition.leader != partition.preferred_leader or partition.leader == NO_LEADER
 
 
 def _unified(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from kraft import Message
@@ -108,6 +109,7 @@ def record_version(record: Message, metadata_version: int) -> int:
     return version_at(type(record), metadata_version)
 
 
+@lru_cache(1024)  # asked of every record that is written
 def version_at(record: type[Message], metadata_version: int) -> int:
     """The version in which records of this class are written at this level."""
     for level, version in _RAISED.get(record, ()):

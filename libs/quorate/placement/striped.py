@@ -107,7 +107,8 @@ class _Ring:
         return self.brokers[(self.start + self.taken - 1) % len(self.brokers)]
 
     def shuffle(self, random: Random) -> None:
-        random.shuffle(self.brokers)
+        if len(self.brokers) > 1:  # nothing is drawn for one or none, which in small clusters is the rule
+            random.shuffle(self.brokers)
         self.start, self.taken, self.taker = 0, 0, None
 
 

@@ -13,7 +13,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Se
 from typing import Generic, TypeVar, overload
 
 from quorate.nouns import Offset
-from quorate.timeline.registry import ABSENT, Absent, Overwritten, SnapshotRegistry
+from quorate.timeline.registry import ABSENT, UNCHANGED, Absent, Overwritten, SnapshotRegistry
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,11 +30,12 @@ class TimelineDict(Mapping[K, V]):
     Equal to any mapping with the same contents; not hashable.
     """
 
-    __slots__ = ("__weakref__", "_present", "_registry")
+    __slots__ = ("__weakref__", "_present", "_registry", "changed_at")
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
         self._present: dict[K, V] = {}
+        self.changed_at = UNCHANGED
         registry.register(self)
 
     def __getitem__(self, key: K) -> V:
@@ -150,6 +151,7 @@ class TimelineDict(Mapping[K, V]):
     def empty(self) -> None:
         """For the registry: see `Reversible`."""
         self._present.clear()
+        self.changed_at = UNCHANGED
 
 
 class _DictAt(Mapping[K, V]):
@@ -235,12 +237,13 @@ class TimelineSet(Generic[T]):
 class TimelineValue(Generic[T]):
     """One value that can go back. It starts, and is again after a reset, at `initial`."""
 
-    __slots__ = ("__weakref__", "_initial", "_registry", "_value")
+    __slots__ = ("__weakref__", "_initial", "_registry", "_value", "changed_at")
 
     def __init__(self, registry: SnapshotRegistry, initial: T) -> None:
         self._registry = registry
         self._initial = initial
         self._value = initial
+        self.changed_at = UNCHANGED
         registry.register(self)
 
     @property
@@ -272,3 +275,4 @@ class TimelineValue(Generic[T]):
     def empty(self) -> None:
         """For the registry: see `Reversible`."""
         self._value = self._initial
+        self.changed_at = UNCHANGED

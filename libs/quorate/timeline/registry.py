@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from quorate.nouns import Offset
@@ -45,9 +45,15 @@ class Absent:
 
 ABSENT = Absent()
 
+UNCHANGED: Final = -1
+"""In the place of an offset: no snapshot was live when a collection changed."""
+
 
 class Reversible(Protocol):
     """What a collection offers to its registry, and to nobody else."""
+
+    changed_at: Offset
+    """The newest snapshot since which it has changed, UNCHANGED if none; a later one after a revert."""
 
     def put_back(self, overwritten: Overwritten) -> None:
         """Make the keys of `overwritten` what they were."""
@@ -76,6 +82,7 @@ class Snapshot:
         entry = self._kept.get(id(collection))
         if entry is None:
             entry = self._kept[id(collection)] = (collection, {})
+            collection.changed_at = self.offset
         return entry[1]
 
     def revert(self) -> None:
@@ -169,6 +176,8 @@ class SnapshotRegistry:
 
     def forget_before(self, offset: Offset) -> None:
         """Forget the snapshots below `offset`, but for held ones. `offset` need not be one. The present stays."""
+        if not self._snapshots or offset <= self._snapshots[0].offset:
+            return
         end = self._place(offset)
         kept: list[Snapshot] = []
         for snapshot in self._snapshots[:end]:

@@ -16,6 +16,7 @@ from kraft import Message
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.compile import struct_class
 from quorate.wire.schema import Field, Kind, Layout
+from quorate.wire.shared import Shared
 
 __all__ = ["RANGES", "reader", "writer"]
 
@@ -33,7 +34,7 @@ Make = Callable[..., ProtobufMessage]
 @cache
 def writer(layout: Layout) -> Callable[[Message, Make], ProtobufMessage]:
     """The function that makes the protobuf message of a struct."""
-    names: dict[str, Any] = {"uuid_text": uuid_text}
+    names: dict[str, Any] = {"uuid_text": uuid_text, "Shared": Shared, "copied": _copied}
     lines = ["def write(m, new):", f"    made = new({_write_members(layout, 'm', names)})"]
     for field in layout.fields:
         if field.box:
@@ -73,9 +74,24 @@ def _write_each(field: Field, names: dict[str, Any], *, indent: int) -> list[str
 def _write_box(field: Field, names: dict[str, Any]) -> list[str]:
     value = f"m.{field.name}"
     lines = [f"    if {value} is not None:", f"        box = made.{field.name}", "        box.SetInParent()"]
-    if field.struct:
-        return [*lines, "        add = box.items.add", *_write_each(field, names, indent=8)]
-    return [*lines, f"        box.items.extend({_to_text(field, value)})"]
+    if field.struct is None:
+        return [*lines, f"        box.items.extend({_to_text(field, value)})"]
+    return [
+        *lines,
+        f"        if type({value}) is Shared and {value}.box is not None:",
+        f"            box.CopyFrom({value}.box)",
+        "        else:",
+        "            add = box.items.add",
+        *_write_each(field, names, indent=12),
+        f"            if type({value}) is Shared:",
+        f"                {value}.box = copied(box)",
+    ]
+
+
+def _copied(box: ProtobufMessage) -> ProtobufMessage:
+    kept = type(box)()
+    kept.CopyFrom(box)
+    return kept
 
 
 def _to_text(field: Field, value: str) -> str:

@@ -95,6 +95,7 @@ class Layout:
         return f"<Layout {self.module}.{self.name} {self.first_version}-{self.last_version}>"
 
 
+@cache
 def layout_of(message: type[kraft.Message]) -> Layout:
     """The layout of a generated struct class."""
     module = importlib.import_module(f"{message.__module__}_pb2")

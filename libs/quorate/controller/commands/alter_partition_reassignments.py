@@ -9,7 +9,7 @@ from kraft.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from quorate.controller.broker_changes import rules_for
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, check_room
 from quorate.controller.elections import Election
 from quorate.controller.new_partitions import bad_assignment, check_registered
 from quorate.controller.partition_change import Rules, Wish, partition_change
@@ -32,7 +32,8 @@ def alter_partition_reassignments(
 ) -> Command[AlterPartitionReassignmentsResponse]:
     """The command that sets partitions on their way to other replicas; null replicas call the move off.
 
-    Each partition succeeds or fails by itself. A move ends by itself, when its new replicas are in sync.
+    Each partition succeeds or fails by itself. A move ends by itself, when its new replicas are in sync. Raises
+    ApiError(POLICY_VIOLATION) for too many moves.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionReassignmentsResponse]:
@@ -48,6 +49,7 @@ def alter_partition_reassignments(
                     continue
                 told.append(_Told(asked.partition_index, error_message=None))
                 records += () if change is None else (change,)
+                check_room(records)
             topics.append(_Topic(topic.name, tuple(told)))
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import assert_never
 
 from kraft import Message, Uuid
 from quorate.controller.broker_changes import joining, leaving, losing
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.fan_out import Key, Turn, bites, in_isr, leaderless, present
+from quorate.controller.fan_out import DEFAULT_TURN, Key, Turn, bites, in_isr, leaderless, present
+from quorate.controller.partition_change import Alike
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
@@ -28,7 +29,6 @@ from quorate.records import BrokerRegistrationChangeRecord
 __all__ = ["BrokerStateChanged", "change_broker_state", "change_in_turns"]
 
 _FENCE, _UNFENCE, _SHUT_DOWN = 1, -1, 1
-DEFAULT_TURN: Final = Turn()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +110,15 @@ def _ahead(
     state: ClusterState, broker: Broker, reached: ControlState, settings: Settings, turn: Turn
 ) -> Iterator[Command[BrokerStateChanged]]:
     """What is written before the whole, if that is too much for one turn; nothing otherwise."""
-    topics = state.topics
+    topics, alike = state.topics, Alike()
     if reached is ControlState.UNFENCED:
         if broker.fenced and topics.leader_count(NO_LEADER) > turn.uncut_max:
             yield _unfence(broker)
             for keys in bites(topics, leaderless, turn):
-                yield _into(keys, broker, settings)
+                yield _into(keys, broker, settings, alike)
     elif broker.is_active and topics.isr_count(broker.id) > turn.changed_max:
         for keys in bites(topics, in_isr(broker.id), turn):
-            yield _out_of(keys, broker, reached, settings)
+            yield _out_of(keys, broker, reached, settings, alike)
 
 
 def _unfence(broker: Broker) -> Command[BrokerStateChanged]:
@@ -133,19 +133,19 @@ def _unfence(broker: Broker) -> Command[BrokerStateChanged]:
 
 
 def _out_of(
-    keys: tuple[Key, ...], broker: Broker, reached: ControlState, settings: Settings
+    keys: tuple[Key, ...], broker: Broker, reached: ControlState, settings: Settings, alike: Alike
 ) -> Command[BrokerStateChanged]:
     """Out of the ISRs of these partitions, and nothing more."""
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         _checked(state, broker.id, broker.epoch)
         among = (found for found in present(state, keys) if broker.id in found.partition.isr)
-        return Decision(BrokerStateChanged(state=reached), tuple(leaving(state, broker.id, settings, among)))
+        return Decision(BrokerStateChanged(state=reached), tuple(leaving(state, broker.id, settings, among, alike)))
 
     return command
 
 
-def _into(keys: tuple[Key, ...], broker: Broker, settings: Settings) -> Command[BrokerStateChanged]:
+def _into(keys: tuple[Key, ...], broker: Broker, settings: Settings, alike: Alike) -> Command[BrokerStateChanged]:
     """Leaders for those of these partitions that have none, while the broker may lead."""
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
@@ -153,7 +153,7 @@ def _into(keys: tuple[Key, ...], broker: Broker, settings: Settings) -> Command[
         is_there = state.brokers.is_active(broker.id)
         among = (found for found in present(state, keys) if is_there and not found.partition.has_leader)
         return Decision(
-            BrokerStateChanged(state=ControlState.UNFENCED), tuple(joining(state, broker.id, settings, among))
+            BrokerStateChanged(state=ControlState.UNFENCED), tuple(joining(state, broker.id, settings, among, alike))
         )
 
     return command

@@ -6,14 +6,13 @@ The driver asks `wanted_placements` what to have placed, and hands the placer's 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS, Effective, all_effective, faults
+from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS, Items, all_effective, faults
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long
 from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.controller.new_partitions import (
@@ -29,10 +28,11 @@ from quorate.controller.policies import NewTopic
 from quorate.controller.settings import Settings
 from quorate.controller.topic_names import METADATA_TOPIC, fault_of_name
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import TOPIC
+from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec, Replicas
 from quorate.records import ClearElrRecord, ConfigRecord, TopicRecord
+from quorate.wire.shared import Shared
 
 __all__ = ["create_topics", "wanted_placements"]
 
@@ -41,8 +41,7 @@ _Result: TypeAlias = CreateTopicsResponse.CreatableTopicResult
 _Config: TypeAlias = CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfigs
 
 
-@dataclass(frozen=True, slots=True)
-class _New:
+class _New(NamedTuple):
     """A topic that is to be: its id, the replicas of each partition, its own configs."""
 
     name: str
@@ -66,11 +65,14 @@ def create_topics(
     Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
     """
 
+    twice = _asked_twice(request)
+    asked = [topic for topic in request.topics if topic.name not in twice]
+
     def command(state: ClusterState, _: Moment) -> Decision[CreateTopicsResponse]:
-        refused = _check(state, request, settings)
+        refused = _check(state, asked, settings)
         results: dict[str, _Result] = {}
         records: list[Message] = []
-        for topic in _asked_once(request):
+        for topic in asked:
             try:
                 new = _choose(state, topic, refused, placements, new_topic_id, settings)
             except StalePlacement:
@@ -80,7 +82,7 @@ def create_topics(
                 continue
             records += _records(state, new)
             results[topic.name] = _created(state, new, settings)
-        response = CreateTopicsResponse(topics=(*results.values(), *_refused_twice(request)))
+        response = CreateTopicsResponse(topics=(*results.values(), *_refused_twice(twice)))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision
 
@@ -94,22 +96,22 @@ def wanted_placements(
 
     Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
     """
-    refused = _check(state, request, settings)
+    twice = _asked_twice(request)
+    asked = [topic for topic in request.topics if topic.name not in twice]
+    refused = _check(state, asked, settings)
     return tuple(
-        (topic.name, _spec(topic, settings))
-        for topic in _asked_once(request)
-        if topic.name not in refused and not topic.assignments
+        (topic.name, _spec(topic, settings)) for topic in asked if topic.name not in refused and not topic.assignments
     )
 
 
 # Check.
 
 
-def _check(state: ClusterState, request: CreateTopicsRequest, settings: Settings) -> dict[str, ApiError]:
+def _check(state: ClusterState, asked: Sequence[_Topic], settings: Settings) -> dict[str, ApiError]:
     """Which topics cannot be, by name, before anything is placed."""
-    _check_size(request, settings)
+    _check_size(asked, settings)
     refused: dict[str, ApiError] = {}
-    for topic in _asked_once(request):
+    for topic in asked:
         try:
             _check_name(state, topic.name)
             _check_configs(state, topic, settings)
@@ -122,10 +124,8 @@ def _check(state: ClusterState, request: CreateTopicsRequest, settings: Settings
     return refused
 
 
-def _check_size(request: CreateTopicsRequest, settings: Settings) -> None:
-    count = sum(
-        len(topic.assignments) or max(0, _spec(topic, settings).partition_count) for topic in _asked_once(request)
-    )
+def _check_size(asked: Sequence[_Topic], settings: Settings) -> None:
+    count = sum([len(topic.assignments) or max(0, _partition_count(topic, settings)) for topic in asked])
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -267,47 +267,55 @@ def _records(state: ClusterState, new: _New) -> Iterator[Message]:
 
 
 def _created(state: ClusterState, new: _New, settings: Settings) -> _Result:
-    configs = all_effective(topic=new.configs, configs=state.configs, static=settings.static_configs)
+    cluster = state.configs.of(BROKER, "")
     return _Result(
         name=new.name,
         topic_id=new.id,
         error_message=None,
         num_partitions=len(new.replicas),
         replication_factor=len(new.replicas[0]),
-        configs=_told(tuple(configs.items())),
+        configs=_told(*(tuple(each.items()) for each in (new.configs, cluster, settings.static_configs))),
     )
 
 
 @lru_cache(maxsize=256)  # most topics have the same configs
-def _told(configs: tuple[tuple[str, Effective], ...]) -> tuple[_Config, ...]:
-    return tuple(_Config(name=name, value=each.value, config_source=int(each.source)) for name, each in configs)
+def _told(topic: Items, cluster: Items, static: Items) -> Shared[_Config]:
+    return Shared(
+        _Config(name=name, value=each.value, config_source=int(each.source))
+        for name, each in all_effective(topic, cluster, static).items()
+    )
 
 
 def _refusal(name: str, refusal: ApiError) -> _Result:
     return _Result(name=name, error_code=int(refusal.code), error_message=refusal.message)
 
 
-def _refused_twice(request: CreateTopicsRequest) -> Iterator[_Result]:
+def _refused_twice(twice: Mapping[str, int]) -> Iterator[_Result]:
     """One result for each name that was asked for more than once, after the others, as in Kafka."""
-    for name, count in Counter(topic.name for topic in request.topics).items():
-        if count > 1:
-            yield _refusal(
-                name,
-                ApiError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times; once is right"),
-            )
+    for name, count in twice.items():
+        yield _refusal(
+            name, ApiError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times; once is right")
+        )
 
 
 # What is asked.
 
 
-def _asked_once(request: CreateTopicsRequest) -> list[_Topic]:
-    counts = Counter(topic.name for topic in request.topics)
-    return [topic for topic in request.topics if counts[topic.name] == 1]
+def _asked_twice(request: CreateTopicsRequest) -> Mapping[str, int]:
+    """The names that are there more than once, and how often."""
+    names = [topic.name for topic in request.topics]
+    if len(set(names)) == len(names):
+        return {}
+    return {name: count for name, count in Counter(names).items() if count > 1}
+
+
+def _partition_count(topic: _Topic, settings: Settings) -> int:
+    return settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
 def _spec(topic: _Topic, settings: Settings) -> PlacementSpec:
     return PlacementSpec(
-        partition_count=settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions,
+        partition_count=_partition_count(topic, settings),
         replication_factor=(
             settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         ),

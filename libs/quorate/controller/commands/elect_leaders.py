@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from kraft.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from quorate.controller.broker_changes import rules_for
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, check_room
 from quorate.controller.elections import Election
 from quorate.controller.partition_change import Wish, partition_change
 from quorate.controller.settings import Settings
@@ -30,7 +31,7 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Comman
     """The command that elects leaders for the partitions of `request`, or for all where it names none.
 
     Each partition succeeds or fails by itself; of all, those that need no election are not told of, but every topic is.
-    Raises ApiError(INVALID_REQUEST) for an election type that there is not.
+    Raises ApiError: INVALID_REQUEST for an election type that there is not, POLICY_VIOLATION for too many elections.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[ElectLeadersResponse]:
@@ -43,16 +44,16 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Comman
             )
         records: list[PartitionChangeRecord] = []
         results = []
-        for name, partition_ids, is_asked in _asked(state, request):
+        for name, partition_ids in _asked(state, request, election):
             told = []
             for partition_id in partition_ids:
                 try:
                     records += _elect(state, name, partition_id, election, settings)
                 except ApiError as refusal:
-                    if is_asked or refusal.code is not ErrorCode.ELECTION_NOT_NEEDED:
-                        told.append(_PartitionResult(partition_id, int(refusal.code), refusal.message))
+                    told.append(_PartitionResult(partition_id, int(refusal.code), refusal.message))
                 else:
                     told.append(_PartitionResult(partition_id, error_message=None))
+                    check_room(records)
             results.append(_Result(topic=name, partition_result=tuple(told)))
         response = ElectLeadersResponse(replica_election_results=tuple(results))
         return Decision(response, tuple(records))
@@ -60,14 +61,20 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Comman
     return command
 
 
-def _asked(state: ClusterState, request: ElectLeadersRequest) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-    """Each topic by name with its partitions, and whether they were named."""
+def _asked(
+    state: ClusterState, request: ElectLeadersRequest, election: Election
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Each topic by name, with its partitions that are named, or, where none are, with those that need an election."""
     if request.topic_partitions is None:
+        in_need = defaultdict(list)
+        for topic, partition_id, partition in state.topics.imbalanced():
+            if not _is_content(partition, election):
+                in_need[topic.id].append(partition_id)
         for topic in sorted(state.topics, key=lambda topic: topic.name):
-            yield topic.name, tuple(topic.partitions), False
+            yield topic.name, tuple(sorted(in_need[topic.id]))
     else:
         for asked in request.topic_partitions:
-            yield asked.topic, asked.partitions, True
+            yield asked.topic, asked.partitions
 
 
 def _elect(

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from kraft import Message, Uuid
+from kraft import Uuid
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from quorate.controller.broker_changes import leaving, unclean_stop
 from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.fan_out import DEFAULT_TURN, Key, Turn, bites_of, epoch_of, in_isr, in_isr_or_elr, present
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.features import KRAFT_VERSION
 from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Found
 from quorate.metadata.versions import DIRECTORIES, METADATA_VERSION
-from quorate.nouns import reserved_uuid, uuid_text
-from quorate.records import RegisterBrokerRecord
+from quorate.nouns import NodeId, reserved_uuid, uuid_text
+from quorate.records import PartitionChangeRecord, RegisterBrokerRecord
 
-__all__ = ["register_broker"]
+__all__ = ["register_ahead", "register_broker", "register_unless_alive"]
 
 
 def register_broker(
@@ -43,18 +45,107 @@ def register_broker(
 
     def command(state: ClusterState, moment: Moment) -> Decision[BrokerRegistrationResponse]:
         existing = state.brokers.get(request.broker_id)
-        _check_identity(request, existing, cluster_id=cluster_id, session_epoch=session_epoch)
-        _check_directories(state, request)
-        _check_listeners(request)
-        _check_features(state, request, kraft_version)
+        _check(state, request, cluster_id=cluster_id, session_epoch=session_epoch, kraft_version=kraft_version)
 
         again = existing is not None and existing.incarnation_id == request.incarnation_id
         epoch = existing.epoch if existing is not None and again else moment.next_offset
-        cleaned = () if again else tuple(_cleaned(state, request, existing, settings, tells_previous_epoch))
+        was_clean = not tells_previous_epoch or _was_clean(request, existing)
+        cleaned = () if again else tuple(_cleaned(state, request.broker_id, settings, was_clean=was_clean))
         record = _record(state, request, epoch, existing if again else None)
         return Decision(BrokerRegistrationResponse(broker_epoch=epoch), (*cleaned, record), atomic=False)
 
     return command
+
+
+def register_unless_alive(
+    request: BrokerRegistrationRequest, *, cluster_id: str, kraft_version: int, settings: Settings
+) -> Command[BrokerRegistrationResponse]:
+    """`register_broker` where the log says whose session is valid: that of a broker that is not fenced by then."""
+
+    def command(state: ClusterState, moment: Moment) -> Decision[BrokerRegistrationResponse]:
+        whole = register_broker(
+            request,
+            cluster_id=cluster_id,
+            session_epoch=_epoch_of_the_live(state, request.broker_id),
+            kraft_version=kraft_version,
+            settings=settings,
+        )
+        return whole(state, moment)
+
+    return command
+
+
+def register_ahead(
+    state: ClusterState,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    kraft_version: int,
+    settings: Settings,
+    turn: Turn = DEFAULT_TURN,
+) -> Iterator[Command[None]]:
+    """What is written before `register_unless_alive`, turn by turn, if that alone is too much: see `fan_out`.
+
+    Nothing for a registration that would be refused now, and nothing more once another process has registered. Each
+    command is to be taken when the one before is decided, in the same `state`. They raise ApiError, as the whole.
+    """
+    broker_id = request.broker_id
+    last = state.brokers.get(broker_id)
+    if last is not None and last.incarnation_id == request.incarnation_id:
+        return
+    was_clean = _was_clean(request, last)
+    count = state.topics.isr_count(broker_id) + (0 if was_clean else state.topics.elr_count(broker_id))
+
+    def check(now: ClusterState) -> None:
+        session_epoch = _epoch_of_the_live(now, broker_id)
+        _check(now, request, cluster_id=cluster_id, session_epoch=session_epoch, kraft_version=kraft_version)
+
+    if count <= turn.changed_max or not _is_let_in(state, check):
+        return
+    epoch = epoch_of(state, broker_id)
+    for keys in bites_of(state, broker_id, (in_isr if was_clean else in_isr_or_elr)(broker_id), turn):
+
+        def bite(now: ClusterState, _: Moment, keys: Sequence[Key] = keys) -> Decision[None]:
+            """What the end of the last process means for these partitions, while it is the one that is registered."""
+            if epoch_of(now, broker_id) != epoch:
+                return Decision(None)
+            check(now)
+            among = tuple(present(now, keys))
+            return Decision(None, tuple(_cleaned(now, broker_id, settings, among, was_clean=was_clean)))
+
+        yield bite
+
+
+def _is_let_in(state: ClusterState, check: Callable[[ClusterState], None]) -> bool:
+    try:
+        check(state)
+    except ApiError:
+        return False
+    return True
+
+
+def _epoch_of_the_live(state: ClusterState, broker_id: NodeId) -> int | None:
+    """The epoch that is alive as far as the log says."""
+    broker = state.brokers.get(broker_id)
+    return None if broker is None or broker.fenced else broker.epoch
+
+
+# Check.
+
+
+def _check(
+    state: ClusterState,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    session_epoch: int | None,
+    kraft_version: int,
+) -> None:
+    existing = state.brokers.get(request.broker_id)
+    _check_identity(request, existing, cluster_id=cluster_id, session_epoch=session_epoch)
+    _check_directories(state, request)
+    _check_listeners(request)
+    _check_features(state, request, kraft_version)
 
 
 def _check_identity(
@@ -129,17 +220,26 @@ def _check_features(state: ClusterState, request: BrokerRegistrationRequest, kra
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this cluster has no {METADATA_VERSION} yet")
 
 
+# Records.
+
+
+def _was_clean(request: BrokerRegistrationRequest, existing: Broker | None) -> bool:
+    """Does the last process say of itself that it ended in order, and was it the one that is registered? KIP-966."""
+    return request.previous_broker_epoch == (None if existing is None else existing.epoch)
+
+
 def _cleaned(
     state: ClusterState,
-    request: BrokerRegistrationRequest,
-    existing: Broker | None,
+    broker_id: NodeId,
     settings: Settings,
-    tells_previous_epoch: bool,
-) -> Iterator[Message]:
+    among: Sequence[Found] | None = None,
+    *,
+    was_clean: bool,
+) -> Iterator[PartitionChangeRecord]:
     """The new process is fenced, so it is in no ISR; and if the last one did not end in order, in no ELR either."""
-    known_epoch = None if existing is None else existing.epoch
-    clean = not tells_previous_epoch or request.previous_broker_epoch == known_epoch
-    return (leaving if clean else unclean_stop)(state, request.broker_id, settings)
+    if was_clean and among is not None:
+        among = [found for found in among if broker_id in found.partition.isr]
+    return (leaving if was_clean else unclean_stop)(state, broker_id, settings, among)
 
 
 def _record(

@@ -36,6 +36,7 @@ __all__ = [
     "MIN_INSYNC_REPLICAS",
     "UNCLEAN_ELECTION",
     "Effective",
+    "Items",
     "TopicConfig",
     "all_effective",
     "candidates",
@@ -78,16 +79,13 @@ def effective(
     return _first(config, topic, _inherited(configs, static))
 
 
-def all_effective(*, topic: Mapping[str, str], configs: Configs, static: Mapping[str, str]) -> Mapping[str, Effective]:
-    """`effective` of every config, by name. Most topics have the same: what was found is kept for the next."""
-    return _all(tuple(topic.items()), tuple(configs.of(BROKER, "").items()), tuple(static.items()))
-
-
-_Items: TypeAlias = tuple[tuple[str, str], ...]
+Items: TypeAlias = tuple[tuple[str, str], ...]
+"""Configs that are set, by name: most topics have the same, so what follows from them is kept for the next."""
 
 
 @lru_cache(maxsize=256)
-def _all(topic: _Items, cluster: _Items, static: _Items) -> Mapping[str, Effective]:
+def all_effective(topic: Items, cluster: Items, static: Items) -> Mapping[str, Effective]:
+    """`effective` of every config, by name: of what is set on the topic, for all brokers, and in the file."""
     inherited = ((dict(cluster), Source.CLUSTER), (dict(static), Source.STATIC))
     return {name: _first(config, dict(topic), inherited) for name, config in CONFIGS.items()}
 
@@ -131,11 +129,11 @@ def faults(
     `before` is what was set on it until now; `configs` and `static` say what stands in for the configs not set.
     """
     cluster = configs.of(BROKER, "")
-    return list(_faults(*(tuple(each.items()) for each in (values, cluster, static, before))))
+    return list(_faults(tuple(values.items()), tuple(cluster.items()), tuple(static.items()), tuple(before.items())))
 
 
 @lru_cache(maxsize=256)
-def _faults(topic: _Items, cluster: _Items, static: _Items, before: _Items) -> tuple[str, ...]:
+def _faults(topic: Items, cluster: Items, static: Items, before: Items) -> tuple[str, ...]:
     """As `all_effective`, most topics have the same."""
     found = []
     for name, value in topic:
@@ -147,10 +145,10 @@ def _faults(topic: _Items, cluster: _Items, static: _Items, before: _Items) -> t
     if found:
         return tuple(found)
 
-    effective = _all(topic, cluster, static)
+    counting = all_effective(topic, cluster, static)
 
     def counts(name: str) -> str:
-        return effective[name].value
+        return counting[name].value
 
     return (*_lags(counts), *_tiered(counts, dict(before), dict(static)))
 

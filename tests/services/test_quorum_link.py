@@ -1,0 +1,138 @@
+"""The controller's end of RaftClient against a real server that commits when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenRequest, ListenResponse
+from kraft.service.quorum_pb2_grpc import RaftClientServicer, add_RaftClientServicer_to_server
+from quorate.controller.engine import Append
+from quorate.errors import ErrorCode
+from quorate.nouns import Offset
+from quorate.runtime.client import open_channel
+from quorate.runtime.server import Server
+from services.controller.quorum_link import QuorumLink
+
+
+class Quorum(RaftClientServicer):
+    """Takes every append but the next one if told so; commits nothing by itself."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[int, ...]] = []
+        self.refuses_next = False
+        self.changed = asyncio.Condition()
+        self._events: asyncio.Queue[ListenResponse] = asyncio.Queue()
+
+    async def Append(
+        self, request_iterator: AsyncIterable[AppendRequest], context: Any
+    ) -> AsyncIterator[AppendResponse]:
+        async for request in request_iterator:
+            sizes = tuple(len(batch.values) for batch in request.batches)
+            async with self.changed:
+                self.messages.append((request.base_offset, *sizes))
+                self.changed.notify_all()
+            error = ErrorCode.OFFSET_OUT_OF_RANGE if self.refuses_next else ErrorCode.NONE
+            self.refuses_next = False
+            yield AppendResponse(
+                correlation_id=request.correlation_id, error_code=error, end_offset=request.base_offset + sum(sizes)
+            )
+
+    async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
+        while True:
+            yield await self._events.get()
+
+    def commit(self, high_watermark: Offset) -> None:
+        self._events.put_nowait(ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark)))
+
+    async def until(self, count: int) -> None:
+        """So many messages have come."""
+        async with asyncio.timeout(30), self.changed:
+            await self.changed.wait_for(lambda: len(self.messages) >= count)
+
+
+class Told:
+    """Notes what the link tells."""
+
+    def __init__(self) -> None:
+        self.notes: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+
+    def next_offset(self) -> Offset:
+        return 0
+
+    def hear(self, event: ListenResponse) -> None:
+        self.notes.put_nowait(("committed", event.committed.high_watermark))
+
+    def appended(self, end_offset: Offset) -> None:
+        self.notes.put_nowait(("appended", end_offset))
+
+    def refused(self, error: ErrorCode, wanted: Offset) -> None:
+        self.notes.put_nowait((error.name, wanted))
+
+    def cut_off(self) -> None:
+        self.notes.put_nowait(("cut off", 0))
+
+    async def next(self) -> tuple[str, int]:
+        async with asyncio.timeout(30):
+            return await self.notes.get()
+
+
+@asynccontextmanager
+async def linked() -> AsyncIterator[tuple[QuorumLink, Quorum, Told]]:
+    quorum, told = Quorum(), Told()
+    server = Server()
+    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, quorum)
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    async with open_channel(f"127.0.0.1:{port}") as channel:
+        link = QuorumLink(channel, told)
+        running = asyncio.ensure_future(link.run())
+        yield link, quorum, told
+        running.cancel()
+        await asyncio.wait([running])
+    await server.stop(grace_s=0)
+
+
+def batch(base_offset: Offset, count: int = 1) -> Append:
+    return Append(epoch=1, base_offset=base_offset, values=(b"value",) * count)
+
+
+async def test_what_is_decided_until_a_message_is_committed_leaves_in_one() -> None:
+    async with linked() as (link, quorum, told):
+        link.send(batch(10))
+        assert ("appended", 11) == await told.next()
+        for offset in (11, 14, 15):
+            link.send(batch(offset, 3 if offset == 11 else 1))
+            quorum.commit(10)  # a round of messages in which it might leave
+            assert ("committed", 10) == await told.next()
+
+        assert [(10, 1)] == quorum.messages
+        quorum.commit(11)
+        await quorum.until(2)
+        assert [(10, 1), (11, 3, 1, 1)] == quorum.messages
+
+
+async def test_a_refusal_makes_room_for_what_is_decided_again() -> None:
+    async with linked() as (link, quorum, told):
+        quorum.refuses_next = True
+        link.send(batch(10))
+        link.send(batch(11))
+        assert ("OFFSET_OUT_OF_RANGE", 12) == await told.next()
+
+        link.send(batch(12))
+        await quorum.until(2)
+        assert [(10, 1, 1), (12, 1)] == quorum.messages
+
+
+async def test_what_was_dropped_never_leaves() -> None:
+    async with linked() as (link, quorum, told):
+        link.send(batch(10))
+        assert ("appended", 11) == await told.next()
+        link.send(batch(11))
+        link.drop()
+        link.send(batch(20))
+
+        await quorum.until(2)
+        assert [(10, 1), (20, 1)] == quorum.messages
