@@ -10,6 +10,7 @@ from typing import Final
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 
 from kraft.service.observer_pb2_grpc import add_ObserverServicer_to_server
+from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
@@ -21,13 +22,15 @@ from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from services.observer.config import Config
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
+from services.observer.relay import RelayServicer
 from services.observer.servicer import Servicer
 from services.observer.spans import SpanStore
 
 log = logger(__name__)
 
-QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces")
-"""To look at traces makes none."""
+QUORUM: Final = "kraft.service.Quorum"
+QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
+"""To look at traces makes none, nor does reading the log."""
 
 
 async def main(life: Life) -> None:
@@ -42,6 +45,9 @@ async def main(life: Life) -> None:
     server = Server(telemetry=telemetry, on_fatal=life.fail, quiet=QUIET)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, Servicer(replica, store))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
+    relay = RelayServicer(servers, open_channel)  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED
+    if config.serves_log:
+        server.add(QUORUM, add_QuorumServicer_to_server, relay)
     server.listen(str(config.listeners.endpoint))
     log.info("starting", **describe(config))
     await server.start()
@@ -53,6 +59,7 @@ async def main(life: Life) -> None:
     await reader.close()
     await telemetry.close()
     await server.stop()
+    await relay.close()
     await store.close()
 
 

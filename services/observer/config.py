@@ -23,6 +23,12 @@ class Config:
         "Read the log from these nodes whether they lead or not: observers are then no load on the leader.",
         default=False,
     )
+    serves_log: bool = setting(
+        "observer.log.relay",
+        boolean(),
+        "Hand the committed log on to whoever asks here, secrets in it too: readers need to reach no quorum node then.",
+        default=False,
+    )
     database: str = setting(
         "observer.database.url", text(), "Where spans are kept, as SQLAlchemy spells it.", default="sqlite://"
     )

@@ -104,6 +104,68 @@ async def test_a_follower_gives_what_is_committed_and_a_snapshot_as_it_lies_ther
         assert each[5].records == (await asked(follower, lambda node: node.records(5))).records
 
 
+async def test_no_more_is_fetched_than_is_asked_for() -> None:
+    async with quorum(voters=1) as (plan, _), Writer(plan.quorum) as writer:
+        await writer.active()
+        for count in (1, 3, 1, 7, 2):
+            await writer.append(value(), 1, may_join=False, records=count)
+        await writer.until(lambda: writer.committed >= writer.next_offset)
+        (node,) = plan.quorum
+        whole = log_of(node)
+        headers = [header for _, header in batches(whole)]
+        sizes = [header.size for header in headers]
+        some = await asked(node, lambda found: found.records(0, bytes_max=sum(sizes[:3])))
+        least = await asked(node, lambda found: found.records(headers[3].base_offset, bytes_max=1))
+
+        assert whole[: sum(sizes[:3])] == some.records
+        # A batch is given whole, or nobody would ever come past it.
+        assert whole[sum(sizes[:3]) : sum(sizes[:4])] == least.records
+
+
+async def test_an_observer_hands_the_log_on_from_whichever_node_can_answer() -> None:
+    async with quorum() as (plan, running), Writer(plan.quorum) as writer:
+        observer = plan.observer
+        await running.spawn(observer, environ=QUIET)
+        await writer.active()
+        for count in (1, 3, 7):
+            await writer.append(value(), 1, may_join=False, records=count)
+        await writer.until(lambda: writer.committed >= writer.next_offset)
+        await running.ready([observer])
+        with pytest.raises(Unanswered, match=f"^endpoint {observer.address} serves no kraft.service.Quorum$"):
+            await asked(observer, lambda found: found.records(0))
+
+        await running.kill(observer)
+        observer.settings["observer.log.relay"] = "true"
+        await running.spawn(observer, environ=QUIET)
+        await running.ready([observer])
+        assert writer.leader is not None
+        (follower, other) = [node for node in plan.quorum if node is not writer.leader]
+        await caught_up(follower, writer.committed)
+        whole = await asked(observer, lambda found: (found.cluster_id, found.records(0)))
+        end = OffsetAndEpoch(offset=writer.committed, epoch=writer.epoch)
+
+        assert (plan.cluster_id, log_of(follower)) == (whole[0], whole[1].records)
+        assert end == await asked(observer, lambda found: found.batch_end(end.offset - 1))
+        with pytest.raises(AnotherCluster, match=f"^endpoint {observer.address} is of cluster {plan.cluster_id}, not"):
+            await asked(observer, lambda found: found.records(0), cluster_id="other")
+
+        # Only one node has the snapshot, and one is gone.
+        await snapshot(follower, end)
+        await running.kill(other)
+        path = checkpoint_file(Path(follower.settings["metadata.log.dir"]) / PARTITION_DIRECTORY, end)
+        assert path.read_bytes() == await asked(observer, lambda found: found.snapshot(end))
+        assert None is await asked(observer, lambda found: found.snapshot(OffsetAndEpoch(offset=1, epoch=1)))
+        for node in (writer.leader, follower):
+            await running.kill(node)
+
+        def ask() -> None:
+            with closing(Quorum((observer.address,), retry_s=BRIEF_S)):
+                pass
+
+        with pytest.raises(Unanswered, match=f"^endpoint {observer.address}: UNAVAILABLE: no quorum node answers; "):
+            await asyncio.to_thread(ask)
+
+
 async def test_endpoints_that_cannot_answer_are_named() -> None:
     async with quorum(voters=1) as (plan, running), Writer(plan.quorum) as writer:
         await writer.active()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,58 @@ async def write(writer: Writer, counts: Iterable[int]) -> None:
     for count in counts:
         await writer.append(value(), 1, may_join=False, records=count)
     await writer.until(lambda: writer.committed >= writer.next_offset)
+
+
+async def test_conditions_spare_fetching_and_decoding(spark: SparkSession) -> None:
+    from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, LessThan
+
+    from services.pipeline.source.live import LiveReader
+
+    async with quorum(voters=1) as (plan, _), Writer(plan.quorum) as writer:
+        (node,) = plan.quorum
+        await writer.active()
+        first = writer.next_offset
+        await write(writer, [5, 1, 7, 3])
+        options = {"endpoints": node.address}
+        every = await asyncio.to_thread(lambda: rows(spark.read.format("kraft").options(**options).load()))
+        times = await asyncio.to_thread(lambda: timestamps(spark, options))
+        noted = {offset for offset, _, name, _ in every if name == "CONFIG_RECORD"}
+
+        def read(*filters: Filter) -> tuple[list[tuple[int, int]], list[int]]:
+            """The ranges that are fetched, and the offsets of the rows."""
+            reader = LiveReader(options, ["offset"])
+            assert [*filters] == list(reader.pushFilters([*filters]))
+            ranges = reader.partitions()
+            found = [at for each in ranges for batch in reader.read(each) for at in batch.column(0).to_pylist()]
+            return [(each.start, each.end) for each in ranges], found  # type: ignore[attr-defined]  # a Range
+
+        end, middle = writer.committed, times[first + 6]
+        offsets = (GreaterThanOrEqual(("offset",), first + 2), LessThan(("offset",), first + 8))
+        assert ([(first + 2, first + 8)], list(range(first + 2, first + 8))) == await asyncio.to_thread(read, *offsets)
+        controls = await asyncio.to_thread(read, EqualTo(("type",), "LEADER_CHANGE"))
+        assert ([(0, end)], sorted({row[0] for row in every if row[2] == "LEADER_CHANGE"})) == controls
+        nothing = await asyncio.to_thread(read, EqualTo(("type",), "CONFIG_RECORD"), LessThan(("offset",), first))
+        assert ([(0, first)], sorted(at for at in noted if at < first)) == nothing
+        late = await asyncio.to_thread(read, GreaterThan(("timestamp",), middle))
+        # Spark looks again: a batch of that very moment is not spared.
+        assert [at for at, time in times.items() if time >= middle] == late[1]
+        assert ([], []) == await asyncio.to_thread(read, GreaterThanOrEqual(("offset",), end))
+
+        # What the conditions say is what Spark gives, with a snapshot in place of the log as without one.
+        await snapshot(node, OffsetAndEpoch(offset=end, epoch=writer.epoch))
+        await write(writer, [4])
+        whole = spark.read.format("kraft").options(**options).load()
+        every = await asyncio.to_thread(rows, whole)
+        narrow = whole.where(f"offset >= 2 and offset <> {end + 1} and type = 'CONFIG_RECORD'")
+        expected = [row for row in every if row[0] >= 2 and row[0] != end + 1 and row[2] == "CONFIG_RECORD"]
+        assert {row[0] < end for row in expected} == {True, False}
+        assert expected == await asyncio.to_thread(rows, narrow)
+
+
+def timestamps(spark: SparkSession, options: dict[str, str]) -> dict[int, datetime]:
+    """When each offset was written, as Spark says it to a source."""
+    found = spark.read.format("kraft").options(**options).load().select("offset", "timestamp").collect()
+    return {row["offset"]: row["timestamp"].astimezone(UTC) for row in sorted(found)}
 
 
 async def test_a_running_quorum_is_read_as_its_files_are(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.places import HALF, bundled, find, parts
+from quorate.pipeline.places import HALF, bundled, find, has_settled, is_being_written, parts
+from quorate.storage.snapshots import Download
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
@@ -77,15 +79,51 @@ def test_what_is_no_part_of_a_log_is_passed_over(tmp_path: Path) -> None:
     assert [str(log)] == [place.path for place in find([str(tmp_path)])]
 
 
-def test_a_checkpoint_that_is_not_whole_is_a_problem(tmp_path: Path) -> None:
+PARTS = {
+    "Kafka's: Files.createTempFile's number": "-6384759348579",
+    "ours: 16 hexadecimal digits": "-0f1e2d3c4b5a6978",
+    "a copying tool's": "",
+}
+
+
+@pytest.mark.parametrize("word", PARTS.values(), ids=PARTS.keys())
+def test_a_checkpoint_that_is_not_whole_is_a_problem(tmp_path: Path, word: str) -> None:
     partition = node(tmp_path, "one")
     segment(partition, batches(history()))
     half = checkpoint(partition, history()[0], OffsetAndEpoch(offset=2, epoch=1))
-    half.rename(f"{half}.part")
+    half.rename(half.with_name(f"{half.stem}{word}.checkpoint.part"))
 
     assert [("log", 0, None), ("checkpoint", 2, HALF)] == [
         (place.kind, place.base_offset, place.problem) for place in find([str(tmp_path)])
     ]
+
+
+def test_half_a_checkpoint_is_being_written_until_it_has_stood_still(tmp_path: Path) -> None:
+    partition = node(tmp_path, "one")
+    log = segment(partition, batches(history()))
+    half = checkpoint(partition, history()[0], OffsetAndEpoch(offset=2, epoch=1))
+    part = half.rename(f"{half}.part")
+    for path in (log, part):
+        os.utime(path, (1_000, 1_000))
+    places = find([str(tmp_path)])
+
+    assert [[False, False], [False, True]] == [
+        [is_being_written(place, by_ms) for place in places] for by_ms in (1_000_000, 999_999)
+    ]
+    # Between two looks it may get its name.
+    part.rename(half)
+    assert [True, False] == [has_settled(place, 1_000_000) for place in places]
+
+
+def test_what_a_node_downloads_is_known_for_a_part(tmp_path: Path) -> None:
+    partition = node(tmp_path, "one")
+    segment(partition, batches(history()))
+    download = Download(partition, OffsetAndEpoch(offset=2, epoch=1))
+    download.write(0, b"the first piece")
+    (half,) = (place for place in find([str(tmp_path)]) if place.kind == "checkpoint")
+    download.abandon()
+
+    assert (2, 1, HALF) == (half.base_offset, half.epoch, half.problem)
 
 
 @pytest.mark.parametrize("part_bytes", [1, 200, 1 << 20])

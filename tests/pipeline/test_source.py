@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -155,6 +156,81 @@ def test_damage_is_quarantined_and_the_rest_goes_on(spark: SparkSession, tmp_pat
     }
     assert {"damaged-middle": 3, "damaged-tail": 5, "sound": 6} == ends
     assert [] == bronze.whole_snapshots(snapshots).collect()
+
+
+def test_what_a_node_is_writing_is_left_out_until_it_has_stood_still(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from services.pipeline import jobs
+    from services.pipeline.__main__ import parser
+    from services.pipeline.exits import DONE, FOUND
+    from services.pipeline.source.options import SETTLE_MS
+
+    partition = node(tmp_path / "logs", "one")
+    segment(partition, batches(history(2)))
+    half = checkpoint(partition, history()[0], OffsetAndEpoch(offset=2, epoch=1))
+    half.write_bytes(half.read_bytes()[:-20])
+    part = half.rename(half.with_name(f"{half.stem}-4711260935.checkpoint.part"))
+    asked = parser().parse_args(["ingest", "--from", str(tmp_path / "logs"), "--to", str(tmp_path / "lake")])
+
+    assert DONE == jobs.run(spark, asked)
+    told = capsys.readouterr().err
+    assert f"{part}: being written; left for another time\n" in told
+    assert "records: 4 new\n" in told
+    assert "quarantine: 0 new\n" in told
+
+    long_ago = part.stat().st_mtime - SETTLE_MS / 1000
+    os.utime(part, (long_ago, long_ago))
+    assert FOUND == jobs.run(spark, asked)
+    told = capsys.readouterr().err
+    assert "being written; left" not in told
+    assert "quarantine: 1 new\n" in told
+    assert f"{part}: a checkpoint that is not whole" in told
+
+    # It has come after all.
+    part.unlink()
+    checkpoint(partition, history()[0], OffsetAndEpoch(offset=2, epoch=1))
+    assert DONE == jobs.run(spark, asked)
+    told = capsys.readouterr().err
+    assert "checkpoint records: 4 new\n" in told
+    assert "quarantine: 1 withdrawn, as they are whole now or given up\n" in told
+
+
+def test_how_long_half_a_checkpoint_is_waited_for_is_an_option(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from services.pipeline.source.kraft import KraftReader
+
+    partition = node(tmp_path, "one")
+    log = segment(partition, batches(history(2)))
+    part = partition / "00000000000000000002-0000000001.checkpoint.part"
+    part.write_bytes(b"half")
+    os.utime(part, (5, 5))
+
+    def read_at(now_ms: int, **options: str) -> list[str]:
+        reader = KraftReader({"path": str(tmp_path), **options}, ["source"], At(now_ms))
+        return sorted(each.place.path for bundle in reader.partitions() for each in bundle.parts)  # type: ignore[attr-defined]  # a Bundle
+
+    assert [str(log)] == read_at(604_999)
+    assert [str(log), str(part)] == read_at(605_000)
+    assert [str(log)] == read_at(5_999, settleMs="1000")
+    assert [str(log), str(part)] == read_at(6_000, settleMs="1000")
+    assert [str(log), str(part)] == read_at(5_000, settleMs="0")
+
+
+class At:
+    """A clock that stands still."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._now_ms
+
+    def wall_ms(self) -> int:
+        return self._now_ms
+
+    def wall_ns(self) -> int:
+        return self._now_ms * 1_000_000
 
 
 def test_copies_and_late_files_make_no_duplicates(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
 from dataclasses import replace
 from hashlib import md5
@@ -17,6 +18,7 @@ from tests.pipeline.traces import NOON_NS, REQUEST, export, request, span, store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from services.pipeline.bronze.spans import SpanCounts
     from services.pipeline.tables import ParquetTables
 
 pytestmark = pytest.mark.timeout(600)
@@ -35,9 +37,19 @@ def tables(spark: SparkSession, tmp_path: Path) -> ParquetTables:
 
 
 def ingest(spark: SparkSession, tables: ParquetTables, source: Path, **options: Any) -> tuple[int, int]:
+    counts = counted(spark, tables, source, **options)
+    return counts.spans, counts.quarantined
+
+
+def counted(spark: SparkSession, tables: ParquetTables, source: Path, **options: Any) -> SpanCounts:
     from services.pipeline.bronze.spans import ingest_spans
 
-    return tuple(ingest_spans(spark, tables, str(source), **options))  # type: ignore[return-value]  # two counts
+    return ingest_spans(spark, tables, str(source), **options)
+
+
+def settle(path: Path) -> None:
+    """Nobody has written to the file for long."""
+    os.utime(path, (1_000_000_000, 1_000_000_000))
 
 
 def kept(tables: ParquetTables, *columns: str) -> list[tuple[Any, ...]]:
@@ -78,6 +90,7 @@ def test_both_ways_tell_the_same_and_what_comes_twice_or_late_adds_nothing(
     stored(store, SECOND)
     with gzip.open(logs / "later.json.gz", "wt") as late:
         late.write(export([*SECOND, span("elsewhere", "shop-1", 1, 2, 3)]) + "\n")
+    settle(logs / "later.json.gz")
     assert (len(SECOND) + 1, 0) == ingest(spark, tables, logs)
     assert (0, 0) == ingest(spark, tables, logs)
     # Each file was opened once, and the store once more, since it had changed.
@@ -159,6 +172,142 @@ def line(text: str, what: str) -> str:
     """How a damaged line is told of."""
     digest = md5(text.encode()).hexdigest()
     return f"a line of {len(text)} bytes (md5 {digest}) {what}: {text[:60]}"
+
+
+def test_half_a_line_is_waited_for_while_the_file_is_young(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    path = tmp_path / "spans.jsonl"
+    line, torn = export(SECOND), export(SECOND)[:-70]
+    path.write_text(export(FIRST) + "\n" + torn)
+    counts = counted(spark, tables, tmp_path)
+
+    assert (len(FIRST), 0, (str(path),)) == (counts.spans, counts.quarantined, counts.waiting)
+    path.write_text(export(FIRST) + "\n" + line + "\n")
+    counts = counted(spark, tables, tmp_path)
+    assert (len(SECOND), 0, ()) == (counts.spans, counts.quarantined, counts.waiting)
+    assert [] == quarantined(tables)
+
+
+def test_half_a_line_of_an_old_file_is_damage_until_it_can_be_read(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "spans.jsonl", tmp_path / "other.jsonl"
+    line, torn = export(SECOND), export(SECOND)[:-70]
+    # What is damaged for good begins as every line does.
+    for each in (path, other):
+        each.write_text(export(FIRST) + "\n" + line[:20] + "\n" + torn)
+        settle(each)
+
+    assert (len(FIRST), 4) == ingest(spark, tables, tmp_path)
+    # The collector goes on, but with one of them only.
+    with path.open("a") as file:
+        file.write(line[len(torn) :] + "\n")
+    counts = counted(spark, tables, tmp_path)
+    assert (len(SECOND), 0, 1) == (counts.spans, counts.quarantined, counts.withdrawn)
+    assert sorted([(str(other), 20), (str(other), len(torn)), (str(path), 20)]) == sorted(
+        (source, int(words.split()[3])) for source, words in quarantined(tables)
+    )
+
+
+def test_what_was_claimed_of_a_file_is_withdrawn_though_it_was_read_before(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    """A table of quarantine from when nothing was withdrawn."""
+    from services.pipeline.bronze import QUARANTINE
+
+    path = tmp_path / "spans.jsonl"
+    line = export(FIRST)
+    path.write_text(line[:-70])
+    settle(path)
+    ingest(spark, tables, tmp_path)
+    claims = tables.read(QUARANTINE)
+    assert claims is not None
+    claims = claims.localCheckpoint()
+    path.write_text(line + "\n")
+    ingest(spark, tables, tmp_path)
+    tables.append(QUARANTINE, claims, partition_by=("cluster_id",))
+    before = quarantined(tables)
+    counts = counted(spark, tables, tmp_path)
+
+    assert (1, 0, 0, 1) == (len(before), counts.spans, counts.quarantined, counts.withdrawn)
+    assert [] == quarantined(tables)
+    # An empty quarantine takes claims again.
+    path.write_text(line + "\n" + "no line at all\n")
+    assert (0, 1) == ingest(spark, tables, tmp_path)
+    assert ["no line at all"] == [words.rpartition(": ")[2] for _, words in quarantined(tables)]
+
+
+def test_a_line_that_went_to_another_file_is_known_there(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    """A collector renames a full file, and begins another one; then it packs the old one."""
+    path, rotated = tmp_path / "spans.jsonl", tmp_path / "spans-2026-11-21T12-00-00.000.jsonl"
+    line = export(FIRST)
+    path.write_text(line[:-70])
+    settle(path)
+    assert (0, 1) == ingest(spark, tables, tmp_path)
+    rotated.write_text(line + "\n")
+    path.write_text(export(SECOND) + "\n")
+    counts = counted(spark, tables, tmp_path)
+
+    assert (len(FIRST) + len(SECOND), 0, 1) == (counts.spans, counts.quarantined, counts.withdrawn)
+    assert [] == quarantined(tables)
+
+
+def test_a_packed_file_that_is_not_whole_is_waited_for_and_then_told(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    path = tmp_path / "spans.jsonl.gz"
+    whole = gzip.compress((export(FIRST) + "\n" + export(SECOND) + "\n").encode())
+    path.write_bytes(whole[:-40])
+    counts = counted(spark, tables, tmp_path)
+    assert (len(FIRST), 0, (str(path),)) == (counts.spans, counts.quarantined, counts.waiting)
+    settle(path)
+    assert 1 == counted(spark, tables, tmp_path).quarantined
+    ((source, words),) = quarantined(tables)
+    assert (str(path), "it cannot be read to its end: ") == (source, words[:30])
+    path.write_bytes(whole)
+    counts = counted(spark, tables, tmp_path)
+
+    assert (0, 1) == (counts.quarantined, counts.withdrawn)
+    assert len(FIRST) + len(SECOND) == len(kept(tables, "span_id"))
+    assert [] == quarantined(tables)
+
+
+def test_a_store_that_can_be_read_by_now_is_not_claimed_to_be_none(
+    spark: SparkSession, tables: ParquetTables, tmp_path: Path
+) -> None:
+    (tmp_path / "spans.db").write_text("no database at all")
+    assert (0, 1) == ingest(spark, tables, tmp_path)
+    (tmp_path / "spans.db").unlink()
+    stored(tmp_path / "spans.db", FIRST)
+    counts = counted(spark, tables, tmp_path)
+
+    assert (len(FIRST), 0, 1) == (counts.spans, counts.quarantined, counts.withdrawn)
+    assert [] == quarantined(tables)
+
+
+@pytest.mark.parametrize("part_bytes", [1, 7, 64, 1 << 20])
+@pytest.mark.parametrize("block_bytes", [1, 16, 1 << 20])
+@pytest.mark.parametrize("ending", [b"", b"\n"])
+def test_each_line_of_a_file_is_read_once_however_it_is_cut(
+    tmp_path: Path, part_bytes: int, block_bytes: int, ending: bytes
+) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from services.pipeline.bronze.line_files import LineFile, LineFilesReader
+
+    lines = [b"one", b"", "zwölf".encode(), b"x" * 100, b"\xff\xfe", b"last"]
+    content = b"\n".join(lines) + ending
+    plain, packed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.gz"
+    plain.write_bytes(content + b"not there yet when the file was looked at")
+    packed.write_bytes(gzip.compress(content))
+    for path, size in ((plain, len(content)), (packed, packed.stat().st_size)):
+        reader = LineFilesReader([LineFile(str(path), "c", size, True)], part_bytes=part_bytes, block_bytes=block_bytes)
+        rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+        assert lines == [row["value"] for row in rows]
+        assert [False] * 5 + [not ending] == [row["is_open"] for row in rows]
 
 
 def test_a_store_that_is_none_is_named(spark: SparkSession, tables: ParquetTables, tmp_path: Path) -> None:

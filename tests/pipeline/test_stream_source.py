@@ -58,12 +58,14 @@ def table(spark: SparkSession, home: Path, name: str) -> list[Row]:
     return [] if found is None else sorted(found.drop("source").collect(), key=str)
 
 
-def by_batch(spark: SparkSession, top: Path, home: Path) -> None:
+def by_batch(spark: SparkSession, top: Path, home: Path, **options: object) -> None:
     """Bronze of all files in one go."""
     from services.pipeline import bronze
     from services.pipeline.tables import ParquetTables
 
-    bronze.ingest(spark.read.format("kraft").load(str(top)), ParquetTables(spark, str(home / "tables")))
+    given = {name: str(value) for name, value in options.items()}
+    rows = spark.read.format("kraft").options(**given).load(str(top))
+    bronze.ingest(rows, ParquetTables(spark, str(home / "tables")))
 
 
 def test_bronze_of_a_real_cluster_is_that_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_damage_is_quarantined_once_and_the_rest_goes_on(spark: SparkSession, tm
     waiting = {row["cluster_id"] for row in job.table("quarantine")}
     job.run(settleMs=0)
     job.run(settleMs=0)
-    by_batch(spark, logs, tmp_path / "batch")
+    by_batch(spark, logs, tmp_path / "batch", settleMs=0)
     told = {row["cluster_id"]: row["_corrupt"] for row in job.table("quarantine")}
 
     assert {"damaged-middle", "stranger"} == waiting

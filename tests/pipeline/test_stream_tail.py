@@ -18,6 +18,7 @@ from tests.pipeline.logs import batches, checkpoint, flipped, history, node, seg
 
 FOREVER = 1 << 60
 SETTLED = Look(lambda _: True)
+MOVING_PART = "00000000000000000002-0000000001-4711260935.checkpoint.part"
 MOVING = Look(lambda _: False)
 
 
@@ -345,6 +346,22 @@ def test_half_checkpoints_are_told_when_they_have_stood_still(tmp_path: Path) ->
     # Its download goes on after all.
     (partition / f"{half.name}.part").rename(half)
     assert [half.name] * 4 == [row.file for row in stream.drain()]
+
+
+def test_a_half_checkpoint_that_moves_is_not_passed_over(tmp_path: Path) -> None:
+    """A later one has stood still, as its download was given up; the cursor must not stand behind both."""
+    partition = node(tmp_path)
+    segment(partition, batches(history(1)))
+    moving, still = (
+        checkpoint(partition, history()[0], OffsetAndEpoch(offset=offset, epoch=1)).rename(partition / name)
+        for offset, name in ((2, MOVING_PART), (3, "00000000000000000003-0000000001.checkpoint.part"))
+    )
+    stream = Stream(tmp_path, look=Look(lambda place: Path(place.path).name != moving.name))
+    before = stream.drain()
+    stream.look = SETTLED
+
+    assert [] == [row.file for row in before if row.corrupt]
+    assert [moving.name, still.name] == [row.file for row in stream.drain()]
 
 
 def test_a_file_of_two_clusters_is_told_once(tmp_path: Path) -> None:

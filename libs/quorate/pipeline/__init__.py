@@ -7,4 +7,5 @@ tail         how far a directory's log has been given out, and how far it can be
 planning     which bytes lie between two such points
 live         what a quorum has committed, over gRPC
 json_text    a record as the JSON text that Kafka's own converters print; and back
+payload_text the same straight from a record's bytes, where nothing stands between them
 """

@@ -19,7 +19,7 @@ from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.compile import struct_class
 from quorate.wire.schema import Field, Kind, Layout, layout_of
 
-__all__ = ["from_document", "json_name", "type_name", "writer"]
+__all__ = ["KEPT_MAX", "base64_text", "from_document", "json_name", "type_name", "writer"]
 
 KEPT_MAX: Final = 1 << 16
 """How many texts of ids and arrays are kept before all are let go."""
@@ -143,12 +143,13 @@ def _scalar(field: Field, version: int) -> Callable[[Any], str]:
         case Kind.STRING:
             return encode_basestring
         case Kind.BYTES | Kind.RECORDS:
-            return _base64
+            return base64_text
         case _:
             return json.dumps
 
 
-def _base64(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
+    """Bytes as a JSON string."""
     return f'"{b64encode(data).decode("ascii")}"'
 
 

@@ -102,14 +102,13 @@ class Quorum:
         """Below it all is committed, as far as the node that answers knows."""
         return self._call(lambda endpoint, stub: self._fetch(endpoint, stub, 0, 0, 1)).high_watermark
 
-    def records(self, offset: Offset) -> Answer:
+    def records(self, offset: Offset, *, bytes_max: int = FETCH_BYTES_MAX) -> Answer:
         """The batches from the one that holds `offset` on, at least one, or the snapshot that has taken its place."""
-        return self._call(lambda endpoint, stub: self._records(endpoint, stub, offset, FETCH_BYTES_MAX))
+        return self._call(lambda endpoint, stub: self._records(endpoint, stub, offset, bytes_max))
 
     def batch_end(self, offset: Offset) -> OffsetAndEpoch | None:
         """Where the batch that holds `offset` ends, and its epoch; None if a snapshot has taken its place."""
-        answer = self._call(lambda endpoint, stub: self._records(endpoint, stub, offset, 1))
-        for _, header in batches(answer.records):
+        for _, header in batches(self.records(offset, bytes_max=1).records):
             return OffsetAndEpoch(offset=header.next_offset, epoch=header.epoch)
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import mmap
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +27,8 @@ __all__ = [
     "bundled",
     "find",
     "fingerprint",
+    "has_settled",
+    "is_being_written",
     "named",
     "parts",
 ]
@@ -35,6 +38,8 @@ CHECKPOINT_KIND: Final = "checkpoint"
 PART_BYTES: Final = 32 << 20
 """How much one task reads, about; a batch is never cut."""
 _HALF: Final = PART.removeprefix(CHECKPOINT)
+_PART_NAME: Final = re.compile(rf"(\d{{20}}-\d{{10}})(?:-\w+)?{re.escape(PART)}")
+"""A checkpoint while it comes: Kafka and our nodes put a word of chance behind its id, a copying tool may not."""
 HALF: Final = "a checkpoint that is not whole: it is still being written, or was left so"
 
 
@@ -120,6 +125,19 @@ def bundled(every: Iterable[Part], *, part_bytes: int = PART_BYTES) -> list[tupl
     return [*bundles, tuple(held)] if held else bundles
 
 
+def has_settled(place: Place, by_ms: int) -> bool:
+    """Has the file stood still since `by_ms` (ms since 1970)? One that is gone has not."""
+    try:
+        return Path(place.path).stat().st_mtime_ns // 1_000_000 <= by_ms
+    except FileNotFoundError:
+        return False
+
+
+def is_being_written(place: Place, by_ms: int) -> bool:
+    """Is it half a checkpoint that has changed since `by_ms`? A node that runs may be downloading or making it."""
+    return place.problem == HALF and not has_settled(place, by_ms)
+
+
 def _places(found: Mapping[str, Sequence[Path]], cluster_id: str | None) -> list[Place]:
     every = sorted({path for paths in found.values() for path in paths})
     places: list[Place] = []
@@ -147,8 +165,13 @@ def _is_ours(path: Path) -> bool:
 
 
 def _snapshot(path: Path) -> OffsetAndEpoch | None:
-    """What the name of a checkpoint says, whole or not."""
-    return checkpoint_id(path.with_suffix("") if path.suffix == _HALF else path)
+    """What the name of a checkpoint says, whole or not.
+
+    >>> _snapshot(Path("00000000000000000058-0000000001-4711260935.checkpoint.part"))
+    OffsetAndEpoch(epoch=1, offset=58)
+    """
+    part = _PART_NAME.fullmatch(path.name)
+    return checkpoint_id(path if part is None else Path(f"{part[1]}{CHECKPOINT}"))
 
 
 def _owner(directory: Path, given: str | None) -> tuple[str, str | None]:

@@ -17,6 +17,7 @@ from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
 from quorate.pipeline.columns import COLUMNS, Columns
 from quorate.pipeline.json_text import type_name, writer
+from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS, text_of
 from quorate.pipeline.places import CHECKPOINT_KIND, Part
 from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TRACE_TAG, decode_record, frame_of
 from quorate.storage.recovery import sound_batch_after
@@ -206,31 +207,32 @@ class _Reader:
         columns.is_control += [False] * count
 
     def _plain_values(self, values: list[bytes], base: Offset) -> bool:
-        """The hot loops: all records of a batch, if there is nothing to say of any of them. If not, False."""
+        """The hot loops: all records of a batch, if there is nothing wrong with any of them. If not, False."""
+        count = len(values)
+        traces: list[str | None] = [None] * count
+        raws: list[bytes | None] = [None] * count
         try:
-            shapes = [_SHAPES[value[:3]] for value in values]
-            found = [decode_record(value) for value in values]
-        except (KeyError, Corrupt):
+            keys, names, versions, writers, texts = zip(*[_SHAPES[value[:HEAD_BYTES]] for value in values], strict=True)
+            payloads = [text(value) for text, value in zip(texts, values, strict=True)]
+            if None in payloads:  # as nearly always is the first record's, for its leader's tags
+                for at in [at for at, payload in enumerate(payloads) if payload is None]:
+                    payloads[at], traces[at], raws[at] = _looked_into(values[at], writers[at])
+        except (KeyError, *MISFITS):
             return False
-        # Only the first record of a batch may carry what its leader adds: the trace of the request, and its mark.
-        if any([record.unknown_tags for record in found[1:]]):  # type: ignore[attr-defined]  # noqa: C419  # faster so
-            return False
-        trace, raw = _tags(found[0].unknown_tags, values[0])  # type: ignore[attr-defined]  # known records have them
-        columns, nothing = self.columns, [None] * len(values)
-        columns.offset += range(base, base + len(values))
-        keys, names, versions, writers = zip(*shapes, strict=True)
+        columns = self.columns
+        columns.offset += range(base, base + count)
         columns.api_key += keys
         columns.type += names
         columns.version += versions
-        columns.payload += [write(record) for write, record in zip(writers, found, strict=True)]
-        columns.trace_id += (trace, *nothing[1:])
-        columns.raw += (raw, *nothing[1:])
-        columns.corrupt += nothing
+        columns.payload += payloads
+        columns.trace_id += traces
+        columns.raw += raws
+        columns.corrupt += [None] * count
         return True
 
     def _value(self, offset: Offset, value: bytes, position: int) -> None:
         """The row of one record, whatever it is; but for what the batch says of it."""
-        key, name, version, write = _SHAPES.get(value[:3]) or _shape_of(value)
+        key, name, version, write, _ = _SHAPES.get(value[:HEAD_BYTES]) or _shape_of(value)
         if self._wanted.types is not None and name not in self._wanted.types:
             return
         trace = raw = corrupt = payload = None
@@ -238,9 +240,7 @@ class _Reader:
             raw = value
         else:
             try:
-                record = decode_record(value)
-                payload = write(record)
-                trace, raw = _tags(record.unknown_tags, value)  # type: ignore[attr-defined]  # known records have them
+                payload, trace, raw = _looked_into(value, write)
             except Corrupt as damage:
                 raw, corrupt = value, self._misread(offset, damage, position)
         columns = self.columns
@@ -295,27 +295,41 @@ class _Reader:
             self.tell(None, low, f"offsets {low} to {high - 1} {told}", size, 0)
 
 
-_Shape = tuple[int, str, int, Callable[[Message], str] | None]
-"""Api key, type, version, and what writes the payload; None for what this schema does not know."""
+class _Shape(NamedTuple):
+    """What the head of a value says: `write` makes the payload of a record, `text` of the bytes if they are plain."""
+
+    key: int
+    type: str
+    version: int
+    write: Callable[[Message], str] | None
+    text: Callable[[bytes], str | None]
+
+
 _SHAPES: Final[dict[bytes, _Shape]] = {}
 
 
 def _shape_of(value: bytes) -> _Shape:
-    """What the frame of a value says; kept where it takes a byte each, as nearly always."""
+    """Without `write` for what this schema does not know; kept where it takes a byte each, as nearly always."""
     try:
         key, version, body = frame_of(value)
     except Corrupt:
-        return -1, UNKNOWN, -1, _refuse
+        return _Shape(-1, UNKNOWN, -1, _refuse, _refuse)
     record = RECORDS.get(key)
     if record is None or version not in layout_of(record).versions:
-        return key, UNKNOWN, version, None
-    shape = key, type_name(record), version, writer(record, version)
-    if body == 3:
-        _SHAPES[value[:3]] = shape
+        return _Shape(key, UNKNOWN, version, None, _refuse)
+    shape = _Shape(key, type_name(record), version, writer(record, version), text_of(record, version))
+    if body == HEAD_BYTES:
+        _SHAPES[value[:HEAD_BYTES]] = shape
     return shape
 
 
-def _refuse(_: Message) -> str:
+def _looked_into(value: bytes, write: Callable[[Message], str]) -> tuple[str, str | None, bytes | None]:
+    """Payload, trace id and raw bytes of a known record. Raises Corrupt."""
+    record = decode_record(value)
+    return write(record), *_tags(record.unknown_tags, value)  # type: ignore[attr-defined]  # known records have them
+
+
+def _refuse(_: Message | bytes) -> str:
     raise AssertionError("a value without a frame is not decoded")
 
 

@@ -105,8 +105,11 @@ def advance(directory: Directory, at: Cursor, look: Look, *, limit: int) -> Curs
         room -= size
         reached = reached._replace(checkpoint=name_of(place))
     for place in directory.halves:
-        if name_of(place) > reached.half and look.is_settled(place):
-            reached = reached._replace(half=name_of(place))
+        if name_of(place) <= reached.half:
+            continue
+        if not look.is_settled(place):
+            break  # to go past it would be never to tell of it
+        reached = reached._replace(half=name_of(place))
     return reached
 
 

@@ -4,7 +4,9 @@ records      every record of every file; what of it is the log
 extents      which files cannot hold the same record
 stream       the same as files grow, or from a running quorum
 spans        every span once
-span_files   which files hold spans; `span_store` reads the observer's, `otlp_lines` a collector's
+span_files   which files hold spans, or which database; `span_store` and `span_database` read the observer's,
+             `line_files` and `otlp_lines` a collector's
+claims       what is said in quarantine and is not so any more
 """
 
 from services.pipeline.bronze.records import (

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from quorate.nouns import Offset
 
-__all__ = ["Extent", "extents", "overlapping"]
+__all__ = ["Extent", "bounds", "extents", "gathered", "overlapping"]
 
 
 class Extent(NamedTuple):
@@ -46,15 +46,28 @@ class Extent(NamedTuple):
         return self.owner == other.owner and self.first <= other.last and other.first <= self.last
 
 
-def extents(rows: DataFrame) -> list[Extent]:
-    """Those of all files that the rows come from, gathered here: a row a file."""
-    has_fingerprint = "fingerprint" in rows.columns
-    fingerprint = fn.col("fingerprint") if has_fingerprint else fn.lit(None).cast("string").alias("fingerprint")
-    found = rows.groupBy("cluster_id", fingerprint, "source").agg(
+def bounds() -> tuple[Column, ...]:
+    """What of rows is gathered: `first`, `last`, `rows`, `parity`."""
+    return (
         fn.min("offset").alias("first"),
         fn.max("offset").alias("last"),
         fn.count("*").alias("rows"),
         fn.bit_xor("offset").alias("parity"),
+    )
+
+
+def extents(rows: DataFrame) -> list[Extent]:
+    """Those of all files that the rows come from, gathered here: a row a file."""
+    has_fingerprint = "fingerprint" in rows.columns
+    fingerprint = fn.col("fingerprint") if has_fingerprint else fn.lit(None).cast("string").alias("fingerprint")
+    found = rows.groupBy("cluster_id", fingerprint, "source").agg(*bounds())
+    return [Extent(*row) for row in found.collect()]
+
+
+def gathered(pieces: DataFrame) -> list[Extent]:
+    """The same of logs, of `bounds` that were taken of pieces of each file."""
+    found = pieces.groupBy("cluster_id", fn.lit(None).cast("string").alias("fingerprint"), "source").agg(
+        fn.min("first"), fn.max("last"), fn.sum("rows"), fn.bit_xor("parity")
     )
     return [Extent(*row) for row in found.collect()]
 

@@ -7,15 +7,18 @@ passed over.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-__all__ = ["attribute_map", "read_lines"]
+from services.pipeline.bronze.line_files import LineFile, read_line_files
 
+__all__ = ["LINE_CLAIM", "attribute_map", "read_lines", "text_lines"]
+
+LINE_CLAIM: Final = "a line of "
+"""How it is told what a line is not."""
 SHOWN_MAX: Final = 60
 """Characters of a damaged line that are told."""
 
@@ -36,14 +39,15 @@ _LINE: Final = (
 _ERROR_CODES: Final = ("2", "STATUS_CODE_ERROR")
 
 
-def read_lines(spark: SparkSession, clusters: Mapping[str, str]) -> DataFrame:
+def read_lines(spark: SparkSession, files: Iterable[LineFile]) -> DataFrame:
     """The spans of these files, each of the cluster beside its name: all as text, attributes and resource as maps.
 
-    A line that is no export of spans is a row with `_corrupt`, naming the file and how the line begins.
+    A line that is no export of spans is a row with `_corrupt`, naming the file and how the line begins; with `is_open`
+    too, if it may become one.
     """
-    lines = _lines(spark, clusters)
+    lines = text_lines(spark, files)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_malformed"}
-    parsed = lines.withColumn("export", fn.from_json("value", _LINE, options))
+    parsed = lines.withColumn("export", fn.from_json("text", _LINE, options))
     other = fn.coalesce("export.resourceLogs", "export.resourceMetrics").isNotNull()
     is_sound = fn.col("export._malformed").isNull() & (fn.col("export.resourceSpans").isNotNull() | other)
     # What is null here is neither: a condition must not lose it.
@@ -51,6 +55,13 @@ def read_lines(spark: SparkSession, clusters: Mapping[str, str]) -> DataFrame:
     return _spans(judged.where("is_sound")).unionByName(
         _damaged(judged.where("not is_sound")), allowMissingColumns=True
     )
+
+
+def text_lines(spark: SparkSession, files: Iterable[LineFile]) -> DataFrame:
+    """The lines that are not blank, with `text` beside their bytes; and what could not be read."""
+    lines = read_line_files(spark, files)
+    text = fn.rtrim(fn.col("value").cast("string"), fn.lit("\r"))
+    return lines.withColumn("text", text).where((fn.trim("text") != "") | fn.col("_corrupt").isNotNull())
 
 
 def attribute_map(pairs: Column) -> Column:
@@ -69,32 +80,20 @@ def _text(value: Column) -> Column:
     return fn.coalesce(*(value[kind] for kind in kinds), fn.lit(""))
 
 
-def _lines(spark: SparkSession, clusters: Mapping[str, str]) -> DataFrame:
-    lines = spark.read.text([_literal(path) for path in clusters]).where(fn.trim("value") != "")
-    # Spark says where a line is from as a URI: a plus is a plus there.
-    decoded = fn.url_decode(fn.replace(fn.col("_metadata.file_path"), fn.lit("+"), fn.lit("%2B")))
-    named = lines.withColumn("source", fn.regexp_replace(decoded, "^file:/+", "/"))
-    owners = spark.createDataFrame(list(clusters.items()), "source string, cluster_id string")
-    return named.join(fn.broadcast(owners), "source")
-
-
-def _literal(path: str) -> str:
-    """A path in which Spark sees no pattern."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
-
-
 def _spans(lines: DataFrame) -> DataFrame:
-    resources = lines.select("source", "cluster_id", fn.explode("export.resourceSpans").alias("one"))
+    resources = lines.select("source", "cluster_id", "is_open", fn.explode("export.resourceSpans").alias("one"))
     scopes = resources.select(
         "source",
         "cluster_id",
+        "is_open",
         attribute_map(fn.col("one.resource.attributes")).alias("resource"),
         fn.explode("one.scopeSpans").alias("scope"),
     )
-    spans = scopes.select("source", "cluster_id", "resource", fn.explode("scope.spans").alias("span"))
+    spans = scopes.select("source", "cluster_id", "is_open", "resource", fn.explode("scope.spans").alias("span"))
     return spans.select(
         "source",
         "cluster_id",
+        "is_open",
         "resource",
         fn.col("span.traceId").alias("trace_id"),
         fn.col("span.spanId").alias("span_id"),
@@ -111,9 +110,10 @@ def _spans(lines: DataFrame) -> DataFrame:
 
 def _damaged(lines: DataFrame) -> DataFrame:
     what = fn.when(fn.col("export._malformed").isNull(), "has no resourceSpans").otherwise("is no OTLP export in JSON")
-    shown = fn.substring("value", 1, SHOWN_MAX)
+    shown = fn.substring("text", 1, SHOWN_MAX)
     # Two lines that begin alike are told apart by their digest.
     told = fn.format_string(
-        "a line of %d bytes (md5 %s) %s: %s", fn.octet_length("value"), fn.md5("value"), what, shown
+        LINE_CLAIM + "%d bytes (md5 %s) %s: %s", fn.octet_length("text"), fn.md5("text"), what, shown
     )
-    return lines.select("source", "cluster_id", told.alias("_corrupt"), fn.encode("value", "UTF-8").alias("raw"))
+    why = fn.coalesce("_corrupt", told)
+    return lines.select("source", "cluster_id", "is_open", why.alias("_corrupt"), fn.col("value").alias("raw"))

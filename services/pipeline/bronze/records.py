@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
-from services.pipeline.bronze.extents import Extent, extents, overlapping
+from services.pipeline.bronze.extents import Extent, bounds, extents, gathered, overlapping
 from services.pipeline.tables import Tables
 
 __all__ = [
@@ -95,28 +95,48 @@ def settled(records: DataFrame) -> DataFrame:
 
     A record is not in the log if a later epoch begins at or before its offset: it was truncated, or will be (KIP-595).
     An offset that has two contents in one epoch (`conflicts`) is left out: which is true nobody can say, so whoever
-    follows the log ends there.
+    follows the log ends there. Where nothing of that is so, as a look at four columns says, these are the rows.
     """
-    kept = _of_last_epochs(records)
-    contested = _contested(kept)
+    found = _looked_over(records)
+    kept = _of_last_epochs(records, found.cuts)
+    contested = _contested(kept, found.suspects)
     if not contested:
         return kept
     is_contested = fn.col("cluster_id").isin(contested)
     return kept.where(~is_contested).unionByName(_one_an_offset(kept.where(is_contested)))
 
 
-def _of_last_epochs(records: DataFrame) -> DataFrame:
-    begins = records.groupBy("cluster_id", "epoch").agg(fn.min("offset").alias("begin"))
-    later = Window.partitionBy("cluster_id").orderBy(fn.desc("epoch")).rowsBetween(Window.unboundedPreceding, -1)
-    ends = begins.select("cluster_id", "epoch", fn.min("begin").over(later).alias("end"))
-    kept = records.join(fn.broadcast(ends), ["cluster_id", "epoch"])
-    return kept.where(fn.col("end").isNull() | (fn.col("offset") < fn.col("end"))).drop("end")
+class _Look(NamedTuple):
+    """What files' extents say: epochs that were cut (with `end`, exclusive), clusters that may have an offset twice."""
+
+    cuts: list[Row]
+    suspects: list[str]
 
 
-def _contested(records: DataFrame) -> list[str]:
+def _looked_over(records: DataFrame) -> _Look:
+    pieces = records.groupBy("cluster_id", "epoch", "source").agg(*bounds()).persist()
+    try:
+        epochs = pieces.groupBy("cluster_id", "epoch").agg(fn.min("first").alias("begin"), fn.max("last").alias("last"))
+        later = Window.partitionBy("cluster_id").orderBy(fn.desc("epoch")).rowsBetween(Window.unboundedPreceding, -1)
+        cuts = epochs.withColumn("end", fn.min("begin").over(later)).where("last >= end")
+        found = cuts.select("cluster_id", "epoch", "end").collect()
+        every = gathered(pieces)
+    finally:
+        pieces.unpersist()
+    doubtful = overlapping(every).union(each for each in every if not each.is_whole)
+    return _Look(found, sorted({row["cluster_id"] for row in found}.union(each.cluster_id for each in doubtful)))
+
+
+def _of_last_epochs(records: DataFrame, cuts: list[Row]) -> DataFrame:
+    if not cuts:
+        return records
+    ends = records.sparkSession.createDataFrame(cuts, "cluster_id string, epoch int, end bigint")
+    kept = records.join(fn.broadcast(ends), ["cluster_id", "epoch"], "left")
+    return kept.where(fn.col("end").isNull() | (fn.col("offset") < fn.col("end"))).select(records.columns)
+
+
+def _contested(records: DataFrame, suspects: list[str]) -> list[str]:
     """The clusters with two records at one offset; to look at files' extents is enough for nearly all."""
-    every = extents(records)
-    suspects = sorted({each.cluster_id for each in overlapping(every).union(e for e in every if not e.is_whole)})
     if not suspects:
         return []
     counts = records.where(fn.col("cluster_id").isin(suspects)).groupBy("cluster_id", "offset").count()
@@ -132,8 +152,11 @@ def _one_an_offset(records: DataFrame) -> DataFrame:
 
 def conflicts(records: DataFrame) -> DataFrame:
     """Offsets that have several contents in one epoch, with how many and where: two clusters under one name."""
-    found = records.groupBy("cluster_id", "offset", "epoch").agg(
-        fn.count_distinct("digest").alias("contents"), fn.array_sort(fn.collect_set("source")).alias("sources")
+    suspects = fn.col("cluster_id").isin(_looked_over(records).suspects)
+    found = (
+        records.where(suspects)
+        .groupBy("cluster_id", "offset", "epoch")
+        .agg(fn.count_distinct("digest").alias("contents"), fn.array_sort(fn.collect_set("source")).alias("sources"))
     )
     return found.where("contents > 1")
 

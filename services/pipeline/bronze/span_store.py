@@ -1,16 +1,17 @@
-"""Reads the observer's trace store: the table `spans` of SQLite files, as a data source whose tasks answer with Arrow.
+"""Reads the observer's trace stores: the table `spans`, as a data source whose tasks answer with Arrow.
 
-A store may be in use: it is opened read-only, and what its writer has committed is read.
+A store is a file of SQLite's or a database (`span_database`). It may be in use: it is opened read-only, and what its
+writer has committed is read.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -18,9 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-__all__ = ["SpanStoreSource", "read_stores"]
+__all__ = ["SpanStoreSource", "Store", "read_stores"]
 
 NAME: Final = "span_store"
+OPTION: Final = "storeUrls"
+"""Spark tells nobody the value of an option with `url` in its name: it may hold a password."""
 PART_ROWS: Final = 50_000
 """Numbers that one task reads: about 20 MB."""
 BATCH_ROWS: Final = 8_192
@@ -50,17 +53,25 @@ _SELECT: Final = ", ".join(f"cast({name} as text)" if name != "error" else "erro
 _ROWS: Final = f"select {_SELECT} from spans where seq >= ? and seq < ?"
 
 
-def read_stores(spark: SparkSession, stores: Mapping[str, str]) -> DataFrame:
-    """The spans of these files, each of the cluster beside its name: columns as stored, times as text.
+class Store(NamedTuple):
+    """What is told of a store, the cluster that it is of, and the URL of a database; a file has its path alone."""
 
-    What cannot be read is a row with `_corrupt`, naming file and numbers.
+    path: str
+    cluster_id: str
+    url: str | None = None
+
+
+def read_stores(spark: SparkSession, stores: Iterable[Store]) -> DataFrame:
+    """The spans of these stores, each of the cluster beside its name: columns as stored, times as text.
+
+    What cannot be read of a file is a row with `_corrupt`, naming file and numbers.
     """
     spark.dataSource.register(SpanStoreSource)
-    return spark.read.format(NAME).option("stores", json.dumps(stores)).load()
+    return spark.read.format(NAME).option(OPTION, json.dumps(list(stores))).load()
 
 
 class SpanStoreSource(DataSource):
-    """The format `span_store`; its option `stores` is a JSON object, of files and their clusters."""
+    """The format `span_store`; its option `storeUrls` is a JSON array of Store."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,18 +84,17 @@ class SpanStoreSource(DataSource):
 
     def reader(self, schema: StructType) -> SpanStoreReader:
         """Raises ValueError without stores."""
-        if "stores" not in self.options:
-            raise ValueError(f"the source {NAME} needs the option stores: a JSON object of files and their clusters")
-        return SpanStoreReader(json.loads(self.options["stores"]))
+        if OPTION not in self.options:
+            raise ValueError(f"the source {NAME} needs the option {OPTION}: a JSON array")
+        return SpanStoreReader([Store(*each) for each in json.loads(self.options[OPTION])])
 
 
 class Range(InputPartition):
     """Numbers `low` to `high` (exclusive) of one store; or why it is not read."""
 
-    def __init__(self, path: str, cluster_id: str, low: int, high: int, problem: str | None = None) -> None:
+    def __init__(self, store: Store, low: int, high: int, problem: str | None = None) -> None:
         super().__init__(None)
-        self.path = path
-        self.cluster_id = cluster_id
+        self.store = store
         self.low = low
         self.high = high
         self.problem = problem
@@ -93,12 +103,12 @@ class Range(InputPartition):
 class SpanStoreReader(DataSourceReader):
     """One read of all stores, cut by the numbers in which their spans arrived."""
 
-    def __init__(self, stores: Mapping[str, str]) -> None:
-        self._stores = dict(stores)
+    def __init__(self, stores: Sequence[Store]) -> None:
+        self._stores = stores
 
     def partitions(self) -> Sequence[InputPartition]:
         """At least one a store, so that a broken one is told of."""
-        return [part for path, cluster_id in self._stores.items() for part in _ranges(path, cluster_id)]
+        return [part for store in self._stores for part in _ranges(store)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range; after damage, what was read before it."""
@@ -107,32 +117,47 @@ class SpanStoreReader(DataSourceReader):
         if partition.problem is not None:
             yield _damaged(partition, partition.problem)
             return
-        some: list[Sequence[object]] = []
-        damage: sqlite3.Error | None = None
-        try:
-            with closing(_opened(partition.path)) as store:
-                for row in store.execute(_ROWS, (partition.low, partition.high)):
-                    some.append(row)
-                    if len(some) == BATCH_ROWS:
-                        yield _batch(partition, some)
-                        some = []
-        except sqlite3.Error as problem:
-            damage = problem
-        if some:
+        if partition.store.url is None:
+            yield from _of_file(partition)
+            return
+        from services.pipeline.bronze.span_database import rows
+
+        for some in rows(partition.store.url, _STORED, low=partition.low, high=partition.high):
             yield _batch(partition, some)
-        if damage is not None:
-            yield _damaged(partition, f"spans {partition.low} to {partition.high - 1}: {damage}")
 
 
-def _ranges(path: str, cluster_id: str) -> Iterator[Range]:
+def _of_file(part: Range) -> Iterator[pa.RecordBatch]:
+    some: list[Sequence[object]] = []
+    damage: sqlite3.Error | None = None
     try:
-        with closing(_opened(path)) as store:
-            low, high = store.execute("select min(seq), max(seq) from spans").fetchone()
+        with closing(_opened(part.store.path)) as store:
+            for row in store.execute(_ROWS, (part.low, part.high)):
+                some.append(row)
+                if len(some) == BATCH_ROWS:
+                    yield _batch(part, some)
+                    some = []
     except sqlite3.Error as problem:
-        yield Range(path, cluster_id, 0, 0, f"it is no trace store: {problem}")
-        return
-    for start in range(low or 0, (high or -1) + 1, PART_ROWS):
-        yield Range(path, cluster_id, start, min(start + PART_ROWS, high + 1))
+        damage = problem
+    if some:
+        yield _batch(part, some)
+    if damage is not None:
+        yield _damaged(part, f"spans {part.low} to {part.high - 1}: {damage}")
+
+
+def _ranges(store: Store) -> Iterator[Range]:
+    if store.url is not None:
+        from services.pipeline.bronze.span_database import look
+
+        low, high, _ = look(store.url)
+    else:
+        try:
+            with closing(_opened(store.path)) as opened:
+                low, high = opened.execute("select coalesce(min(seq), 0), coalesce(max(seq), -1) from spans").fetchone()
+        except sqlite3.Error as problem:
+            yield Range(store, 0, 0, f"it is no trace store: {problem}")
+            return
+    for start in range(low, high + 1, PART_ROWS):
+        yield Range(store, start, min(start + PART_ROWS, high + 1))
 
 
 def _opened(path: str) -> sqlite3.Connection:
@@ -144,7 +169,12 @@ def _opened(path: str) -> sqlite3.Connection:
 
 def _batch(part: Range, rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
     count = len(rows)
-    columns = [[part.cluster_id] * count, [part.path] * count, *map(list, zip(*rows, strict=True)), [None] * count]
+    columns = [
+        [part.store.cluster_id] * count,
+        [part.store.path] * count,
+        *map(list, zip(*rows, strict=True)),
+        [None] * count,
+    ]
     columns[_ERROR] = [None if each is None else bool(each) for each in columns[_ERROR]]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)], schema=_ARROW
@@ -152,7 +182,7 @@ def _batch(part: Range, rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
 
 
 def _damaged(part: Range, problem: str) -> pa.RecordBatch:
-    said = {"cluster_id": part.cluster_id, "source": part.path, "_corrupt": problem}
+    said = {"cluster_id": part.store.cluster_id, "source": part.store.path, "_corrupt": problem}
     return pa.RecordBatch.from_pylist([said], schema=_ARROW)
 
 

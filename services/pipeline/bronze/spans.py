@@ -8,17 +8,22 @@ A span is known by trace id and span id, so what comes again, late, or by both w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from quorate.runtime.clock import Clock, SystemClock
+from services.pipeline.bronze.claims import SPAN_CLAIM, claimed, withdraw
+from services.pipeline.bronze.line_files import LineFile
 from services.pipeline.bronze.otlp_lines import read_lines
 from services.pipeline.bronze.records import QUARANTINE
 from services.pipeline.bronze.span_files import SpanFile, find_spans
-from services.pipeline.bronze.span_store import read_stores
+from services.pipeline.bronze.span_store import Store, read_stores
 from services.pipeline.source.columns import SCHEMA as RECORD_SCHEMA
+from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.tables import Tables
 
 __all__ = ["CLUSTER", "SPANS", "SPAN_FILES", "SpanCounts", "ingest_spans"]
@@ -50,49 +55,73 @@ _COLUMNS: Final = (
 _VERSION: Final = {"cluster_id": "string", "source": "string", "size": "bigint", "modified_ns": "bigint"}
 _TEXTS: Final = "map<string, string>"
 _SOUND: Final = "_corrupt is null"
-_DAMAGED: Final = "_corrupt is not null"
+_DAMAGED: Final = "_corrupt is not null and not is_open"
+_WAITING: Final = "_corrupt is not null and is_open"
+CLOCK: Final = SystemClock()
 
 
 class SpanCounts(NamedTuple):
-    """How many rows a run added."""
+    """How many rows a run added, how many of quarantine were read by now, and which files end in half a line."""
 
     spans: int
     quarantined: int
+    withdrawn: int = 0
+    waiting: tuple[str, ...] = ()
 
 
-def ingest_spans(spark: SparkSession, tables: Tables, source: str, *, cluster_id: str | None = None) -> SpanCounts:
-    """Add what is new at `source` (a file, a directory or a glob) to bronze/spans. Run again, it adds nothing.
+def ingest_spans(
+    spark: SparkSession,
+    tables: Tables,
+    source: str,
+    *,
+    cluster_id: str | None = None,
+    settle_ms: int = SETTLE_MS,
+    clock: Clock = CLOCK,
+) -> SpanCounts:
+    """Add what is new at `source` to bronze/spans. Run again, it adds nothing.
 
-    Whose a span is its attribute `kraft.cluster.id` says; else `cluster_id`; else meta.properties near the file; else
-    the folder's name. Silver goes by the log that has the trace. Raises FileNotFoundError where there is nothing.
+    It is a file, a directory, a glob, or the URL of a database. Whose a span is its attribute `kraft.cluster.id` says;
+    else `cluster_id`; else meta.properties near the file; else the folder's name, or the database's. Silver goes by the
+    log that has the trace. Until a file has stood still for `settle_ms` its last line may be half written, and is no
+    damage. Raises FileNotFoundError where there is nothing, OSError for a database that cannot be read.
     """
     files = _unread(find_spans(source, cluster_id=cluster_id), tables)
     if not files:
         return SpanCounts(0, 0)
-    judged = _judged(_read(spark, files)).persist()
+    by_ms = clock.wall_ms() - settle_ms
+    lines = [
+        LineFile(file.path, file.cluster_id, file.size, file.may_grow(by_ms)) for file in files if not file.is_store
+    ]
+    judged = _judged(_read(spark, files, lines)).persist()
     try:
         about = judged.agg(
             fn.count_if(fn.expr(_SOUND)).alias("spans"),
             fn.count_if(fn.expr(_DAMAGED)).alias("damaged"),
             fn.min("date").alias("first"),
             fn.max("date").alias("last"),
+            fn.collect_set(fn.when(fn.expr(_WAITING), fn.col("source"))).alias("waiting"),
         ).collect()[0]
         days = about["first"], about["last"]
         spans = _add_spans(tables, judged.where(_SOUND), days) if about["spans"] else 0
         damaged = _add_damaged(spark, tables, judged.where(_DAMAGED)) if about["damaged"] else 0
+        withdrawn = withdraw(spark, tables, [file.path for file in files], lines, judged.where(_DAMAGED))
     finally:
         judged.unpersist()
-    _note_read(spark, files, tables)
-    return SpanCounts(spans=spans, quarantined=damaged)
+    open_ended = {*about["waiting"], *(line.path for line in lines if line.may_grow)}
+    _note_read(spark, [file for file in files if file.path not in open_ended], tables)
+    return SpanCounts(spans, damaged, withdrawn, tuple(sorted(about["waiting"])))
 
 
 def _unread(files: list[SpanFile], tables: Tables) -> list[SpanFile]:
-    """The files that have changed since they were read, or never were."""
+    """The files that have changed since they were read, or never were; and those of which too much may be claimed."""
     read = tables.read(SPAN_FILES)
     if read is None or tables.read(SPANS) is None:
         return files
     seen = {tuple(row) for row in read.select(*_VERSION).collect()}
-    return [file for file in files if file.version not in seen or file.is_in_use]
+    times = Counter(path for _, path, _, _ in seen)
+    # What was said of a file when it was shorter may be known for untrue only when it is read again.
+    doubtful = {path for path in claimed(tables) if times[path] > 1}
+    return [file for file in files if file.version not in seen or file.is_in_use or file.path in doubtful]
 
 
 def _note_read(spark: SparkSession, files: list[SpanFile], tables: Tables) -> None:
@@ -103,10 +132,9 @@ def _note_read(spark: SparkSession, files: list[SpanFile], tables: Tables) -> No
         tables.append(SPAN_FILES, rows.coalesce(1), partition_by=("cluster_id",))
 
 
-def _read(spark: SparkSession, files: Sequence[SpanFile]) -> DataFrame:
+def _read(spark: SparkSession, files: Sequence[SpanFile], lines: Sequence[LineFile]) -> DataFrame:
     """All as one: times as text, attributes as maps; `_corrupt` and `raw` where something could not be read."""
-    stores = {file.path: file.cluster_id for file in files if file.is_store}
-    lines = {file.path: file.cluster_id for file in files if not file.is_store}
+    stores = [Store(file.path, file.cluster_id, file.url) for file in files if file.is_store]
     of_stores = _of_stores(read_stores(spark, stores))
     return of_stores.unionByName(read_lines(spark, lines)) if lines else of_stores
 
@@ -114,7 +142,7 @@ def _read(spark: SparkSession, files: Sequence[SpanFile]) -> DataFrame:
 def _of_stores(rows: DataFrame) -> DataFrame:
     attributes = fn.from_json("attributes", _TEXTS, {"mode": "PERMISSIVE"})
     nothing = {name: fn.lit(None).cast(kind) for name, kind in (("resource", _TEXTS), ("raw", "binary"))}
-    return rows.withColumns({"attributes": attributes, **nothing})
+    return rows.withColumns({"attributes": attributes, "is_open": fn.lit(False), **nothing})
 
 
 def _judged(rows: DataFrame) -> DataFrame:
@@ -142,12 +170,12 @@ def _judged(rows: DataFrame) -> DataFrame:
             "timestamp": moment,
             "date": fn.date_format(moment, "yyyy-MM-dd"),
         }
-    ).select(*_COLUMNS, "raw", "_corrupt")
+    ).select(*_COLUMNS, "is_open", "raw", "_corrupt")
 
 
 def _fault() -> Column:
     """Why a row is no span, as W3C and OTLP have it; null if it is one."""
-    named = fn.concat_ws(" ", fn.lit("span"), _quoted("span_id"), fn.lit("of trace"), _quoted("trace_id"))
+    named = fn.concat_ws(" ", fn.lit(SPAN_CLAIM), _quoted("span_id"), fn.lit("of trace"), _quoted("trace_id"))
     faults = (
         (_is_no_id("trace_id", 32), fn.lit("its trace id is not 32 hexadecimal digits, or all zero")),
         (_is_no_id("span_id", 16), fn.lit("its id is not 16 hexadecimal digits, or all zero")),

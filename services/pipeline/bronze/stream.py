@@ -25,6 +25,7 @@ EVERY_S: Final = 10
 
 _SOUND: Final = {LOG_KIND: RECORDS, CHECKPOINT_KIND: SNAPSHOTS}
 Told = Callable[[int, Counts], None]
+TablesOf = Callable[[SparkSession, str], Tables]
 
 
 def ingest_stream(
@@ -37,19 +38,20 @@ def ingest_stream(
     available_now: bool,
     every_s: int = EVERY_S,
     told: Told = lambda _, __: None,
+    tables_of: TablesOf = ParquetTables,
 ) -> Any:
     """Start the stream into bronze; the answer is Spark's query, to wait for or to stop.
 
     `source` is a path, or None where `options` of the source `kraft` say `endpoints`. With `available_now` it ends when
     all is read that is there now. `told` hears of each batch, by its number, how many rows were new. One job at a time
-    may have `checkpoint_dir`, and write to these tables.
+    may have `checkpoint_dir`, and write to these tables, which `tables_of` finds at `tables_root`.
     """
     reader = spark.readStream.format(NAME).options(**(options or {}))
 
     def add(batch: DataFrame, number: int) -> None:
         rows = batch.persist()
         try:
-            tables = ParquetTables(rows.sparkSession, tables_root)
+            tables = tables_of(rows.sparkSession, tables_root)
             told(number, ingest(rows, _Near(tables, rows)))
         finally:
             rows.unpersist()

@@ -11,32 +11,24 @@ one by one but in the decoding loop (`quorate.pipeline.rows`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from quorate.pipeline.places import CHECKPOINT_KIND, Place, bundled, find, parts
-from quorate.pipeline.rows import Wanted, read
+from quorate.pipeline.places import CHECKPOINT_KIND, Place, bundled, find, is_being_written, parts
+from quorate.pipeline.rows import read
+from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, SCHEMA, Bundle, arrow_batch, check_columns
-from services.pipeline.source.options import FAILFAST, FOREVER, PERMISSIVE, parse
+from services.pipeline.source.conditions import narrowed
+from services.pipeline.source.options import FAILFAST, PERMISSIVE, parse
 from services.pipeline.source.stream import KraftStreamReader
 
 __all__ = ["FAILFAST", "NAME", "PERMISSIVE", "SCHEMA", "KraftSource", "register"]
+
+CLOCK: Final = SystemClock()
 
 
 def register(spark: SparkSession) -> None:
@@ -80,7 +72,8 @@ class KraftSource(DataSource):
 class KraftReader(DataSourceReader):
     """One batch read: which parts there are, and what is in them."""
 
-    def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str], clock: Clock = CLOCK) -> None:
+        self._clock = clock
         self.options = parse(options)
         self.wanted = self.options.wanted
         self._columns = check_columns(columns)
@@ -88,14 +81,17 @@ class KraftReader(DataSourceReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
         """Take what spares reading: offset, timestamp, type. All are given back too: Spark looks at each row again."""
         for each in filters:
-            self.wanted = _narrowed(self.wanted, each)
+            self.wanted = narrowed(self.wanted, each)
             yield each
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Bundles of parts: a large segment is several, a hundred small files are one."""
-        places = [
-            place for place in find(self.options.paths, cluster_id=self.options.cluster_id) if self._may_hold(place)
-        ]
+        """Bundles of parts: a large segment is several, a hundred small files are one.
+
+        What a node is writing just now is left out: half a checkpoint is damage only when it has stood still.
+        """
+        by_ms = self._clock.wall_ms() - self.options.settle_ms
+        found = find(self.options.paths, cluster_id=self.options.cluster_id)
+        places = [place for place in found if self._may_hold(place) and not is_being_written(place, by_ms)]
         part_bytes = self.options.part_bytes
         every = (part for place in places for part in parts(place, part_bytes=part_bytes))
         return [Bundle(bundle) for bundle in bundled(every, part_bytes=part_bytes)]
@@ -111,47 +107,3 @@ class KraftReader(DataSourceReader):
         if place.kind == CHECKPOINT_KIND:
             return self.options.may_hold(place)  # a filter says which rows of it, and not which checkpoints
         return self.options._replace(wanted=self.wanted).may_hold(place)
-
-
-def _narrowed(wanted: Wanted, one: Filter) -> Wanted:
-    """`wanted` with a condition that it can make use of; what it cannot changes nothing."""
-    match one:
-        case EqualTo(attribute=("offset",), value=int(value)):
-            return _offsets(wanted, value, value + 1)
-        case GreaterThan(attribute=("offset",), value=int(value)):
-            return _offsets(wanted, value + 1, FOREVER)
-        case GreaterThanOrEqual(attribute=("offset",), value=int(value)):
-            return _offsets(wanted, value, FOREVER)
-        case LessThan(attribute=("offset",), value=int(value)):
-            return _offsets(wanted, 0, value)
-        case LessThanOrEqual(attribute=("offset",), value=int(value)):
-            return _offsets(wanted, 0, value + 1)
-        case EqualTo(attribute=("type",), value=str(value)):
-            return _of_types(wanted, (value,))
-        case In(attribute=("type",), value=values):
-            return _of_types(wanted, values)
-        case (
-            GreaterThan(attribute=("timestamp",), value=datetime() as value)
-            | GreaterThanOrEqual(attribute=("timestamp",), value=datetime() as value)
-        ):
-            return wanted._replace(start_ms=max(wanted.start_ms, _ms(value)))
-        case (
-            LessThan(attribute=("timestamp",), value=datetime() as value)
-            | LessThanOrEqual(attribute=("timestamp",), value=datetime() as value)
-        ):
-            return wanted._replace(end_ms=min(wanted.end_ms, _ms(value) + 1))
-    return wanted
-
-
-def _offsets(wanted: Wanted, start: int, end: int) -> Wanted:
-    return wanted._replace(start_offset=max(wanted.start_offset, start), end_offset=min(wanted.end_offset, end))
-
-
-def _of_types(wanted: Wanted, types: Sequence[str]) -> Wanted:
-    return wanted._replace(types=frozenset(types) if wanted.types is None else wanted.types & frozenset(types))
-
-
-def _ms(moment: datetime) -> int:
-    """ms since 1970, rounded down. Spark gives times without a zone, in UTC, or with one."""
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1000 // 1)

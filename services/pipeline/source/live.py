@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from quorate.nouns import Offset, OffsetAndEpoch
@@ -19,14 +19,18 @@ from quorate.pipeline.live import Behind, Quorum
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND, Part, Place, fingerprint
 from quorate.pipeline.rows import Wanted, read, read_bytes
 from quorate.pipeline.tail import EpochWentBack
+from quorate.runtime.log_reader import FETCH_BYTES_MAX
 from quorate.wire.batch import peek_header
 from services.pipeline.source.columns import arrow_batch, check_columns
+from services.pipeline.source.conditions import narrowed
 from services.pipeline.source.options import FOREVER, Options, parse
 
 __all__ = ["LiveReader", "LiveStreamReader"]
 
 TASK_OFFSETS: Final = 100_000
 """How many offsets one task reads: some seconds' work."""
+RECORD_BYTES: Final = 1_024
+"""More than a record takes: so much is asked for, that a few offsets do not cost a whole answer."""
 Entry = dict[str, Any]
 
 
@@ -49,6 +53,8 @@ class Live:
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self.options = options
+        self.wanted = options.wanted
+        """Of the rows; which snapshot is given in place of the log, the options alone say."""
         self._columns = tuple(columns)
         self._source = f"kraft://{','.join(options.endpoints)}"
 
@@ -70,7 +76,7 @@ class Live:
                 raise ValueError(f"{endpoints} is of cluster {cluster_id}, and {others[0]} was read from it before")
             entry = start.get(cluster_id)
             entry = _first(quorum, self.options.wanted.start_offset) if entry is None else _checked(quorum, entry)
-            target = min(entry["committed"], below, self.options.wanted.end_offset, entry["offset"] + limit)
+            target = min(entry["committed"], below, self.wanted.end_offset, entry["offset"] + limit)
             end = quorum.batch_end(target - 1) if target > entry["offset"] else None
             if end is not None:
                 entry |= {"offset": end.offset, "epoch": end.epoch}
@@ -91,7 +97,7 @@ class Live:
                     found.append(Range(cluster_id, 0, snapshot.offset, snapshot=snapshot))
                 low = max(low, snapshot.offset)
             if LOG_KIND in self.options.include:
-                high = entry["offset"]
+                low, high = max(low, self.wanted.start_offset), min(entry["offset"], self.wanted.end_offset)
                 found += [Range(cluster_id, at, min(high, at + TASK_OFFSETS)) for at in range(low, high, TASK_OFFSETS)]
         return found
 
@@ -110,21 +116,18 @@ class Live:
 
     def _log(self, quorum: Quorum, asked: Range) -> Iterator[pa.RecordBatch]:
         place = Place(self._source, asked.cluster_id, LOG_KIND, 0)
-        given = self.options.wanted
-        wanted = given._replace(
-            start_offset=max(asked.start, given.start_offset), end_offset=min(asked.end, given.end_offset)
-        )
+        wanted = self.wanted._replace(start_offset=asked.start, end_offset=asked.end)
         at = asked.start
         while at < asked.end:
-            data = quorum.records(at).records
+            data = quorum.records(at, bytes_max=min(FETCH_BYTES_MAX, (asked.end - at) * RECORD_BYTES)).records
             if not data:
                 why = f"offsets {at} to {asked.end - 1} were removed before they were read"
                 yield from self._told(Range(asked.cluster_id, at, asked.end), why)
                 return
             # The first batch may begin before the range, and then it does not follow anything.
             offset = at if peek_header(data).base_offset == at else None
-            yield from self._rows(Part(place, 0, len(data), offset, False), wanted, data)
-            at = _end_of(data)
+            size, at = _below(data, asked.end)
+            yield from self._rows(Part(place, 0, size, offset, False), wanted, data)
 
     def _checkpoint(self, quorum: Quorum, asked: Range, snapshot: OffsetAndEpoch) -> Iterator[pa.RecordBatch]:
         data = quorum.snapshot(snapshot)
@@ -134,7 +137,7 @@ class Live:
             return
         place = Place(self._source, asked.cluster_id, CHECKPOINT_KIND, snapshot.offset, snapshot.epoch)
         part = Part(place, 0, len(data), 0, True, fingerprint(data))
-        yield from self._rows(part, self.options.wanted, data)
+        yield from self._rows(part, self.wanted, data)
 
     def _rows(self, part: Part, wanted: Wanted, data: bytes) -> Iterator[pa.RecordBatch]:
         for columns in read_bytes(part, wanted, data):
@@ -143,7 +146,7 @@ class Live:
     def _told(self, asked: Range, problem: str) -> Iterator[pa.RecordBatch]:
         place = Place(self._source, asked.cluster_id, LOG_KIND, asked.start, problem=problem)
         part = Part(place, 0, 0, asked.start, False)
-        for columns in read(part, self.options.wanted):
+        for columns in read(part, self.wanted):
             yield arrow_batch(part, columns, self._columns)
 
 
@@ -152,6 +155,12 @@ class LiveReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         self._live = Live(parse(options), check_columns(columns))
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
+        """Take what spares fetching and decoding, as of files; all are given back: Spark looks at each row again."""
+        for each in filters:
+            self._live.wanted = narrowed(self._live.wanted, each)
+            yield each
 
     def partitions(self) -> list[InputPartition]:
         """Ranges of offsets, and the checkpoint before them."""
@@ -203,7 +212,7 @@ def _first(quorum: Quorum, offset: Offset) -> Entry:
     entry: Entry = {"offset": offset, "epoch": -1, "snapshot": None, "committed": committed}
     if offset >= committed:
         return entry
-    answer = quorum.records(offset)
+    answer = quorum.records(offset, bytes_max=1)
     return entry if answer.snapshot is None else entry | _from(answer.snapshot)
 
 
@@ -222,7 +231,7 @@ def _checked(quorum: Quorum, entry: Entry) -> Entry:
     if answer.snapshot is None or offset >= answer.high_watermark:
         return found
     # A replica would be faster with the snapshot; we want each record that there still is.
-    kept = quorum.records(offset)
+    kept = quorum.records(offset, bytes_max=1)
     if kept.snapshot is not None:
         return found | _from(kept.snapshot)
     before = quorum.batch_end(offset - 1)
@@ -244,9 +253,12 @@ def _point(written: Sequence[int] | None) -> OffsetAndEpoch | None:
     return None if written is None else OffsetAndEpoch(offset=written[0], epoch=written[1])
 
 
-def _end_of(data: bytes) -> Offset:
-    end = position = 0
+def _below(data: bytes, end: Offset) -> tuple[int, Offset]:
+    """How many of these bytes are batches that begin below `end`, one at least, and where the last of them ends."""
+    position, reached = 0, -1
     while position < len(data):
         header = peek_header(data, position)
-        end, position = header.next_offset, position + header.size
-    return end
+        if reached >= end:
+            break
+        reached, position = header.next_offset, position + header.size
+    return position, reached

@@ -7,7 +7,8 @@ each has its own tail, are each read to their ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from quorate.pipeline.places import Place, bundled, named
+from quorate.pipeline.places import Place, bundled, has_settled, named
 from quorate.pipeline.planning import between
 from quorate.pipeline.rows import read
 from quorate.pipeline.tail import Cursor, Directory, Look, advance, directories
@@ -54,11 +55,12 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # Spark's name
         """From here on the files are what they are now."""
         every = [place for each in self._directories() for place in (*each.segments, *each.checkpoints, *each.halves)]
-        self._sizes = {place.path: Path(place.path).stat().st_size for place in every}
+        sizes = {place.path: _size(place) for place in every}
+        self._sizes = {path: size for path, size in sizes.items() if size is not None}
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # Spark's name
         """How far the next batch goes: `limit` offsets about, shared by all directories. Raises EpochWentBack."""
-        look = Look(_settled_by(self._clock.wall_ms() - self.options.settle_ms), self._sizes)
+        look = Look(partial(has_settled, by_ms=self._clock.wall_ms() - self.options.settle_ms), self._sizes)
         reached = {cluster: {**each, _LOGS: dict(each[_LOGS])} for cluster, each in start.items()}
         every = self._directories()
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else FOREVER
@@ -100,6 +102,14 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return directories(place for place in places if self.options.may_hold(place))
 
 
+def _size(place: Place) -> int | None:
+    """In bytes; None for one that is gone again: a checkpoint has another name once it is whole."""
+    try:
+        return Path(place.path).stat().st_size
+    except FileNotFoundError:
+        return None
+
+
 def _advanced(directory: Directory, at: Cursor, look: Look, *, limit: int) -> Cursor:
     try:
         return advance(directory, at, look, limit=limit)
@@ -116,10 +126,3 @@ def _summed(logs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """A cluster's entry: it has come as far as the directory that has come furthest."""
     offset, epoch = max((each["offset"], each["epoch"]) for each in logs.values())
     return {"offset": offset, "epoch": epoch, _LOGS: dict(sorted(logs.items()))}
-
-
-def _settled_by(moment_ms: int) -> Callable[[Place], bool]:
-    def is_settled(place: Place) -> bool:
-        return Path(place.path).stat().st_mtime_ns // 1_000_000 <= moment_ms
-
-    return is_settled
