@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -52,10 +53,12 @@ def struct_type(*records: type[Message]) -> StructType:
     return StructType(list(fields.values()))
 
 
-def parsed(events: DataFrame, *records: type[Message]) -> DataFrame:
-    """The rows of these records, with the payload's fields in the column `r`."""
+def parsed(events: DataFrame, *records: type[Message], only: Sequence[str] = ()) -> DataFrame:
+    """The rows of these records, with the payload's fields (`only` these, if any are named) in the column `r`."""
     named = [type_name(record) for record in records]
-    payload: Column = fn.from_json("payload", struct_type(*records))
+    every = struct_type(*records)
+    wanted = StructType([every[name] for name in only]) if only else every
+    payload: Column = fn.from_json("payload", wanted)
     return events.where(fn.col("type").isin(named)).withColumn("r", payload)
 
 

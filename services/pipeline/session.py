@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from services.pipeline.source import register
+from services.pipeline.tables import PARQUET, settings_of
 
 __all__ = ["NoJava", "environment", "prepared", "start"]
 
@@ -22,12 +23,18 @@ ROOT: Final = Path(__file__).parents[2]
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A third of what snappy leaves, for no more CPU.
+    "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
 
-LOCALLY: Final = {"spark.sql.shuffle.partitions": "8", "spark.ui.enabled": "false"}
+LOCALLY: Final = {
+    "spark.sql.shuffle.partitions": "8",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.ui.enabled": "false",
+}
 """On one machine: 200 partitions of a shuffle, Spark's default, are mostly the keeping of books."""
 
 
@@ -45,10 +52,16 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {"PYTHONPATH": path, **{name: value for name, value in wanted.items() if name not in environ}}
 
 
-def start(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session: `master` is local[*], a cluster, or sc://… (Spark Connect); None leaves it to spark-submit."""
+def start(
+    master: str | None = None, settings: Mapping[str, str] | None = None, *, format_: str = PARQUET
+) -> SparkSession:
+    """The session: `master` is local[*], a cluster, or sc://… (Spark Connect); None leaves it to spark-submit.
+
+    It can have tables of `format_` if that one's jars are on this machine; `open_tables` says so if it cannot.
+    """
     builder = SparkSession.builder.appName("quorate pipeline")
-    every = {**SETTINGS, **(LOCALLY if (master or "").startswith("local") else {}), **(settings or {})}
+    jars = {} if master is None else settings_of(format_)
+    every = {**SETTINGS, **(LOCALLY if (master or "").startswith("local") else {}), **jars, **(settings or {})}
     if master is not None and master.startswith("sc://"):
         # A server has been started already, with settings of its own: only those of a session can be said.
         own: dict[str, Any] = {}  # Any: the stubs' word for it

@@ -20,7 +20,17 @@ MASTERS: Final = ("local[1]", "local[2]")
 SHAPES: Final = ((1, 1), (1, 8), (20, 1))
 """Clusters, and segments of each."""
 BYTES_PER_RECORD: Final = 50
-COLUMNS: Final = ("records", "clusters", "segments", "cores", "records/s", "a core's", "beside one core", "spread")
+COLUMNS: Final = (
+    "records",
+    "clusters",
+    "segments",
+    "cores",
+    "records/s",
+    "a core's",
+    "compiled",
+    "beside one core",
+    "spread",
+)
 
 
 def run(records: int = RECORDS, there: Path | None = None) -> list[Table]:
@@ -67,6 +77,7 @@ def _row(found: Logs, segments: int, master: str, rounds: Sequence[Round], first
         master,
         f"{median / 1000:,.0f} k/s",
         f"{statistics.median(each.per_core for each in rounds) / 1000:,.0f} k/s",
+        f"{statistics.median(each.per_core_compiled for each in rounds) / 1000:,.0f} k/s",
         f"{median / first:.2f}",
         f"{(max(per_second) - min(per_second)) / median:.0%}",
     )

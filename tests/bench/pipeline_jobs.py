@@ -15,9 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,9 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["JOBS", "Asked", "Job", "Round", "run"]
 
 HEAP: Final = "2g"
-SETTINGS: Final = {"spark.ui.enabled": "false", "spark.driver.memory": HEAP, "spark.sql.shuffle.partitions": "8"}
+SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": HEAP,
+    "spark.sql.shuffle.partitions": "8",
+    # A thread that has ended takes its times with it.
+    "spark.driver.extraJavaOptions": "-XX:-UseDynamicNumberOfCompilerThreads",
+}
 SAMPLED_EVERY_S: Final = 0.2
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+COMPILERS: Final = ("C1 Compiler", "C2 Compiler")
+"""How the JVM calls the threads that compile; the kernel keeps 15 letters of a name."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -55,13 +64,16 @@ class Asked:
 class Round:
     """What one round took: seconds, seconds of CPU, and the most bytes that there were in RAM since the process began.
 
-    `worker_bytes` is the largest Python worker, `workers` how many there were at once.
+    `compile_cpu` is what of `jvm_cpu` the JVM's compilers took: that is by the program and not by the rows.
+    Pages of files, which the kernel takes back when it wants them, are no part of that. `worker_bytes` is the largest
+    Python worker, `workers` how many there were at once.
     """
 
     name: str
     rows: int
     seconds: float
     jvm_cpu: float
+    compile_cpu: float
     python_cpu: float
     jvm_bytes: int
     worker_bytes: int
@@ -80,6 +92,11 @@ class Round:
     def per_core(self) -> float:
         """Records a second of CPU."""
         return self.rows / self.cpu
+
+    @property
+    def per_core_compiled(self) -> float:
+        """The same where all has been compiled: what it comes to as the rows grow."""
+        return self.rows / (self.cpu - self.compile_cpu)
 
 
 def run(asked: Asked) -> list[Round]:
@@ -118,8 +135,9 @@ def _round(spark: SparkSession, job: Job, watch: Watch) -> Round:
         name=job.name,
         rows=job.rows,
         seconds=seconds,
-        jvm_cpu=after[0] - before[0],
-        python_cpu=after[1] - before[1],
+        jvm_cpu=after.jvm - before.jvm,
+        compile_cpu=after.compilers - before.compilers,
+        python_cpu=after.python - before.python,
         jvm_bytes=watch.jvm_bytes,
         worker_bytes=watch.worker_bytes,
         workers=watch.workers,
@@ -237,12 +255,21 @@ _LIKE_BRONZE: Final = (
 )
 
 
+class Cpu(NamedTuple):
+    """Seconds of CPU: of the JVM, of its compilers among that, and of all Python below it, of what has ended too."""
+
+    jvm: float
+    compilers: float
+    python: float
+
+
 class Watch:
     """The JVM and its children, looked at again and again."""
 
     def __init__(self, jvm: int) -> None:
         self.jvm_bytes = self.worker_bytes = self.workers = 0
         self._jvm = jvm
+        self._seconds: dict[int, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_on, daemon=True)
 
@@ -254,46 +281,57 @@ class Watch:
         self._over.set()
         self._thread.join()
 
-    def cpu(self) -> tuple[float, float]:
-        """Seconds of CPU so far: of the JVM, and of all Python below it, of those too that have ended."""
-        jvm = python = 0.0
-        for pid, fields in self._tree():
-            own = sum(map(int, fields[11:13])) / TICKS
-            if pid == self._jvm:
-                jvm = own
-                python += sum(map(int, fields[13:15])) / TICKS
-            else:
-                python += sum(map(int, fields[11:15])) / TICKS
-        return jvm, python
+    def cpu(self) -> Cpu:
+        """Seconds so far."""
+        self._note()
+        jvm = self._seconds[self._jvm]
+        python = sum(self._seconds.values()) - jvm
+        threads = _stats(Path(f"/proc/{self._jvm}/task"))
+        compilers = sum(sum(map(int, fields[11:13])) for _, name, fields in threads if name.startswith(COMPILERS))
+        return Cpu(jvm, compilers / TICKS, python)
 
     def _look_on(self) -> None:
         while not self._over.wait(SAMPLED_EVERY_S):
-            found = {pid: int(fields[21]) * PAGE for pid, fields in self._tree()}
+            found = self._note()
             self.jvm_bytes = max(self.jvm_bytes, found.pop(self._jvm, 0))
             self.worker_bytes = max(self.worker_bytes, *found.values(), 0)
             self.workers = max(self.workers, len(found) - 1)  # one only makes the others
 
-    def _tree(self) -> Iterator[tuple[int, list[str]]]:
-        """Each process from the JVM down, with the fields of its `stat` from the third on."""
-        every = dict(_stats())
+    def _note(self) -> dict[int, int]:
+        """The bytes of each process; what CPU each has had is kept, as nobody adds up what idle workers took."""
+        found = {}
+        for pid, name, fields in self._tree():
+            if pid != self._jvm and not name.startswith("python"):
+                continue  # a JVM that starts a program is two for a moment, with as many bytes each
+            self._seconds[pid] = sum(map(int, fields[11:13])) / TICKS
+            with suppress(OSError):
+                resident, shared = (Path("/proc") / str(pid) / "statm").read_text().split()[1:3]
+                found[pid] = (int(resident) - int(shared)) * PAGE
+        return found
+
+    def _tree(self) -> Iterator[tuple[int, str, list[str]]]:
+        """Each process from the JVM down, as `_stats` has it."""
+        every = {each[0]: each for each in _stats(Path("/proc"))}
         children: dict[int, list[int]] = {}
-        for pid, fields in every.items():
+        for pid, _, fields in every.values():
             children.setdefault(int(fields[1]), []).append(pid)
         waiting = [self._jvm]
         while waiting:
             pid = waiting.pop()
             if pid in every:
-                yield pid, every[pid]
+                yield every[pid]
             waiting += children.get(pid, ())
 
 
-def _stats() -> Iterator[tuple[int, list[str]]]:
-    for path in Path("/proc").iterdir():
+def _stats(folder: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Number and name of each process or thread, with the fields of its `stat` from the third on."""
+    for path in folder.iterdir():
         if path.name.isdecimal():
             try:
-                yield int(path.name), (path / "stat").read_text().rpartition(")")[2].split()
+                head, _, rest = (path / "stat").read_text().rpartition(")")
             except OSError:
                 continue  # it has ended
+            yield int(path.name), head.partition("(")[2], rest.split()
 
 
 if __name__ == "__main__":

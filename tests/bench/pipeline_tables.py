@@ -16,7 +16,7 @@ RECORDS: Final = 300_000
 MASTER: Final = "local[2]"
 JOBS: Final = ("bronze", "silver", "verify", "gold", "silver", "unchanged", "gold")
 """Silver and gold twice: the first time, the JVM compiles."""
-COLUMNS: Final = ("job", "round", "seconds", "records/s", "a core's", "JVM peak", "largest worker")
+COLUMNS: Final = ("job", "round", "seconds", "records/s", "a core's", "compiled", "JVM peak", "largest worker")
 SIZES: Final = ("bronze/records", "silver/events", "silver/partition_history", "silver", "gold", "verify")
 SIZE_COLUMNS: Final = ("what", "size", "a record", "files")
 
@@ -53,6 +53,7 @@ def _row(each: Round, before: list[Round]) -> tuple[str, ...]:
         f"{each.seconds:.1f} s",
         f"{each.per_second / 1000:,.0f} k/s",
         f"{each.per_core / 1000:,.0f} k/s",
+        f"{each.per_core_compiled / 1000:,.0f} k/s",
         megabytes(each.jvm_bytes),
         megabytes(each.worker_bytes),
     )

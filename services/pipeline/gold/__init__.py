@@ -22,21 +22,24 @@ from services.pipeline.gold.commit_slo import commit_slo
 from services.pipeline.gold.doctor import fleet_doctor
 from services.pipeline.gold.skew import placement_skew
 from services.pipeline.silver.image import HISTORIES, SILVER
+from services.pipeline.silver.present import Present, present
 from services.pipeline.silver.write_path import WRITE_PATH
 from services.pipeline.tables import Tables
 
 __all__ = ["GOLD", "TABLES", "build"]
 
 GOLD: Final = "gold"
-_MADE: Final[Mapping[str, Callable[[Mapping[str, DataFrame]], DataFrame]]] = {
+_OF_HISTORY: Final[Mapping[str, Callable[[Mapping[str, DataFrame]], DataFrame]]] = {
     "audit_timeline": audit_timeline,
     "availability": availability,
     "isr_churn": isr_churn,
     "commit_slo": commit_slo,
+}
+_OF_NOW: Final[Mapping[str, Callable[..., DataFrame]]] = {
     "placement_skew": placement_skew,
     "fleet_doctor": fleet_doctor,
 }
-TABLES: Final = tuple(_MADE)
+TABLES: Final = (*_OF_HISTORY, *_OF_NOW)
 
 
 def build(tables: Tables) -> dict[str, DataFrame]:
@@ -48,4 +51,11 @@ def build(tables: Tables) -> dict[str, DataFrame]:
     # Without spans there is none.
     paths = tables.read(f"{SILVER}/{WRITE_PATH}")
     silver |= {} if paths is None else {WRITE_PATH: paths}
-    return {name: tables.keep(f"{GOLD}/{name}", of(silver)) for name, of in _MADE.items()}
+    made = {name: tables.keep(f"{GOLD}/{name}", of(silver)) for name, of in _OF_HISTORY.items()}
+    # These look again and again at what holds now, a small part of what ever was.
+    now = Present(*(frame.persist() for frame in present(silver)))
+    try:
+        return made | {name: tables.keep(f"{GOLD}/{name}", of(silver, now=now)) for name, of in _OF_NOW.items()}
+    finally:
+        for frame in now:
+            frame.unpersist()

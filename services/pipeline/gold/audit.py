@@ -17,10 +17,9 @@ from quorate.metadata.secrets import REDACTED
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, uuid_text
 from quorate.records import LeaderChangeMessage, VotersRecord
 from services.pipeline.frames import struct_type
+from services.pipeline.gold.audit_kept import kept_sentences
+from services.pipeline.gold.audit_rows import began, ended, not_followed, with_before
 from services.pipeline.gold.availability import led_uncleanly
-from services.pipeline.silver.partitions import KEY as PARTITION_KEY
-from services.pipeline.silver.partitions import STATE
-from services.pipeline.silver.validity import by_key
 
 __all__ = ["COLUMNS", "audit_timeline"]
 
@@ -28,8 +27,6 @@ COLUMNS: Final = ("cluster_id", "offset", "time", "subject", "sentence", "trace_
 _SECRET: Final = "(?i)(password|secret|credential|jaas|private|keystore\\.key|token|sasl)"
 """Parts of the names of configs whose values may be secrets; wider than Kafka's own list."""
 _RESERVED: Final = {UNASSIGNED_DIRECTORY: "unassigned", LOST_DIRECTORY: "lost", MIGRATING_DIRECTORY: "migrating"}
-_QUIET: Final = ("feature", "voters", "kraft_version", "producer_ids", "zk_migration_state", "unknown")
-"""Kinds that have sentences of their own, or none."""
 
 
 def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
@@ -41,7 +38,7 @@ def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
         _brokers(silver["broker_history"]),
         _configs(silver["config_history"]),
         _features(silver["kept_history"]),
-        _kept(silver["kept_history"]),
+        kept_sentences(silver["kept_history"]),
         _leaders(events),
         _voters(silver["kept_history"]),
         _kraft_version(silver["kept_history"]),
@@ -54,9 +51,8 @@ def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _partitions(history: DataFrame) -> DataFrame:
-    changes = _with_before(history, PARTITION_KEY, STATE)
     bumped = fn.when(
-        fn.col("leader_epoch") != fn.col("was_leader_epoch"),
+        fn.col("was_leader_epoch").isNotNull(),
         fn.concat(fn.lit("leader epoch "), "was_leader_epoch", fn.lit(" → "), "leader_epoch"),
     )
     created = fn.concat(
@@ -70,27 +66,27 @@ def _partitions(history: DataFrame) -> DataFrame:
     state, was = fn.col("leader_recovery_state"), fn.col("was_leader_recovery_state")
     changed = fn.concat_ws(
         "; ",
-        _arrow("leader", "leader", _leader),
-        _arrow("ISR", "isr", _ids),
-        _arrow("replicas", "replicas", _ids),
-        _arrow("adding", "adding_replicas", _ids),
-        _arrow("removing", "removing_replicas", _ids),
-        _arrow("ELR", "elr", _ids),
-        _arrow("last known ELR", "last_known_elr", _ids),
-        _arrow("directories", "directories", _directories),
+        _changed("leader", "leader", _leader),
+        _changed("ISR", "isr", _ids),
+        _changed("replicas", "replicas", _ids),
+        _changed("adding", "adding_replicas", _ids),
+        _changed("removing", "removing_replicas", _ids),
+        _changed("ELR", "elr", _ids),
+        _changed("last known ELR", "last_known_elr", _ids),
+        _changed("directories", "directories", _directories),
         fn.when(led_uncleanly(), "unclean election"),
         fn.when((state == RECOVERED) & (was == RECOVERING), "has recovered"),
     )
     told = fn.when(fn.col("is_first"), created).otherwise(changed)
     subject = fn.concat(fn.lit("partition "), "topic", fn.lit("-"), "partition_id")
     unsaid = fn.coalesce(bumped, fn.lit("is written again, unchanged"))
-    return _told(changes, subject, fn.when(told == "", unsaid).otherwise(told))
+    return began(history, subject, fn.when(told == "", unsaid).otherwise(told))
 
 
 def _brokers(history: DataFrame) -> DataFrame:
     named = fn.concat(fn.lit("broker "), fn.col("broker_id"))
     columns = ("fenced", "in_controlled_shutdown", "broker_epoch", "log_dirs", "cordoned_log_dirs")
-    changes = _with_before(history, ("broker_id",), columns)
+    changes = with_before(history, ("broker_id",), columns)
     state = fn.when(fn.col("fenced"), ", fenced").otherwise("")
     # A broker that is back before its session ends is fenced by its next registration, and by nothing else.
     unseen = fn.when(~fn.col("was_fenced"), fn.concat(fn.lit("; was unfenced in epoch "), "was_broker_epoch"))
@@ -106,7 +102,7 @@ def _brokers(history: DataFrame) -> DataFrame:
     again = fn.col("is_first") | (fn.col("broker_epoch") != fn.col("was_broker_epoch"))
     told = fn.when(again, registered).when(changed == "", "is written again, unchanged").otherwise(changed)
     gone = history.where("end_type = 'UNREGISTER_BROKER_RECORD'")
-    return _told(changes, named, told).unionByName(_ended(gone, named, fn.lit("is unregistered")))
+    return began(changes, named, told).unionByName(ended(gone, named, fn.lit("is unregistered")))
 
 
 def _configs(history: DataFrame) -> DataFrame:
@@ -117,11 +113,11 @@ def _configs(history: DataFrame) -> DataFrame:
     is_secret = fn.col("name").rlike(_SECRET)
     before = fn.when(fn.col("is_first"), "not set").when(is_secret, REDACTED).otherwise(fn.col("was_value"))
     after = fn.when(is_secret, REDACTED).otherwise(fn.col("value"))
-    changes = _with_before(history, key, ("value",))
+    changes = with_before(history, key, ("value",))
     told = fn.concat("name", fn.lit(": "), before, fn.lit(" → "), after)
-    gone = _not_followed(history, key).where("end_type = 'CONFIG_RECORD'")
-    return _told(changes, subject, told).unionByName(
-        _ended(gone, subject, fn.concat("name", fn.lit(": "), after, fn.lit(" → not set")))
+    gone = not_followed(history, key).where("end_type = 'CONFIG_RECORD'")
+    return began(changes, subject, told).unionByName(
+        ended(gone, subject, fn.concat("name", fn.lit(": "), after, fn.lit(" → not set")))
     )
 
 
@@ -133,19 +129,9 @@ def _features(kept: DataFrame) -> DataFrame:
         }
     )
     named = fn.concat(fn.lit("feature "), "name")
-    gone = _not_followed(rows, ("kind", "key")).where("valid_to_offset is not null")
-    off = _ended(gone, named, fn.concat(fn.col("level"), fn.lit(" → 0")))
+    gone = not_followed(rows, ("kind", "key")).where("valid_to_offset is not null")
+    off = ended(gone, named, fn.concat(fn.col("level"), fn.lit(" → 0")))
     return _levels(rows, named).unionByName(off)
-
-
-def _kept(kept: DataFrame) -> DataFrame:
-    rows = kept.where(~fn.col("kind").isin(*_QUIET))
-    key = fn.concat_ws(" ", fn.map_values(fn.from_json("key", "map<string,string>")))
-    named = fn.concat_ws(" ", fn.regexp_replace("kind", "_", " "), key)
-    changes = _with_before(rows, ("kind", "key"), ())
-    told = fn.when(fn.col("is_first"), "is set").otherwise("is set again")
-    gone = _not_followed(rows, ("kind", "key")).where("valid_to_offset is not null")
-    return _told(changes, named, told).unionByName(_ended(gone, named, fn.lit("is removed")))
 
 
 def _leaders(events: DataFrame) -> DataFrame:
@@ -153,7 +139,7 @@ def _leaders(events: DataFrame) -> DataFrame:
     rows = events.where("type = 'LEADER_CHANGE'").withColumn("r", payload)
     told = fn.concat(fn.lit("node "), fn.col("r.leaderId"), fn.lit(" leads in epoch "), fn.col("epoch"))
     rows = rows.withColumns({"valid_from_offset": fn.col("offset"), "valid_from_time": fn.col("timestamp")})
-    return _told(rows, fn.lit("quorum"), told)
+    return began(rows, fn.lit("quorum"), told)
 
 
 def _voters(kept: DataFrame) -> DataFrame:
@@ -161,9 +147,9 @@ def _voters(kept: DataFrame) -> DataFrame:
     payload = fn.from_json("payload", struct_type(VotersRecord))
     ids = fn.array_sort(fn.transform(payload["voters"], lambda voter: voter["voterId"]))
     rows = kept.where("kind = 'voters'").withColumn("voters", ids)
-    changes = _with_before(rows, ("kind", "key"), ("voters",))
+    changes = with_before(rows, ("kind", "key"), ("voters",))
     same = fn.concat(fn.lit("voters are written again: "), _ids("voters"))
-    return _told(changes, fn.lit("quorum"), fn.coalesce(_arrow("voters", "voters", _ids), same))
+    return began(changes, fn.lit("quorum"), fn.coalesce(_arrow("voters", "voters", _ids), same))
 
 
 def _kraft_version(kept: DataFrame) -> DataFrame:
@@ -172,48 +158,15 @@ def _kraft_version(kept: DataFrame) -> DataFrame:
 
 
 def _levels(rows: DataFrame, subject: Column) -> DataFrame:
-    changes = _with_before(rows, ("kind", "key"), ("level",))
-    return _told(changes, subject, fn.concat(fn.coalesce("was_level", fn.lit(0)), fn.lit(" → "), fn.col("level")))
+    changes = with_before(rows, ("kind", "key"), ("level",))
+    return began(changes, subject, fn.concat(fn.coalesce("was_level", fn.lit(0)), fn.lit(" → "), fn.col("level")))
 
 
 def _topics(history: DataFrame) -> DataFrame:
     named = fn.concat(fn.lit("topic "), fn.col("name"))
     gone = history.where("valid_to_offset is not null")
-    begun = _told(history, named, fn.concat(fn.lit("is created with id "), fn.col("topic_id")))
-    return begun.unionByName(_ended(gone, named, fn.lit("is removed")))
-
-
-def _with_before(history: DataFrame, key: tuple[str, ...], columns: tuple[str, ...]) -> DataFrame:
-    """Rows with what was before, as `was_…`, and whether they are the first of their thing, be it anew."""
-    order = by_key(key, "valid_from_offset")
-    follows = fn.coalesce(fn.lag("valid_to_offset").over(order) == fn.col("valid_from_offset"), fn.lit(False))
-    before = {f"was_{name}": fn.when(follows, fn.lag(name).over(order)) for name in columns}
-    return history.withColumns({**before, "is_first": ~follows})
-
-
-def _not_followed(history: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows after which there was nothing, be it for a while."""
-    following = fn.lead("valid_from_offset").over(by_key(key, "valid_from_offset"))
-    return history.withColumn("following", following).where(~fn.col("following").eqNullSafe(fn.col("valid_to_offset")))
-
-
-def _told(rows: DataFrame, subject: Column, sentence: Column) -> DataFrame:
-    return _sentence(rows, "valid_from_offset", "valid_from_time", "trace_id", subject, sentence)
-
-
-def _ended(rows: DataFrame, subject: Column, sentence: Column) -> DataFrame:
-    return _sentence(rows, "valid_to_offset", "valid_to_time", "end_trace_id", subject, sentence)
-
-
-def _sentence(rows: DataFrame, offset: str, time: str, trace: str, subject: Column, sentence: Column) -> DataFrame:
-    return rows.select(
-        "cluster_id",
-        fn.col(offset).alias("offset"),
-        fn.col(time).alias("time"),
-        subject.alias("subject"),
-        fn.concat_ws(" ", subject, sentence).alias("sentence"),
-        fn.col(trace).alias("trace_id"),
-    )
+    begun = began(history, named, fn.concat(fn.lit("is created with id "), fn.col("topic_id")))
+    return begun.unionByName(ended(gone, named, fn.lit("is removed")))
 
 
 def _arrow(word: str, name: str, shown: Callable[[str], Column]) -> Column:
@@ -222,8 +175,14 @@ def _arrow(word: str, name: str, shown: Callable[[str], Column]) -> Column:
     return fn.when(before != after, fn.concat(fn.lit(f"{word} "), before, fn.lit(" → "), after))
 
 
+def _changed(word: str, name: str, shown: Callable[[str], Column]) -> Column:
+    """The same of a partition's column: its `was_…` is null where nothing changed."""
+    before = fn.col(f"was_{name}")
+    return fn.when(before.isNotNull(), fn.concat(fn.lit(f"{word} "), shown(f"was_{name}"), fn.lit(" → "), shown(name)))
+
+
 def _ids(name: str) -> Column:
-    listed = fn.array_join(fn.transform(name, lambda each: each.cast("string")), ",")
+    listed = fn.array_join(fn.col(name).cast("array<string>"), ",")
     return fn.when(fn.coalesce(fn.size(name), fn.lit(0)) == 0, "none").otherwise(listed)
 
 

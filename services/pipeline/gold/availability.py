@@ -18,14 +18,12 @@ from pyspark.sql import functions as fn
 
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import RECOVERED, RECOVERING
-from services.pipeline.silver.partitions import KEY
+from services.pipeline.silver.partitions import KEY, before
 from services.pipeline.silver.validity import by_key
 
-__all__ = ["ELECTION", "MIN_ISR", "availability", "led_anew", "led_uncleanly", "partition_spans"]
+__all__ = ["MIN_ISR", "availability", "led_anew", "led_uncleanly", "partition_spans"]
 
 MIN_ISR: Final = "min.insync.replicas"
-ELECTION: Final = ("leader", "isr", "elr", "replicas", "leader_recovery_state")
-"""What an election is told by: these columns as they are, and as they were (`was_…`)."""
 _ALL: Final = ("topic", *KEY)
 _NOT_SET: Final = 0
 
@@ -49,19 +47,19 @@ def availability(silver: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def led_anew() -> Column:
-    """Of rows with ELECTION as it is and was: has there been an election? Null where nothing was before."""
-    return (fn.col("leader") != fn.col("was_leader")) & (fn.col("leader") >= 0)
+    """Of rows of `partition_history`: has there been an election? Null where nothing was before."""
+    return fn.when(~fn.col("is_first"), fn.col("was_leader").isNotNull() & (fn.col("leader") >= 0))
 
 
 def led_uncleanly() -> Column:
-    """Of rows with ELECTION as it is and was: may the new leader lack committed records? KIP-704, KIP-966.
+    """Of rows of `partition_history`: may the new leader lack committed records? KIP-704, KIP-966.
 
     The log says so from 3.2 on, but not if the last leader was such a one too. So also a leader counts that had not
     been in the ISR or ELR; but for a reassignment, which ends in one record as its new replica joins the ISR (KIP-455).
     """
     recovers = (fn.col("leader_recovery_state") == RECOVERING) & (fn.col("was_leader_recovery_state") == RECOVERED)
-    was_in = fn.array_contains("was_isr", fn.col("leader")) | fn.array_contains("was_elr", fn.col("leader"))
-    same_replicas = fn.array_sort("replicas") == fn.array_sort("was_replicas")
+    was_in = fn.array_contains(before("isr"), fn.col("leader")) | fn.array_contains(before("elr"), fn.col("leader"))
+    same_replicas = fn.coalesce(fn.sort_array("replicas") == fn.sort_array("was_replicas"), fn.lit(True))
     return recovers | (led_anew() & ~was_in & same_replicas)
 
 
@@ -99,9 +97,7 @@ def partition_spans(partitions: DataFrame, configs: DataFrame, ends: DataFrame) 
 
 
 def _elections(partitions: DataFrame) -> DataFrame:
-    order = by_key(KEY, "valid_from_offset")
-    rows = partitions.withColumns({f"was_{name}": fn.lag(name).over(order) for name in ELECTION})
-    return rows.select(
+    return partitions.select(
         "cluster_id",
         *_ALL,
         fn.col("valid_from_offset").alias("offset"),

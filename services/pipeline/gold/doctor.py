@@ -22,7 +22,7 @@ from services.pipeline.gold.doctor_access import access_findings
 from services.pipeline.gold.doctor_nodes import feature_findings, node_findings, voter_findings
 from services.pipeline.gold.doctor_partitions import leader_findings, partition_findings, topic_findings
 from services.pipeline.gold.doctor_rules import FINDING, Limits
-from services.pipeline.silver.present import present
+from services.pipeline.silver.present import Present, present
 
 __all__ = ["COLUMNS", "Limits", "fleet_doctor"]
 
@@ -30,15 +30,19 @@ COLUMNS: Final = (*FINDING[:1], "as_of_offset", "as_of_time", *FINDING[1:])
 
 
 def fleet_doctor(
-    silver: Mapping[str, DataFrame], at_offset: Offset | None = None, limits: Limits | None = None
+    silver: Mapping[str, DataFrame],
+    at_offset: Offset | None = None,
+    limits: Limits | None = None,
+    *,
+    now: Present | None = None,
 ) -> DataFrame:
     """All findings of all clusters, now or as of an offset: columns COLUMNS.
 
     `severity` is error (something does not work), warn (it will not, after the next failure or upgrade) or info;
     `code` names the kind of finding and `subject` whom it is about. Since when it is so, is null where no one record
-    says it. `limits` are what is taken for long and for much.
+    says it. `limits` are what is taken for long and for much; `now` is what `present` says, if the caller has it.
     """
-    now, limits = present(silver, at_offset), limits or Limits()
+    now, limits = now or present(silver, at_offset), limits or Limits()
     earlier = {
         name: table if at_offset is None else table.where(fn.col("valid_from_offset") < at_offset)
         for name, table in silver.items()

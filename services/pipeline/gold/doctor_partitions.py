@@ -21,7 +21,7 @@ _ID = ("cluster_id", *KEY)
 def partition_findings(now: Present, history: DataFrame, limits: Limits) -> DataFrame:
     """Findings about one partition each."""
     rows = now.partitions.join(topic_settings(now), ["cluster_id", "topic_id"])
-    rows = rows.join(_absent(now), list(_ID), "left").join(_reassigned_since(history), list(_ID), "left")
+    rows = rows.join(_absent(now), list(_ID), "left").join(_reassigned_since(now, history), list(_ID), "left")
     rows = rows.join(fn.broadcast(now.at), "cluster_id")
     rows = rows.withColumns(
         {
@@ -184,10 +184,12 @@ def _absent(now: Present) -> DataFrame:
     return replicas_of(now).where("not is_there").groupBy(*_ID).agg(fn.collect_set("broker_id").alias("absent"))
 
 
-def _reassigned_since(history: DataFrame) -> DataFrame:
-    """Since when each partition has been reassigned without a pause."""
+def _reassigned_since(now: Present, history: DataFrame) -> DataFrame:
+    """Since when each partition that is being reassigned has been so without a pause."""
     is_moving = (fn.size("adding_replicas") + fn.size("removing_replicas")) > 0
+    moving = now.partitions.where(is_moving).select(*_ID)
+    past = history.join(fn.broadcast(moving), list(_ID), "left_semi")
     paused = fn.max(fn.when(~is_moving, fn.col("valid_to_offset")))
-    rest = history.groupBy(*_ID).agg(paused.alias("paused")).alias("rest")
-    began = history.where(is_moving).join(rest, list(_ID)).where("paused is null or valid_from_offset >= paused")
+    rest = past.groupBy(*_ID).agg(paused.alias("paused")).alias("rest")
+    began = past.where(is_moving).join(rest, list(_ID)).where("paused is null or valid_from_offset >= paused")
     return began.groupBy(*_ID).agg(fn.min("valid_from_time").alias("moving_since"))

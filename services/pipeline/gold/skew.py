@@ -43,14 +43,17 @@ COLUMNS: Final = (
 _COUNTS: Final = ("replicas", "leaders", "preferred_leaders", "isr_members")
 
 
-def placement_skew(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) -> DataFrame:
+def placement_skew(
+    silver: Mapping[str, DataFrame], at_offset: Offset | None = None, *, now: Present | None = None
+) -> DataFrame:
     """A row for each `scope` (broker, rack, topic) and `subject`, now or as of an offset: columns COLUMNS.
 
+    `now` is what `present` says of these, if the caller has it.
     `state` of a broker: active, fenced, in controlled shutdown, or unregistered (it has replicas all the same).
     `rack_violations` are partitions on fewer racks than there are for them (the lesser of their replicas and the
     racks), `on_one_rack` those of them that a single rack's loss takes offline. Where a rack is unknown, none is said.
     """
-    now = present(silver, at_offset)
+    now = now or present(silver, at_offset)
     by_broker = _brokers(now)
     rows = by_broker.unionByName(_racks(by_broker), allowMissingColumns=True)
     rows = rows.unionByName(_topics(now), allowMissingColumns=True).join(fn.broadcast(now.at), "cluster_id")

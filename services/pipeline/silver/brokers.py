@@ -51,7 +51,7 @@ def broker_history(events: DataFrame) -> DataFrame:
     rows = rows.where(fn.coalesce("is_there", fn.lit(False)) | (fn.col("type") == _UNREGISTER))
     life = Window.partitionBy("cluster_id", *KEY, "life").orderBy("offset")
     filled = rows.withColumns({name: fn.last(name, ignorenulls=True).over(life) for name in STATE})
-    return ended(filled, KEY, fn.col("type") == _UNREGISTER).select("cluster_id", *KEY, *STATE, *SPAN)
+    return ended(filled, order, fn.col("type") == _UNREGISTER).select("cluster_id", *KEY, *STATE, *SPAN)
 
 
 def by_name(items: Column) -> Column:

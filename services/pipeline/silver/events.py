@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from quorate.nouns import Offset
 from services.pipeline.bronze import settled
 
 __all__ = ["COLUMNS", "events", "reach", "snapshot_events"]
@@ -59,29 +60,40 @@ def reach(log: DataFrame, snapshots: DataFrame | None) -> DataFrame:
     there. `base_fingerprint` is the checkpoint that is the base; null at offset 0, where a checkpoint brings the first
     voters and no state, and so is one.
     """
-    order = Window.partitionBy("cluster_id").orderBy("offset")
-    ends = log.groupBy("cluster_id").agg(
-        fn.min("offset").alias("log_start_offset"),
-        (fn.max("offset") + 1).alias("log_end_offset"),
-        fn.count("*").alias("n"),
-    )
-    with_gap = ends.where("n < log_end_offset - log_start_offset").select("cluster_id")
-    beside = log.join(fn.broadcast(with_gap), "cluster_id").select("cluster_id", "offset")
-    beside = beside.withColumn("next", fn.lead("offset").over(order)).where("next > offset + 1")
-    gaps = beside.groupBy("cluster_id").agg((fn.min("offset") + 1).alias("gap_offset"))
-    far = ends.join(gaps, "cluster_id", "left")
-    far = far.withColumn("end_offset", fn.coalesce("gap_offset", "log_end_offset")).drop("n", "gap_offset")
+    far = _ends(log)
     at_zero = fn.when(fn.col("log_start_offset") == 0, fn.lit(0))
     if snapshots is None:
         return far.withColumns({"base_offset": at_zero.cast("bigint"), "base_fingerprint": fn.lit(None).cast("string")})
-    usable = snapshots.select("cluster_id", "snapshot_offset", "fingerprint").distinct().join(far, "cluster_id")
+    usable = snapshots.select("cluster_id", "snapshot_offset", "fingerprint").distinct()
+    usable = usable.join(fn.broadcast(far), "cluster_id")
     usable = usable.where("snapshot_offset >= log_start_offset and snapshot_offset <= end_offset")
     first = usable.where("log_start_offset > 0 or snapshot_offset = 0").groupBy("cluster_id")
     chosen = first.agg(fn.min(fn.struct("snapshot_offset", "fingerprint")).alias("base"))
-    joined = far.join(chosen, "cluster_id", "left")
+    joined = far.join(fn.broadcast(chosen), "cluster_id", "left")
     return joined.withColumns(
         {"base_offset": fn.coalesce("base.snapshot_offset", at_zero), "base_fingerprint": fn.col("base.fingerprint")}
     ).drop("base")
+
+
+def _ends(log: DataFrame) -> DataFrame:
+    """A row a cluster: `log_start_offset`, `log_end_offset`, and `end_offset`, where the first gap is.
+
+    They are worked out here and now: everything below is joined with them, some of it more than once.
+    """
+    found = log.groupBy("cluster_id").agg(fn.min("offset"), fn.max("offset") + 1, fn.count("*")).collect()
+    with_gap = [cluster_id for cluster_id, start, end, count in found if count < end - start]
+    gaps = _gaps(log.where(fn.col("cluster_id").isin(with_gap))) if with_gap else {}
+    rows = [(cluster_id, start, end, gaps.get(cluster_id, end)) for cluster_id, start, end, _ in found]
+    columns = "cluster_id string, log_start_offset bigint, log_end_offset bigint, end_offset bigint"
+    return log.sparkSession.createDataFrame(rows, columns)
+
+
+def _gaps(log: DataFrame) -> dict[str, Offset]:
+    """The first offset that each cluster has not, though it has later ones."""
+    order = Window.partitionBy("cluster_id").orderBy("offset")
+    beside = log.select("cluster_id", "offset", fn.lead("offset").over(order).alias("next"))
+    found = beside.where("next > offset + 1").groupBy("cluster_id").agg(fn.min("offset") + 1)
+    return dict(map(tuple, found.collect()))
 
 
 def _without_aborted(log: DataFrame) -> DataFrame:

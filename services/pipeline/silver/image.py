@@ -46,6 +46,8 @@ _PLACES: Final = ("feature", "zk_migration_state", "broker", "controller", "topi
 """What is loaded first, in order; the rest follows."""
 _BY_TYPE: Final = {type_name(record): record for record in RECORDS.values()}
 _SPAN: Final = ("valid_from_offset", "valid_to_offset")
+MOST: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD", "NO_OP_RECORD")
+"""The records that logs consist of; only partitions are made of them."""
 _COLUMNS: Final = ("cluster_id", "kind", "key", "type", "value", "raw", *_SPAN)
 
 
@@ -94,16 +96,21 @@ def _read(tables: Tables, name: str) -> DataFrame:
 def histories(counted: DataFrame, tables: Tables, layer: str) -> dict[str, DataFrame]:
     """Every history by its name, written to the tables below `layer`.
 
-    Each is written before the next is asked for: plans stay small, and what several need is made once.
+    Each is written before the next is asked for: plans stay small, and what several need is made once. Nearly all
+    records are changes of partitions; the rest is read once, and kept for the other histories.
     """
-    topics = tables.keep(f"{layer}/topic_history", topic_history(counted))
-    made = {
-        "partition_history": partition_history(counted, topics),
-        "config_history": config_history(counted, topics),
-        "broker_history": broker_history(counted),
-        "kept_history": kept_history(counted),
-    }
-    kept = {name: tables.keep(f"{layer}/{name}", rows) for name, rows in made.items()}
+    rest = counted.where(~fn.col("type").isin(*MOST)).persist()
+    try:
+        topics = tables.keep(f"{layer}/topic_history", topic_history(rest))
+        made = {
+            "partition_history": partition_history(counted, topics),
+            "config_history": config_history(rest, topics),
+            "broker_history": broker_history(rest),
+            "kept_history": kept_history(rest),
+        }
+        kept = {name: tables.keep(f"{layer}/{name}", rows) for name, rows in made.items()}
+    finally:
+        rest.unpersist()
     return {"topic_history": topics, **kept}
 
 

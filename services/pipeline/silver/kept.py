@@ -29,7 +29,7 @@ from quorate.records import (
 )
 from services.pipeline.frames import struct_type
 from services.pipeline.silver.brokers import by_name
-from services.pipeline.silver.validity import SPAN, ended
+from services.pipeline.silver.validity import SPAN, by_key, ended
 
 __all__ = ["KINDS", "UNKNOWN_KIND", "feature_history", "kept_history", "voter_history"]
 
@@ -68,7 +68,7 @@ def kept_history(events: DataFrame) -> DataFrame:
         rows = rows.unionByName(_of_kind(events, kind))
     for name, control in _CONTROL.items():
         rows = rows.unionByName(_of_control(events, name, control))
-    spans = ended(rows, ["kind", "key"], fn.col("removed"))
+    spans = ended(rows, by_key(["kind", "key"]), fn.col("removed"))
     return spans.select("cluster_id", "kind", "key", "type", "version", "payload", "raw", *SPAN)
 
 

@@ -102,7 +102,8 @@ def is_online(directory: str, log_dirs: str) -> Column:
 
 def _now(history: DataFrame, at_offset: Offset | None) -> DataFrame:
     rows = history.where("valid_to_offset is null") if at_offset is None else as_of(history, fn.lit(at_offset))
-    return rows.withColumnsRenamed(_SINCE).drop(*_NO_PAST)
+    before = (name for name in history.columns if name.startswith("was_"))
+    return rows.withColumnsRenamed(_SINCE).drop(*_NO_PAST, *before)
 
 
 def _values(configs: DataFrame, *key: str) -> DataFrame:

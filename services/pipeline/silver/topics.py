@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 from quorate.metadata.configs import TOPIC
 from quorate.records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from services.pipeline.frames import parsed
-from services.pipeline.silver.validity import SPAN, ended
+from services.pipeline.silver.validity import SPAN, by_key, ended
 
 __all__ = ["config_history", "topic_history"]
 
@@ -22,7 +22,7 @@ def topic_history(events: DataFrame) -> DataFrame:
     """Each topic from its TopicRecord to its RemoveTopicRecord."""
     rows = parsed(events, TopicRecord, RemoveTopicRecord)
     rows = rows.select(*_AT, fn.col("r.topicId").alias("topic_id"), fn.col("r.name").alias("name"))
-    spans = ended(rows, ["topic_id"], fn.col("type") == "REMOVE_TOPIC_RECORD")
+    spans = ended(rows, by_key(["topic_id"]), fn.col("type") == "REMOVE_TOPIC_RECORD")
     return spans.select("cluster_id", "topic_id", "name", *SPAN)
 
 
@@ -48,5 +48,5 @@ def config_history(events: DataFrame, topics: DataFrame) -> DataFrame:
         *(fn.col(f"config.{name}").alias(name) for name in _CONFIG),
         fn.lit(None).cast("string").alias("value"),
     )
-    spans = ended(rows.unionByName(ends), _CONFIG, fn.col("value").isNull())
+    spans = ended(rows.unionByName(ends), by_key(_CONFIG), fn.col("value").isNull())
     return spans.select("cluster_id", *_CONFIG, "value", *SPAN)

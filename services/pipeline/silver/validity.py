@@ -32,12 +32,8 @@ def by_key(key: Sequence[str], *order: str) -> WindowSpec:
     return Window.partitionBy("cluster_id", *key).orderBy(*(order or ("offset",)))
 
 
-def ended(rows: DataFrame, key: Sequence[str], removed: Column, *in_order: str) -> DataFrame:
-    """Rows that begin something, each with what ended it: the next of its key. Those `removed` only end.
-
-    `in_order` are columns that put a key's rows in the same order as `offset` does, if they lie sorted by these.
-    """
-    order = by_key(key, *in_order)
+def ended(rows: DataFrame, order: WindowSpec, removed: Column) -> DataFrame:
+    """Rows that begin something, each with what ended it: the next by `order`. Those `removed` only end."""
     spans = rows.withColumns(
         {
             "valid_from_offset": fn.col("offset"),
