@@ -79,6 +79,11 @@ exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaus
 spark-setup: setup ## Spark, and a Java of its own for it
 	@$(UV) sync --frozen --quiet --group spark
 
+spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their own, and jars (needs Maven)
+	@UV_PROJECT_ENVIRONMENT=build/spark-formats/delta/env $(UV) sync --frozen --quiet --group spark
+	@$(UV) pip install --quiet --python build/spark-formats/delta/env/bin/python pyspark==4.2.0
+	@mvn -q -B -f deploy/spark/delta.xml package
+
 pipeline: spark-setup ## the tests of the data pipeline on Spark
 	@$(RUN) pytest tests/pipeline tests/deploy
 
@@ -105,4 +110,4 @@ $(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pypro
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test check lint types imports protos protos-check tidy interop interop-setup spark-setup pipeline e2e netns soak soak-controller soak-driver mutants exhaustive fixtures bench format clean uv
+.PHONY: help setup run report test check lint types imports protos protos-check tidy interop interop-setup spark-setup spark-formats pipeline e2e netns soak soak-controller soak-driver mutants exhaustive fixtures bench format clean uv

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ __all__ = ["main", "parser"]
 
 UNDER_SUBMIT: Final = "submit"
 MODES: Final = ("PERMISSIVE", "FAILFAST")
+FORMATS: Final = ("parquet", "delta", "iceberg")
+"""`services.pipeline.tables` has them, and says of the last one why not; said here so that help waits for no Spark."""
 _HELP: Final = {
     "ingest": "files of metadata logs, checkpoints and spans to bronze",
     "stream": "the same as it comes, from files or a live quorum, until interrupted",
@@ -23,6 +26,7 @@ _HELP: Final = {
     "verify": "compare the replayed log with every checkpoint",
     "report": "answers to one HTML page with plots",
     "what-if": "who would lead, and what would be offline, without these brokers or this rack",
+    "compact": "many small files of bronze's closed days to one a day",
     "run": "ingest, silver, gold, verify and report, in one session",
 }
 _TAKES: Final = {
@@ -30,6 +34,7 @@ _TAKES: Final = {
     "stream": ("source", "cluster_id", "mode", "stream"),
     "report": ("report",),
     "what-if": ("cluster", "loss"),
+    "compact": ("before",),
     "run": ("source", "spans", "cluster_id", "mode", "report"),
 }
 
@@ -49,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         _say(f"{asked.name}: {problem}")
         return FAILED
     try:
-        spark = start(None if asked.master == UNDER_SUBMIT else asked.master)
+        spark = start(None if asked.master == UNDER_SUBMIT else asked.master, format_=asked.format)
     except NoJava as problem:
         _say(f"{asked.name}: {problem}")
         return FAILED
@@ -75,6 +80,12 @@ def parser() -> argparse.ArgumentParser:
             default="local[*]",
             help="where Spark runs: local[*], spark://…, sc://… (Spark Connect); 'submit' under spark-submit",
         )
+        one.add_argument(
+            "--format",
+            default=FORMATS[0],
+            choices=FORMATS,
+            help="of the tables (parquet); others: `make spark-formats`",
+        )
         for option in _TAKES.get(name, ()):
             _OPTIONS[option](one, name)
     return whole
@@ -86,7 +97,7 @@ def _add_source(one: argparse.ArgumentParser, job: str) -> None:
 
 
 def _add_spans(one: argparse.ArgumentParser, _: str) -> None:
-    what = "traces: an observer's database, OTLP files, or a directory of them"
+    what = "traces: an observer's database (a file, or postgresql://…), OTLP files, or a directory of them"
     one.add_argument("--spans", metavar="SPANS", help=what)
 
 
@@ -120,7 +131,20 @@ def _add_loss(one: argparse.ArgumentParser, _: str) -> None:
     one.add_argument("--prefer", action="store_true", help="elect preferred leaders afterwards")
 
 
+def _add_before(one: argparse.ArgumentParser, _: str) -> None:
+    what = "which days are closed: those before this one (today in UTC)"
+    one.add_argument("--before", type=_day, default=datetime.now(UTC).date(), metavar="YYYY-MM-DD", help=what)
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no day as 2026-11-21") from None
+
+
 _OPTIONS: Final = {
+    "before": _add_before,
     "stream": _add_stream,
     "cluster": _add_cluster,
     "loss": _add_loss,

@@ -6,14 +6,18 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from quorate.pipeline.places import find, is_being_written
+from quorate.runtime.clock import SystemClock
 from services.pipeline import bronze, gold, verify
-from services.pipeline.bronze.spans import ingest_spans
+from services.pipeline.bronze.claims import withdraw_halves
+from services.pipeline.bronze.spans import SPAN_FILES, SPANS, ingest_spans
 from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.exits import DONE, FAILED, FOUND
 from services.pipeline.loss import consequences
@@ -21,19 +25,22 @@ from services.pipeline.report import report
 from services.pipeline.silver import image
 from services.pipeline.silver.events import reach
 from services.pipeline.source import NAME
-from services.pipeline.tables import ParquetTables, Tables
+from services.pipeline.source.options import SETTLE_MS
+from services.pipeline.tables import Lake, Tables, open_tables, tables_of
 
 __all__ = ["JOBS", "run"]
 
 SHOWN_MAX: Final = 20
 """Of damage or differences; the tables have all."""
+COMPACTED: Final = (bronze.RECORDS, bronze.SNAPSHOTS, bronze.QUARANTINE, SPANS, SPAN_FILES)
+"""Tables that are appended to; the others are written whole."""
 
 
 def run(spark: SparkSession, asked: argparse.Namespace) -> int:
     """Run one job, as `parser` understood it. What is wrong is one line on stderr."""
     try:
-        return _timed(asked.name, spark, ParquetTables(spark, asked.to), asked)
-    except (LookupError, OSError) as problem:
+        return _timed(asked.name, spark, open_tables(spark, asked.to, asked.format), asked)
+    except (ArithmeticError, LookupError, NotImplementedError, OSError) as problem:
         _say(f"{asked.name}: {problem}")
     except PySparkException as problem:
         _say(f"{asked.name}: {_first_words(problem)}")
@@ -43,11 +50,15 @@ def run(spark: SparkSession, asked: argparse.Namespace) -> int:
 def ingest(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """Files of logs, and of spans, to bronze."""
     if asked.source is not None:
+        _show_unfinished(asked)
         _ingest_records(spark, tables, asked)
     if asked.spans is not None:
         spans = ingest_spans(spark, tables, asked.spans, cluster_id=asked.cluster_id)
         _say(f"spans: {spans.spans} new")
         _say(f"quarantine: {spans.quarantined} spans new")
+        _show_withdrawn(spans.withdrawn)
+        for path in spans.waiting:
+            _say(f"{path}: its last line is being written; left for another time")
     return FOUND if _show_damage(tables) else DONE
 
 
@@ -68,6 +79,7 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
         available_now=asked.once,
         every_s=asked.every,
         told=told,
+        tables_of=tables_of(asked.format),
     )
     try:
         query.awaitTermination()
@@ -113,7 +125,7 @@ def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> i
     return DONE
 
 
-def run_all(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
+def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
     """All jobs in order; the answer is FOUND if one found something. A log without a checkpoint is nothing wrong."""
     codes = [_timed(name, spark, tables, asked) for name in ("ingest", "silver", "gold")]
     if tables.read(bronze.SNAPSHOTS) is None:
@@ -122,6 +134,14 @@ def run_all(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> i
         _, differing = _compare(tables)
         codes.append(FOUND if differing else DONE)
     return max(*codes, _timed("report", spark, tables, asked))
+
+
+def compact(_: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
+    """Many small files of closed days as one a day."""
+    for name in COMPACTED:
+        done = tables.compact(name, before=asked.before)
+        _say(f"{name}: {done.files} files are {done.into} now" if done.files else f"{name}: nothing to do")
+    return DONE
 
 
 def show_loss(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
@@ -139,7 +159,7 @@ def show_loss(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int
     return DONE
 
 
-Job = Callable[[SparkSession, Tables, argparse.Namespace], int]
+Job = Callable[[SparkSession, Lake, argparse.Namespace], int]
 JOBS: Final[dict[str, Job]] = {
     "ingest": ingest,
     "stream": stream,
@@ -148,11 +168,12 @@ JOBS: Final[dict[str, Job]] = {
     "verify": verify_replay,
     "report": make_report,
     "what-if": show_loss,
+    "compact": compact,
     "run": run_all,
 }
 
 
-def _timed(name: str, spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
+def _timed(name: str, spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
     began = time.monotonic()
     code = JOBS[name](spark, tables, asked)
     _say(f"{name}: {time.monotonic() - began:.1f} s")
@@ -166,6 +187,21 @@ def _ingest_records(spark: SparkSession, tables: Tables, asked: argparse.Namespa
     _say(f"records: {counts.records} new")
     _say(f"checkpoint records: {counts.snapshots} new")
     _say(f"quarantine: {counts.quarantined} new")
+    _show_withdrawn(withdraw_halves(tables))
+
+
+def _show_withdrawn(count: int) -> None:
+    if count:
+        _say(f"quarantine: {count} withdrawn, as they are whole now or given up")
+
+
+def _show_unfinished(asked: argparse.Namespace) -> None:
+    """Say what the source leaves out. Through Spark Connect its files are not to be seen from here."""
+    by_ms = SystemClock().wall_ms() - SETTLE_MS
+    with suppress(FileNotFoundError):
+        for place in find([asked.source], cluster_id=asked.cluster_id):
+            if is_being_written(place, by_ms):
+                _say(f"{place.path}: being written; left for another time")
 
 
 def _compare(tables: Tables) -> tuple[int, int]:

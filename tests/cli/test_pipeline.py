@@ -48,6 +48,8 @@ def test_help_is_the_programs_own_wherever_one_stands(tmp_path: Path) -> None:
         (("nothing",), "invalid choice: 'nothing'"),
         (("run", "--from", "x", "--to", "y"), "the following arguments are required: --report"),
         (("ingest", "--from", "nowhere", "--to", "y"), "ingest: nowhere: there is no such file or directory"),
+        (("compact", "--to", "y", "--before", "today"), "argument --before: 'today' is no day as 2026-11-21"),
+        (("gold", "--to", "y", "--format", "orc"), "argument --format: invalid choice: 'orc'"),
     ],
 )
 def test_its_exit_code_is_the_doors(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -130,3 +130,26 @@ def test_a_stream_that_is_asked_for_once_ends_and_goes_on_later(
     assert "batch 0: 4 records" in first
     assert "batch 1: 2 records" in second
     assert 6 == spark.read.parquet(f"{lake}/bronze/records").count()
+
+
+def test_days_that_are_over_are_compacted(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log is of 2026-11-21, and was ingested in two parts."""
+    content, lake = batches(history(4)), ("--to", str(tmp_path / "lake"))
+    partition = node(tmp_path / "logs", "one")
+    segment(partition, content[:3])
+    codes = [run(spark, "ingest", "--from", str(tmp_path / "logs"), *lake)]
+    segment(partition, content[3:], base_offset=4)
+    codes += [run(spark, "ingest", "--from", str(tmp_path / "logs"), *lake)]
+    capsys.readouterr()
+    codes += [run(spark, "compact", *lake, "--before", "2026-11-21")]
+    too_early = capsys.readouterr().err
+    codes += [run(spark, "compact", *lake, "--before", "2026-11-22")]
+    told = capsys.readouterr().err
+
+    assert [DONE] * 4 == codes
+    assert "bronze/records: nothing to do" in too_early
+    assert "bronze/records: 2 files are 1 now" in told
+    assert "bronze/spans: nothing to do" in told
+    assert 6 == spark.read.parquet(f"{tmp_path}/lake/bronze/records").count()

@@ -53,7 +53,7 @@ def churn_table(brokers: Shown[BrokerChurn], limits: Limits) -> Html:
             count: int = getattr(row, name)
             return bar(count, most, f"{count:,}", look)
 
-        return Column(heading, cell, "bar")
+        return Column(heading, cell, "bar slim")
 
     columns: list[Column[BrokerChurn]] = [
         Column("broker", lambda row: f"{row.broker_id}", "number"),

@@ -57,6 +57,7 @@ tr:hover td{background:var(--ground)}
 .time,td.bar{white-space:nowrap}
 td.bar{min-width:150px}
 .bar b{display:inline-block;width:84px;height:9px;margin-right:8px;background:var(--ground);border-radius:2px}
+td.slim{min-width:0}.slim .bar b{width:44px;margin-right:6px}
 .bar i{display:block;height:9px;border-radius:2px}
 .legend span{display:inline-block;margin-right:18px;color:var(--quiet);font-size:12px}
 .legend i{display:inline-block;width:12px;height:12px;margin-right:6px;border-radius:2px;vertical-align:-2px}

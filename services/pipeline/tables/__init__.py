@@ -1,0 +1,27 @@
+"""Where the tables lie, in which format, behind verbs that are the same for all.
+
+verbs        what a job may do to them
+formats      which formats there are, what a session needs for each, and which one a directory has
+parquet      plain Parquet; `compaction` rewrites its small files, `rounds` is how readers bear that
+delta        Delta Lake
+files        single files beside the tables
+"""
+
+from services.pipeline.tables.delta import DeltaTables
+from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
+from services.pipeline.tables.parquet import ParquetTables
+from services.pipeline.tables.verbs import Compacted, Lake, Replacing, Tables
+
+__all__ = [
+    "FORMATS",
+    "PARQUET",
+    "Compacted",
+    "DeltaTables",
+    "Lake",
+    "ParquetTables",
+    "Replacing",
+    "Tables",
+    "open_tables",
+    "settings_of",
+    "tables_of",
+]
