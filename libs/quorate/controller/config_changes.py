@@ -23,7 +23,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES
 from quorate.records import ClearElrRecord, ConfigRecord
 
-__all__ = ["CORDONED_LOG_DIRS", "Asked", "Changes", "Outcome", "alter"]
+__all__ = ["CORDONED_LOG_DIRS", "Asked", "Changes", "Outcome", "alter", "cleared"]
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
@@ -69,7 +69,7 @@ def alter(state: ClusterState, asked: Iterable[Asked], settings: Settings) -> tu
             outcomes[each.resource] = Outcome(each.resource)
         except ApiError as refusal:
             outcomes[each.resource] = Outcome(each.resource, refusal)
-    return list(outcomes.values()), [*records, *_cleared(state, records)]
+    return list(outcomes.values()), [*records, *cleared(state, records)]
 
 
 def _check_once(resource: Resource, count: int) -> None:
@@ -159,12 +159,13 @@ def _check_cordoned(state: ClusterState, resource: Resource, value: str | None) 
         )
 
 
-def _cleared(state: ClusterState, records: Iterable[ConfigRecord]) -> Iterator[ClearElrRecord]:
+def cleared(state: ClusterState, records: Iterable[ConfigRecord]) -> Iterator[ClearElrRecord]:
     """Who is eligible depends on the least in-sync replicas: who was, need not be so any more. KIP-966.
 
-    The leaders see to the rest: Kafka re-evaluates no partition here, and neither do we.
+    The leaders see to the rest: Kafka re-evaluates no partition here, and neither do we. Where the feature has been
+    turned off Kafka leaves what there is of an ELR; but with fewer replicas needed, the ISR commits what it lacks.
     """
-    if not state.features.elr_enabled:
+    if not state.features.elr_enabled and not state.topics.has_elr:
         return
     for record in records:
         if record.name == MIN_INSYNC_REPLICAS:

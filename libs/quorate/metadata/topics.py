@@ -105,6 +105,13 @@ class Topics:
             return self._index.elr.get(broker, 0)
         return sum(broker in found.partition.elr for found in self.all())
 
+    @property
+    def has_elr(self) -> bool:
+        """Has any partition an ELR?"""
+        if self._offset is None:
+            return any(self._index.elr.values())
+        return any(found.partition.elr for found in self.all())
+
     def all(self) -> Iterator[Found]:
         """Every partition, topic by topic, ascending in each."""
         for topic in self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kraft import Message
+from kraft import Message, Uuid
 from quorate.nouns import NodeId, Offset
 from quorate.records import (
     BrokerRegistrationChangeRecord,
@@ -29,7 +29,9 @@ def run(model: Model, records: Sequence[Message], base_offset: Offset) -> list[S
     steps: list[Step] = []
     for offset, record in enumerate(records, base_offset):
         _judge_record(model, record)
+        failed = _failed(model, record)
         changed = model.apply(record, offset)
+        judge_directories(model, failed)
         for step in changed:
             judge_step(model, step)
         steps += changed
@@ -41,6 +43,19 @@ def run(model: Model, records: Sequence[Message], base_offset: Offset) -> list[S
     for key in model.parts if is_swept else {step.key for step in steps if step.key in model.parts}:
         judge_eligible(model, key)
     return steps
+
+
+def judge_directories(model: Model, failed: Iterable[tuple[NodeId, Uuid]]) -> None:
+    """I-46: once a directory is struck off, what lay there leads nothing, and is in no ISR but its own of one.
+
+    So it is at that record. Later a leader may say that it has caught up all the same: Kafka's AlterPartition asks
+    whether a broker is there, and nothing of its directories.
+    """
+    for id, directory in failed:
+        for key, part in sorted(model.parts.items()):
+            if id in part.replicas and part.directories[part.replicas.index(id)] == directory:
+                is_in = part.leader == id or (id in part.isr and len(part.isr) > 1)
+                require(not is_in, "I-46", "nobody leads from a failed directory", id, key, part)
 
 
 def judge_levels(model: Model) -> None:
@@ -68,6 +83,14 @@ def _judge_record(model: Model, record: Message) -> None:
         require(is_free, "I-44", "a topic's name and id are its own", record)
     elif isinstance(record, FeatureLevelRecord) and record.name == METADATA_FEATURE:
         require(record.feature_level > 0, "I-45", "a cluster has a metadata.version", record)
+
+
+def _failed(model: Model, record: Message) -> set[tuple[NodeId, Uuid]]:
+    """The broker and each of its directories that the record takes from it. KIP-858."""
+    if not isinstance(record, BrokerRegistrationChangeRecord) or not record.log_dirs:
+        return set()
+    id = record.broker_id
+    return {(id, directory) for directory in model.members[id].directories if directory not in record.log_dirs}
 
 
 class Ever:

@@ -1,6 +1,6 @@
 """I-64, I-66, I-67: who is fenced was silent for a session; who is let in has caught up; who goes leads nothing.
 
-And what lay in a directory that has failed is led by somebody else.
+And a directory that a broker has lost is taken from it; `cluster.judge_directories` is about what lay there.
 """
 
 from __future__ import annotations
@@ -55,10 +55,6 @@ class Fencing:
             return  # another process has registered since
         self._world.tally["directories struck off"] += len(directories)
         require(not set(member.directories) & set(directories), "I-46", "a failed directory is gone", broker_id, member)
-        for key, part in sorted(model.parts.items()):
-            held = broker_id in part.replicas and part.directories[part.replicas.index(broker_id)] in directories
-            is_in = part.leader == broker_id or (broker_id in part.isr and len(part.isr) > 1)
-            require(not (held and is_in), "I-46", "nobody leads from a failed directory", broker_id, key, part)
 
     def before_change(
         self, tracker: Tracker, broker_id: NodeId, target: ControlState, request: BrokerHeartbeatRequest

@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from kraft import Message
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from quorate.controller.config_changes import cleared
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.decision import Command, Decision, Moment, dry
 from quorate.controller.settings import Settings
@@ -120,7 +121,9 @@ def _records(state: ClusterState, update: Update, settings: Settings) -> Iterato
     if update.feature == KRAFT_VERSION:
         return
     if update.feature == ELR_VERSION and update.max_version_level:
-        yield from _one_min_insync_replicas(state, settings)
+        agreed = tuple(_one_min_insync_replicas(state, settings))
+        yield from agreed
+        yield from cleared(state, agreed)
     yield FeatureLevelRecord(update.feature, update.max_version_level)
 
 
