@@ -110,9 +110,8 @@ class Apis:
 
     def within_quota(self, call: Call, command: Callable[[Any], Command[Any]]) -> Command[Any]:
         """The command for what is asked, or for as much of it as the client's quota leaves room for. KIP-599."""
-        is_meant = not (call.validate_only or getattr(call.asked, "validate_only", False))
         quota = quota_of(self._client_quotas.now(), user=call.principal.name, client_id=call.client_id)
-        if quota is None or not is_meant:
+        if quota is None:
             return command(call.asked)
         return metered(call.rpc, call.asked, command, Purse(self._quotas, quota))
 

@@ -12,7 +12,7 @@ from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.delete_topics import DeleteTopicsRequest
 from quorate.controller.commands.create_partitions import create_partitions
 from quorate.controller.commands.delete_topics import delete_topics
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, Decision, Moment, propose
 from quorate.controller.metered import metered
 from quorate.controller.mutation_quotas import MutationQuotas, Purse, Quota, QuotaWindows
 from quorate.errors import ApiError, ErrorCode
@@ -101,6 +101,20 @@ ASKED: dict[str, tuple[float, str, Any, list[tuple[str | None, ErrorCode]], floa
         -1,
     ),
     "only the new ones count": (3, "CreatePartitions", CreatePartitionsRequest((more("b", 5, 2),)), [("b", NONE)], 1),
+    "topics that are only to be validated": (
+        1,
+        "CreateTopics",
+        CreateTopicsRequest((new("x", 5), new("y", 1)), validate_only=True),
+        [("x", NONE), ("y", LATE)],
+        -4,
+    ),
+    "partitions that are only to be validated": (
+        1,
+        "CreatePartitions",
+        CreatePartitionsRequest((more("a", 4, 2), more("b", 5, 2)), validate_only=True),
+        [("a", NONE), ("b", LATE)],
+        -1,
+    ),
     "topics go": (
         1,
         "DeleteTopics",
@@ -117,7 +131,9 @@ ASKED: dict[str, tuple[float, str, Any, list[tuple[str | None, ErrorCode]], floa
 def test_topics_are_paid_for_in_order(
     tokens: float, api: str, asked: Any, errors: list[tuple[str | None, ErrorCode]], left: float
 ) -> None:
-    """Kafka: ReplicationControlManager, applyPartitionChangeQuota; StrictControllerMutationQuota.record."""
+    """Kafka: ReplicationControlManager asks applyPartitionChangeQuota before it looks at validateOnly;
+    StrictControllerMutationQuota.record.
+    """
     client = Client(tokens)
     response = client.ask(api, asked).response
     results = getattr(response, {"CreateTopics": "topics", "CreatePartitions": "results"}.get(api, "responses"))
@@ -136,6 +152,16 @@ def test_what_is_refused_is_not_written() -> None:
 
     assert {x} == {record.topic_id for record in created.records if isinstance(record, PartitionRecord)}
     assert client.cluster.state.topics.by_name("y") is None
+
+
+def test_what_would_be_written_costs_what_it_would_if_it_were_meant() -> None:
+    """Ours, for every API: no door has validation for nothing."""
+    client = Client(0)
+    asked = DeleteTopicsRequest((Gone("a"), Gone("b")))
+    shown = client.cluster.decide(propose(client.command("DeleteTopics", asked)))
+
+    assert [("a", NONE), ("b", LATE)] == [(each.name, each.error_code) for each in shown.response.response.responses]
+    assert ((), -2.0) == (shown.records, client.tokens)
 
 
 def test_a_topic_is_refused_by_the_id_that_it_was_asked_for() -> None:

@@ -105,6 +105,16 @@ def test_what_was_lost_is_done_when_it_is_sent_again() -> None:
     assert [("lost", ErrorCode.NOT_CONTROLLER), ("again", "2")] == committed(engine)
 
 
+def test_what_the_quorum_did_not_take_is_done_when_it_is_sent_again() -> None:
+    engine = active()
+    engine.write("refused", put("1"), now_ms=0, request_id=ID)
+    engine.ready()
+    engine.refuse(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
+    engine.write("again", put("2"), now_ms=0, request_id=ID)
+
+    assert [("refused", ErrorCode.KAFKA_STORAGE_ERROR), ("again", "2")] == committed(engine)
+
+
 def test_decided_again_it_is_still_one_write() -> None:
     engine = active()
     engine.write("first", put("1"), now_ms=0, request_id=ID)
@@ -161,7 +171,9 @@ def test_the_oldest_is_forgotten_first() -> None:
     kept = Repeats()
     response = CreateTopicsResponse()
     for number in range(KEPT_MAX + 1):
-        kept.note(mark(RequestId(b"%16d" % number, CreateTopicsResponse), response))
+        text = mark(RequestId(b"%16d" % number, CreateTopicsResponse), response)
+        kept.begin(text, response)
+        kept.note(text)
 
     assert KEPT_MAX == len(kept)
     assert kept.answer(RequestId(b"%16d" % 0, CreateTopicsResponse)) is None

@@ -63,17 +63,23 @@ async def test_nobody_else_is(cluster: Cluster) -> None:
     ]
 
 
-async def test_what_is_only_asked_for_costs_nothing_and_what_goes_does(cluster: Cluster) -> None:
+async def test_what_is_only_asked_for_costs_too(cluster: Cluster) -> None:
     await limit(cluster, "careful")
-    stub, named = cluster.controller_stub(3), (("client-id", "careful"),)
-    for _ in range(2):
-        asked = AdminRequest(validate_only=True, create_topics=topic("careful"))
-        shown = (await spoken(partial(stub.Submit, metadata=named), asked)).response
-        assert [NONE] == [ErrorCode(each.error_code) for each in shown.create_topics.topics]
-    meant = (await spoken(partial(stub.Submit, metadata=named), AdminRequest(create_topics=topic("careful")))).response
-    gone = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="careful")])
-    deleted = (await spoken(partial(stub.DeleteTopics, metadata=named), gone)).response
+    submit = partial(cluster.controller_stub(3).Submit, metadata=(("client-id", "careful"),))
+    asked = AdminRequest(validate_only=True, create_topics=topic("careful"))
+    shown = (await spoken(submit, asked)).response.create_topics
+    meant = await create(cluster, "careful", client_id="careful", door=3)
 
-    assert [NONE] == [ErrorCode(each.error_code) for each in meant.create_topics.topics]
-    assert [LATE] == [ErrorCode(each.error_code) for each in deleted.responses]
-    assert "careful" in await cluster.topics(at=1)
+    assert [NONE, LATE] == [ErrorCode(each.error_code) for each in (*shown.topics, *meant.topics)]
+    assert "careful" not in await cluster.topics(at=1)
+
+
+async def test_what_goes_costs_too(cluster: Cluster) -> None:
+    await limit(cluster, "tidy")
+    delete = partial(cluster.controller_stub(3).DeleteTopics, metadata=(("client-id", "tidy"),))
+    made = await create(cluster, "tidy", client_id="tidy", door=3)
+    gone = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="tidy")])
+    deleted = (await spoken(delete, gone)).response
+
+    assert [NONE, LATE] == [ErrorCode(each.error_code) for each in (*made.topics, *deleted.responses)]
+    assert "tidy" in await cluster.topics(at=1)

@@ -9,8 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
+from kraft.api import unregister_broker_pb2
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from kraft.service.admin_pb2 import AdminRequest
 from kraft.service.placer_pb2_grpc import PlacerStub
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, ListenResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
@@ -26,10 +28,14 @@ from quorate.records import PartitionChangeRecord, UnregisterBrokerRecord
 from quorate.runtime.client import Client
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
+from services.controller import admin
+from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.driver import Driver
+from services.controller.forwarding import Forwarding
 from services.controller.quorum_node import QuorumNode
+from services.controller.under_way import OneOfMany, Opened
 from tests.controller.clusters import CLUSTER_ID, Cluster, registration
 
 pytestmark = pytest.mark.asyncio
@@ -155,6 +161,36 @@ async def test_who_only_asks_what_would_be_written_is_shown_the_whole(controller
     assert isinstance(proposal, Proposal)
     assert [PartitionChangeRecord] * PARTITIONS + [UnregisterBrokerRecord] == list(map(type, proposal.records))
     assert (before, PARTITIONS) == (controller.driver.engine.next_offset, controller.state.topics.isr_count(1))
+
+
+class Stream:
+    """One that nobody in particular has opened."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:5000"
+
+
+async def test_others_have_their_turn_while_the_whole_is_made_ready(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes four times as long as to decide it."""
+    monkeypatch.setattr(admin, "PACKED_PER_TURN", 50)
+    controller.lead()
+    door = AdminDoor(controller.apis, Forwarding(controller.driver, OFF), OFF)
+    asked = AdminRequest(
+        validate_only=True, unregister_broker=unregister_broker_pb2.UnregisterBrokerRequest(broker_id=1)
+    )
+    shown = asyncio.create_task(door.submit(asked, OneOfMany(Opened(Stream()), 30_000)))
+    turns_of_others = 0
+    while not shown.done():
+        await asyncio.sleep(0)
+        turns_of_others += 1
+
+    assert PARTITIONS + 1 == len(shown.result().records)
+    assert turns_of_others > PARTITIONS / 50
 
 
 async def test_a_request_that_is_sent_again_is_done_once(controller: Controller) -> None:

@@ -16,7 +16,7 @@ from quorate.nouns import Offset
 T = TypeVar("T")
 
 RECORDS_PER_WRITE_MAX = 10_000
-"""A write is one batch and all or nothing; Kafka's controller refuses larger ones."""
+"""In one batch, which is all or nothing; Kafka's controller refuses a request that takes more."""
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -23,7 +23,7 @@ import msgspec
 
 from kraft import Message
 from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Moment, check_size
-from quorate.controller.repeats import Repeats, RequestId, check_kind, mark
+from quorate.controller.repeats import Repeats, RequestId, mark
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import record_version
@@ -88,7 +88,6 @@ class _Pending(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: bytes | None
     request_id: RequestId | None
     now_ms: int
-    base_offset: Offset
     end_offset: Offset
     response: Any
     error: ApiError | None
@@ -268,18 +267,19 @@ class Engine:
     def _run(
         self, token: Any, command: Command[Any], now_ms: int, traceparent: bytes | None, request_id: RequestId | None
     ) -> None:
-        base = self.next_offset
         error: ApiError | None = None
         response: Any = None
         try:
-            response = self._earlier(request_id)
+            response = None if request_id is None else self.repeats.answer(request_id)
             if response is None:
-                decision = command(self.state, Moment(next_offset=base, now_ms=now_ms))
+                decision = command(self.state, Moment(next_offset=self.next_offset, now_ms=now_ms))
                 check_size(decision)
                 response = decision.response
                 # Made before anything is applied: it may be refused.
                 text = mark(request_id, response) if request_id is not None and decision.records else None
                 self._append_all(decision.records, traceparent, text)
+                if text is not None:
+                    self.repeats.begin(text, response)
         except ApiError as refusal:
             error = refusal
         self._pending.append(
@@ -289,27 +289,11 @@ class Engine:
                 traceparent=traceparent,
                 request_id=request_id,
                 now_ms=now_ms,
-                base_offset=base,
                 end_offset=self.next_offset,
                 response=response,
                 error=error,
             )
         )
-
-    def _earlier(self, request_id: RequestId | None) -> Message | None:
-        """The response to the same request, sent before: committed, or still on its way. Raises ApiError."""
-        if request_id is None:
-            return None
-        for waiting in self._pending:
-            if (
-                waiting.request_id is not None
-                and waiting.request_id.value == request_id.value
-                and waiting.end_offset > waiting.base_offset
-            ):
-                check_kind(request_id, waiting.request_id.response.__name__)
-                response: Message = waiting.response
-                return response
-        return self.repeats.answer(request_id)
 
     def _append_all(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
         """In as many batches as they need; the last has the mark: a write that was cut short is done again."""
@@ -403,7 +387,9 @@ class Engine:
             self.state.registry.reset()
             self.next_offset = 0
         while self._in_flight and self._in_flight[-1].base_offset >= offset:
-            self._in_flight.pop()
+            undone = self._in_flight.pop()
+            if undone.mark is not None:
+                self.repeats.undo(undone.mark)
 
     def _go_before_control_records(self) -> None:
         """To the last commit, where the same state is: the quorum's own records in between may give way to others."""
@@ -415,5 +401,5 @@ class Engine:
 
     def _stand_at(self, offset: Offset) -> None:
         """Everything below is applied, taken and committed; nothing is in flight."""
+        assert not self._in_flight, self._in_flight
         self.next_offset = self.appended = self.committed = self._high_watermark = offset
-        self._in_flight.clear()

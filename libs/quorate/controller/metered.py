@@ -2,8 +2,8 @@
 
 The command decides as it would for anybody. What it would do is counted, topic by topic in the order of its answer,
 and paid for; once the bucket owes something the other topics are refused, and the command decides again on the rest.
-What is refused for another reason costs nothing. What is only asked for is not to be metered: Kafka's controllers count
-it, KIP-599 does not mean it.
+What is refused for another reason costs nothing. What is only to be validated costs what it would if it were meant, as
+with Kafka's controllers: it is decided like any other, and who has no room for it hears so before it is meant.
 
 This is Kafka's strict quota, which holds from CreateTopics 6, CreatePartitions 3 and DeleteTopics 5 on; older requests,
 which were delayed instead, are not spoken here.
@@ -12,20 +12,18 @@ which were delayed instead, are not spoken here.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kraft.api.create_partitions import CreatePartitionsResponse
+from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.mutation_quotas import Purse
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
-from quorate.records import PartitionRecord
 
 __all__ = ["METERS", "metered"]
 
@@ -33,8 +31,8 @@ __all__ = ["METERS", "metered"]
 class Meter(NamedTuple):
     """How the mutations of one API are counted. Topics go by their names."""
 
-    costs: Callable[[ClusterState, Decision[Any]], Iterator[tuple[str, int]]]
-    """Each topic that the decision is about to do something for, and how many partitions that makes or removes."""
+    costs: Callable[[ClusterState, Any, Any], Iterator[tuple[str, int]]]
+    """Each topic of the request that the response grants, and how many partitions that makes or removes."""
     without: Callable[[ClusterState, Any, Collection[str]], Any]
     """The request without these topics."""
     results: str
@@ -58,7 +56,7 @@ def metered(api: str, asked: Any, make: Callable[[Any], Command[Any]], purse: Pu
         while True:
             decision = make(meter.without(state, asked, refused) if refused else asked)(state, moment)
             before = len(refused)
-            for name, cost in meter.costs(state, decision):
+            for name, cost in meter.costs(state, asked, decision.response):
                 if name in paid:
                     continue
                 if tokens < 0:
@@ -88,22 +86,24 @@ def _why(rate: float, wait_ms: int) -> str:
     )
 
 
-def _created(_: ClusterState, decision: Decision[CreateTopicsResponse]) -> Iterator[tuple[str, int]]:
-    for result in decision.response.topics:
+def _created(_: ClusterState, asked: Any, response: CreateTopicsResponse) -> Iterator[tuple[str, int]]:
+    for result in response.topics:
         if not result.error_code:
             yield result.name, result.num_partitions
 
 
-def _grown(state: ClusterState, decision: Decision[CreatePartitionsResponse]) -> Iterator[tuple[str, int]]:
-    added = Counter(record.topic_id for record in decision.records if isinstance(record, PartitionRecord))
-    for result in decision.response.results:
-        topic_id = state.topics.id_of(result.name)
-        if not result.error_code and topic_id is not None:
-            yield result.name, added[topic_id]
+def _grown(
+    state: ClusterState, asked: CreatePartitionsRequest, response: CreatePartitionsResponse
+) -> Iterator[tuple[str, int]]:
+    counts = {topic.name: topic.count for topic in asked.topics}
+    for result in response.results:
+        topic = state.topics.by_name(result.name)
+        if not result.error_code and topic is not None:
+            yield result.name, counts[result.name] - len(topic.partitions)
 
 
-def _deleted(state: ClusterState, decision: Decision[DeleteTopicsResponse]) -> Iterator[tuple[str, int]]:
-    for result in decision.response.responses:
+def _deleted(state: ClusterState, asked: Any, response: DeleteTopicsResponse) -> Iterator[tuple[str, int]]:
+    for result in response.responses:
         topic = state.topics.by_id(result.topic_id)
         if not result.error_code and topic is not None:
             yield topic.name, len(topic.partitions)

@@ -14,7 +14,7 @@ from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire.codec import decode, encode
 from quorate.wire.schema import layout_of
 
-__all__ = ["ID_BYTES", "KEPT_MAX", "MARK_BYTES_MAX", "Repeats", "RequestId", "check_kind", "mark"]
+__all__ = ["ID_BYTES", "KEPT_MAX", "MARK_BYTES_MAX", "Repeats", "RequestId", "mark"]
 
 ID_BYTES: Final = 16
 KEPT_MAX: Final = 10_000
@@ -42,16 +42,27 @@ class _Done:
 
 
 class Repeats:
-    """The last `KEPT_MAX` answers to requests with an id. Only what is committed is noted."""
+    """The last `KEPT_MAX` answers to requests with an id that are committed, and those that are on their way there."""
 
     def __init__(self) -> None:
         self._done: dict[bytes, _Done] = {}
+        self._under_way: dict[bytes, Message] = {}
 
     def __len__(self) -> int:
+        """Those that are committed."""
         return len(self._done)
 
+    def begin(self, text: bytes, response: Message) -> None:
+        """A request is answered with this, and its `mark` handed to the quorum."""
+        self._under_way[text[:ID_BYTES]] = response
+
+    def undo(self, text: bytes) -> None:
+        """This `mark` has not come to be in the log: the request never was."""
+        self._under_way.pop(text[:ID_BYTES], None)
+
     def note(self, text: bytes) -> None:
-        """Remember a `mark` that was found in the log; what is none is passed over: the log may hold anything."""
+        """Remember a `mark` that is committed; what is none is passed over: the log may hold anything."""
+        self._under_way.pop(text[:ID_BYTES], None)
         name_end = text.find(b"\0", ID_BYTES)
         if name_end < 0 or len(text) < name_end + 3:
             return
@@ -63,14 +74,18 @@ class Repeats:
             del self._done[next(iter(self._done))]
 
     def answer(self, request_id: RequestId) -> Message | None:
-        """What was answered; None to a request that was not seen yet.
+        """What was or will be answered; None to a request that was not seen yet.
 
         Raises ApiError(INVALID_REQUEST) if the id was given to a request of another kind.
         """
+        response = self._under_way.get(request_id.value)
+        if response is not None:
+            _check_kind(request_id, type(response).__name__)
+            return response
         done = self._done.get(request_id.value)
         if done is None:
             return None
-        check_kind(request_id, done.name)
+        _check_kind(request_id, done.name)
         try:
             return decode(request_id.response, done.body, done.version)
         except (Corrupt, ApiError):
@@ -90,7 +105,7 @@ def mark(request_id: RequestId, response: Message) -> bytes:
     return request_id.value + request_id.response.__name__.encode("ascii") + b"\0" + version.to_bytes(2, "big") + body
 
 
-def check_kind(request_id: RequestId, name: str) -> None:
+def _check_kind(request_id: RequestId, name: str) -> None:
     """Raises ApiError(INVALID_REQUEST) if the first request with this id was answered with another message."""
     if request_id.response.__name__ != name:
         raise ApiError(

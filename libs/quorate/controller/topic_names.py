@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from quorate.nouns import METADATA_TOPIC
-
-__all__ = ["INTERNAL_TOPICS", "METADATA_TOPIC", "fault_of_name"]
+__all__ = ["INTERNAL_TOPICS", "fault_of_name"]
 
 NAME_CHARS_MAX: Final = 249
 """So that the name of a partition's directory, with a number and a suffix for deletion, fits into 255."""

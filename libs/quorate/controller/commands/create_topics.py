@@ -26,10 +26,11 @@ from quorate.controller.new_partitions import (
 )
 from quorate.controller.policies import NewTopic
 from quorate.controller.settings import Settings
-from quorate.controller.topic_names import METADATA_TOPIC, fault_of_name
+from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.state import ClusterState
+from quorate.nouns import METADATA_TOPIC
 from quorate.placement import PlacementSpec, Replicas
 from quorate.records import ClearElrRecord, ConfigRecord, TopicRecord
 from quorate.wire.shared import Shared
