@@ -157,7 +157,7 @@ class Driver:
                 lane=lane,
             )
             record_count = self.engine.next_offset - base
-            span.set("kraft.offset", base)
+            span.set("kraft.base_offset", base)
             span.set("kraft.record_count", record_count)
         waiting.written_ns = self._clock.wall_ns()
         self._performance.note(api, waiting.written_ns - begun_ns)

@@ -45,7 +45,7 @@ class Tracer:
                 attributes={
                     "kraft.node.id": self._node_id,
                     "kraft.epoch": epoch,
-                    "kraft.offset": offset,
+                    "kraft.base_offset": offset,
                     "kraft.record_count": record_count,
                 },
             )
@@ -70,6 +70,6 @@ class Tracer:
                 "commit",
                 start_ns=start_ns,
                 end_ns=self._clock.wall_ns(),
-                attributes={"kraft.api": api, "kraft.epoch": answer.epoch, "kraft.offset": answer.offset},
+                attributes={"kraft.api": api, "kraft.epoch": answer.epoch, "kraft.end_offset": answer.offset},
                 error=answer.error.code.name if answer.error else None,
             )

@@ -33,7 +33,7 @@ class Tracer:
                     attributes={
                         "kraft.node.id": self._node_id,
                         "kraft.epoch": header.epoch,
-                        "kraft.offset": header.base_offset,
+                        "kraft.base_offset": header.base_offset,
                         "kraft.record_count": header.count,
                     },
                 )

@@ -43,10 +43,16 @@ def span(
 WRITE = [
     span(1, 0, "kraft.service.Controller/CreateTopics", "controller-2", 100, 106.1),
     span(
-        2, 1, "write", "controller-2", 100.2, 101.4, attributes={"kraft.epoch": 3, "kraft.offset": 17, "kraft.api": "x"}
+        2,
+        1,
+        "write",
+        "controller-2",
+        100.2,
+        101.4,
+        attributes={"kraft.epoch": 3, "kraft.base_offset": 17, "kraft.api": "x"},
     ),
-    span(3, 2, "commit", "quorum-2", 101.4, 105.6, attributes={"kraft.epoch": 3, "kraft.offset": 17}),
-    span(4, 2, "apply", "controller-1", 105.7, 105.9, attributes={"kraft.offset": 17}),
+    span(3, 2, "commit", "quorum-2", 101.4, 105.6, attributes={"kraft.epoch": 3, "kraft.end_offset": 18}),
+    span(4, 2, "apply", "controller-1", 105.7, 105.9, attributes={"kraft.base_offset": 17}),
     span(5, 2, "apply", "observer-1", 105.9, 107.9, error=True, attributes={"error.type": "CORRUPT_MESSAGE"}),
     span(6, 99, "apply", "broker-4", 105.95, 106),
 ]
@@ -55,14 +61,14 @@ WRITE_AS_TEXT = """\
 trace 0af7651916cd43dd8448eb211c80319c · 7.9 ms · 6 spans · 5 processes
 CreateTopics  controller-2  ├───────────────────────────────────────┤              6.1 ms
   write       controller-2   ├──────┤                                              1.2 ms  epoch=3 offset=17
-    commit    quorum-2               ├───────────────────────────┤                 4.2 ms  epoch=3 offset=17
+    commit    quorum-2               ├───────────────────────────┤                 4.2 ms  epoch=3 end_offset=18
     apply     controller-1                                        ├┤              0.20 ms  offset=17
     apply     observer-1                                           ├────────────┤  2.0 ms  CORRUPT_MESSAGE
   apply       broker-4                                             │              0.05 ms  (parent missing)"""
 
 
 def test_a_write_is_a_tree_of_bars_on_one_scale() -> None:
-    assert WRITE_AS_TEXT.splitlines() == waterfall_lines(WRITE, width=108)
+    assert WRITE_AS_TEXT.splitlines() == waterfall_lines(WRITE, width=112)
 
 
 def test_the_order_in_which_spans_arrive_does_not_matter() -> None:
@@ -114,7 +120,7 @@ def test_the_svg_is_well_formed_and_has_a_bar_a_span_on_the_same_scale() -> None
             start_ns=st.integers(0, 2**63 - 1),
             end_ns=st.integers(0, 2**63 - 1),
             error=st.booleans(),
-            attributes=st.dictionaries(st.sampled_from(["kraft.offset", "error.type"]), st.text()),
+            attributes=st.dictionaries(st.sampled_from(["kraft.base_offset", "error.type"]), st.text()),
         ),
         max_size=5,
     )

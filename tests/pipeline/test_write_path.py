@@ -77,17 +77,17 @@ def spans() -> list[Span]:
     in_batches = [each for each in large if each.name != "append"]
     for node_id, end_us in ((1, 700), (2, 500), (3, 600)):
         for base, count, start_us in ((8, 2, 300), (10, 1, end_us - 50)):
-            attributes = noted(node_id, epoch=2, offset=base, count=count)
+            attributes = noted(node_id, epoch=2, base_offset=base, count=count)
             in_batches.append(
                 span("append", f"quorum-{node_id}", start_us, end_us if base == 10 else 400, 0xE, attributes=attributes)
             )
-    refused = noted(api="CreateTopics", offset=12, count=0)
-    waited = noted(api="CreateTopics", epoch=2, offset=13)
+    refused = noted(api="CreateTopics", base_offset=12, count=0)
+    waited = noted(api="CreateTopics", epoch=2, end_offset=13)
     return [
         request(0xA, 0, 1_000),
         *write(0xA, 1, 2),
         # The observer starts anew a day later, and applies the log once more.
-        span("apply", "observer-201", DAY_US, DAY_US + 50, 0xA, attributes=noted(epoch=1, offset=1, count=2)),
+        span("apply", "observer-201", DAY_US, DAY_US + 50, 0xA, attributes=noted(epoch=1, base_offset=1, count=2)),
         *some,
         request(0xD, 0, 1_000, leader=2),
         *write(0xD, 7, epoch=2, leader=2, decided_base=6),

@@ -70,7 +70,7 @@ def write(
     """All spans of one write. It is decided in 100 µs, 200 µs later the flushes begin; all times from `at_us` on."""
     decided = base if decided_base is None else decided_base
     writer = f"controller-{leader}"
-    batch = {"epoch": epoch, "offset": base, "count": count}
+    batch = {"epoch": epoch, "base_offset": base, "count": count}
     failed = {} if error is None else {"error": True}
     ends = {"error.type": error} if error is not None else {}
     spans = [
@@ -80,10 +80,15 @@ def write(
             at_us + 100,
             at_us + 200,
             number,
-            attributes=noted(api="CreateTopics", offset=decided, count=count),
+            attributes=noted(api="CreateTopics", base_offset=decided, count=count),
         ),
         span(
-            "apply", writer, at_us + 180, at_us + 200, number, attributes=noted(leader, **{**batch, "offset": decided})
+            "apply",
+            writer,
+            at_us + 180,
+            at_us + 200,
+            number,
+            attributes=noted(leader, **{**batch, "base_offset": decided}),
         ),
         span(
             "commit",
@@ -91,7 +96,7 @@ def write(
             at_us + 200,
             at_us + committed_us,
             number,
-            attributes={**noted(api="CreateTopics", epoch=epoch, offset=base + count), **ends},
+            attributes={**noted(api="CreateTopics", epoch=epoch, end_offset=base + count), **ends},
             **failed,
         ),
     ]

@@ -74,7 +74,7 @@ async def placing(placer: Placer, telemetry: Telemetry, **options: Any) -> Async
 
 
 def test_a_span_inside_another_hangs_on_it(recorded: Recorded) -> None:
-    with recorded.telemetry.span("outer") as outer, recorded.telemetry.span("inner", attributes={"kraft.offset": 7}):
+    with recorded.telemetry.span("outer") as outer, recorded.telemetry.span("inner", attributes={"kraft.base_offset": 7}):
         inside = current_traceparent()
 
     spans = recorded.spans()
@@ -83,7 +83,7 @@ def test_a_span_inside_another_hangs_on_it(recorded: Recorded) -> None:
     assert outer.traceparent == format_traceparent(inner.parent)
     assert inside == format_traceparent(inner.context)
     assert spans["outer INTERNAL"].parent is None
-    assert {"kraft.offset": 7} == dict(inner.attributes or {})
+    assert {"kraft.base_offset": 7} == dict(inner.attributes or {})
     assert current_traceparent() is None
 
 
@@ -98,14 +98,14 @@ def test_a_span_that_an_error_leaves_has_failed(recorded: Recorded) -> None:
 
 def test_a_span_that_is_over_is_written_under_a_context_from_the_log(recorded: Recorded) -> None:
     made = recorded.telemetry.span_from(
-        TRACEPARENT, "apply", start_ns=1_000, end_ns=3_000, attributes={"kraft.offset": 42}
+        TRACEPARENT, "apply", start_ns=1_000, end_ns=3_000, attributes={"kraft.base_offset": 42}
     )
 
     span = recorded.spans()["apply INTERNAL"]
     assert made == format_traceparent(span.context)
     assert span.parent is not None
     assert TRACEPARENT == format_traceparent(span.parent)
-    assert (1_000, 3_000, {"kraft.offset": 42}) == (span.start_time, span.end_time, dict(span.attributes or {}))
+    assert (1_000, 3_000, {"kraft.base_offset": 42}) == (span.start_time, span.end_time, dict(span.attributes or {}))
     assert {"service.name": "controller", "service.instance.id": "controller-1"}.items() <= dict(
         span.resource.attributes
     ).items()

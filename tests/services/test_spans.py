@@ -46,7 +46,7 @@ def span(trace: int, number: int, *, parent: int = 0, start_ns: int = 0, name: s
         instance="observer-1",
         start_ns=start_ns,
         end_ns=start_ns + 10,
-        attributes={"kraft.offset": number, "kraft.api": "CREATE_TOPICS", "ok": True, "share": 0.5},
+        attributes={"kraft.base_offset": number, "kraft.api": "CREATE_TOPICS", "ok": True, "share": 0.5},
     )
 
 
@@ -280,7 +280,7 @@ async def test_our_own_telemetry_is_all_there_once_it_is_closed(store: SpanStore
         telemetry = Telemetry.start(service="controller", instance="controller-2", environ=environ)
         with telemetry.span("CreateTopics") as root:
             written = telemetry.span_from(
-                root.traceparent, "write", start_ns=1, end_ns=2, attributes={"kraft.offset": 17}
+                root.traceparent, "write", start_ns=1, end_ns=2, attributes={"kraft.base_offset": 17}
             )
         assert written is not None
         trace_id = written[3:35].decode()
@@ -289,5 +289,5 @@ async def test_our_own_telemetry_is_all_there_once_it_is_closed(store: SpanStore
     found = await store.trace(trace_id)
 
     write, create = found
-    assert ("write", create.span_id, {"kraft.offset": 17}) == (write.name, write.parent_span_id, dict(write.attributes))
+    assert ("write", create.span_id, {"kraft.base_offset": 17}) == (write.name, write.parent_span_id, dict(write.attributes))
     assert ("CreateTopics", "controller", "controller-2") == (create.name, create.service, create.instance)

@@ -2,7 +2,7 @@
 
 CreateTopics            controller-2  ├──────────────────────────────────────┤   6.1 ms
   write                 controller-2   ├────────┤                                1.2 ms  epoch=3 offset=17
-    commit              quorum-2                ├──────────────────────────┤     4.2 ms  epoch=3 offset=17
+    commit              quorum-2                ├──────────────────────────┤     4.2 ms  epoch=3 end_offset=18
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BAR_WIDTH_MIN: Final = 20
 SHOWN: Final = {
     "kraft.epoch": "epoch",
     "kraft.leader.epoch": "epoch",
-    "kraft.offset": "offset",
-    "kraft.base_offset": "base_offset",
+    "kraft.base_offset": "offset",
+    "kraft.end_offset": "end_offset",
     "kraft.record_count": "records",
     "kraft.error": "error",
 }

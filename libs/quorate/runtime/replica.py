@@ -75,7 +75,7 @@ class Replica:
                 end_ns=self._clock.wall_ns(),
                 attributes={
                     "kraft.epoch": header.epoch,
-                    "kraft.offset": header.base_offset,
+                    "kraft.base_offset": header.base_offset,
                     "kraft.record_count": header.count,
                 },
             )

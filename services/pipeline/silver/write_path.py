@@ -78,16 +78,17 @@ def _parts(spans: DataFrame) -> DataFrame:
         *("name", "service", "instance", "start_ns", "end_ns"),
         noted["kraft.node.id"].try_cast("int").alias("node_id"),
         noted["kraft.epoch"].try_cast("int").alias("epoch"),
-        noted["kraft.offset"].try_cast("bigint").alias("offset"),
+        noted["kraft.base_offset"].try_cast("bigint").alias("offset"),
+        noted["kraft.end_offset"].try_cast("bigint").alias("end_offset"),
         noted["kraft.record_count"].try_cast("bigint").alias("count"),
         noted["kraft.api"].alias("api"),
         noted["error.type"].alias("error"),
     )
     # What was refused, or changes nothing, is no write.
-    rows = rows.where("offset is not null and not (name = 'write' and coalesce(count, 0) = 0)")
+    rows = rows.withColumn("end_offset", fn.coalesce("end_offset", fn.col("offset") + fn.col("count")))
+    place = fn.coalesce("offset", fn.col("end_offset") - 1)  # a commit tells of an end alone
+    rows = rows.where(place.isNotNull() & fn.expr("not (name = 'write' and coalesce(count, 0) = 0)"))
     is_write = fn.col("name") == "write"
-    # A commit tells the end of what was written, all others its begin.
-    place = fn.when(fn.col("name") == "commit", fn.col("offset") - 1).otherwise(fn.col("offset"))
     order = Window.partitionBy("trace_id", "request_span_id").orderBy(place, ~is_write)
     begun = fn.last(fn.when(is_write, fn.col("offset")), ignorenulls=True)
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -100,7 +101,7 @@ def _writes(parts: DataFrame) -> DataFrame:
     once = parts.groupBy(*_WRITE, *_NODE, "offset").agg(
         *(
             fn.min_by(name, "end_ns").alias(name)
-            for name in ("cluster_id", "start_ns", "epoch", "count", "api", "error")
+            for name in ("cluster_id", "start_ns", "epoch", "end_offset", "api", "error")
         ),
         fn.min("end_ns").alias("end_ns"),
     )
@@ -108,7 +109,7 @@ def _writes(parts: DataFrame) -> DataFrame:
     nodes = once.groupBy(*_WRITE, *_NODE).agg(
         *(fn.min(name).alias(name) for name in ("cluster_id", "start_ns", "epoch", "offset", "api", "error")),
         fn.max("end_ns").alias("end_ns"),
-        fn.max(fn.col("offset") + fn.col("count")).alias("end_offset"),
+        fn.max("end_offset").alias("end_offset"),
     )
     said = fn.struct(
         "node_id", "service", "instance", "start_ns", "end_ns", "epoch", "offset", "end_offset", "api", "error"
@@ -138,7 +139,7 @@ def _with_request(writes: DataFrame, spans: DataFrame) -> DataFrame:
     # A write that is decided again, after an election, ends up behind the offset that its span tells.
     base = fn.coalesce(fn.array_min("appends.offset"), fn.col("write_offset"), fn.array_min("applies.offset"))
     end = fn.coalesce(
-        fn.col("commit.offset"), fn.array_max("appends.end_offset"), "write.end_offset", "own_apply.end_offset"
+        fn.col("commit.end_offset"), fn.array_max("appends.end_offset"), "write.end_offset", "own_apply.end_offset"
     )
     told = fn.coalesce(fn.array_max("appends.epoch"), "commit.epoch", fn.array_max("applies.epoch"))
     return rows.withColumns({"told_base": base, "told_end": end, "told_epoch": told})
