@@ -9,7 +9,7 @@ MADE := libs/kraft/schema.binpb
 .DEFAULT_GOAL := help
 
 help: ## list every target
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 setup: $(MADE) ## the environment and the generated code (part of every other target)
 

@@ -1,4 +1,4 @@
-"""What must be true of the whole cluster in every state. The numbers are the catalogue's."""
+"""What must be true of the whole cluster in every state. The numbers are those of `tests/sim/invariants`."""
 
 from __future__ import annotations
 

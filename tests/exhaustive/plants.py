@@ -1,4 +1,4 @@
-"""Bugs to be planted in the core, each of which a walk must find. The M-numbers are the catalogue's."""
+"""Bugs to be planted in the core, each of which a walk must find. The M-numbers are those of `tests/sim/mutants`."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class Process:
                 self.broker.stop(clean=True)
 
     def hear_refusal(self, refused: ApiError) -> None:
-        """Its epoch is over: another process is there, or it was struck off."""
+        """Its epoch is over: another process is there, or it was unregistered."""
         if self.is_gone:
             return
         if self.is_orphan:

@@ -136,7 +136,7 @@ def _replaced_configs(admins: Admins) -> Made | None:
 
 
 def _token(admins: Admins) -> Made:
-    """For a second or so: a chore strikes it off."""
+    """For a second or so: a chore takes it out when it has expired."""
     random, tokens = admins.random, admins.world.controller_settings.delegation_tokens
     request = CreateDelegationTokenRequest(max_lifetime_ms=random.randrange(500, 5_000))
 

@@ -28,9 +28,9 @@ A registration in the place of another process is cut up as fencing is. What it 
   own process there and answers alike; of two twins, the later one takes the place of the earlier, as in one turn each.
 * The broker epoch is where the last turn's records begin: nobody hears of one that is not in the log.
 
-So is that an operator strikes a broker off, who may be alive and well:
+The same holds where an operator unregisters a broker, which may be alive and well:
 
-* It sends heartbeats in between, is let in, is taken back into ISRs: the last turn takes it out again, and strikes off
+* It sends heartbeats in between, is let in, is taken back into ISRs: the last turn takes it out again, and unregisters
   whoever has its id by then, as one that was asked for at that moment would: the request names no process. The bites
   name one, and leave another that has registered meanwhile alone.
 * If leadership is lost in between, whoever asked hears so, and the broker stays. So no bite takes away a leader for

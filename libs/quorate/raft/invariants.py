@@ -1,4 +1,4 @@
-"""What is true of one node after every step. Tests and the simulator check it; the I-numbers are the catalogue's."""
+"""What is true of one node after every step. Tests and the simulator check it; the I-numbers are those of `tests/sim/invariants`."""
 
 from __future__ import annotations
 

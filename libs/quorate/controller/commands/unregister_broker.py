@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): an operator strikes a broker off. KIP-631."""
+"""UnregisterBroker (64): an operator takes a broker out of the cluster. KIP-631."""
 
 from __future__ import annotations
 

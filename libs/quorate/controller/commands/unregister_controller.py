@@ -1,4 +1,4 @@
-"""UnregisterController (94): an operator strikes a controller off. KIP-1312."""
+"""UnregisterController (94): an operator takes a controller out of the cluster. KIP-1312."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unregister_controller(
         if request.controller_id == active_id:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"controller {active_id} is active, and cannot strike itself off; another has to lead first",
+                f"controller {active_id} is active, and cannot unregister itself; another has to lead first",
                 {"field": "controller_id"},
             )
         level = state.features.record_level

@@ -1,4 +1,4 @@
-"""Features go up and down, producer ids are given out, brokers and controllers are struck off; and what there is."""
+"""Features go up and down, producer ids are given out, brokers and controllers are unregistered; and what there is."""
 
 from __future__ import annotations
 
@@ -85,18 +85,18 @@ def controller(name: str, controller_id: int, *errors: E, process: int = 0, with
 
 MEMBERS: Final[tuple[Step, ...]] = (
     Beat(name="104 is heard of no more", end=(104,)),
-    unregister("104 is struck off", 104),
-    unregister("104 is struck off again", 104, E.BROKER_ID_NOT_REGISTERED),
-    unregister("a broker unknown, struck off", 999, E.BROKER_ID_NOT_REGISTERED),
-    unregister("a negative broker, struck off", -1, E.BROKER_ID_NOT_REGISTERED),
-    alter_isr("by one that was struck off", "orders", [101, 102, 103], E.STALE_BROKER_EPOCH, leader=104),
+    unregister("104 is unregistered", 104),
+    unregister("104 is unregistered again", 104, E.BROKER_ID_NOT_REGISTERED),
+    unregister("a broker unknown, unregistered", 999, E.BROKER_ID_NOT_REGISTERED),
+    unregister("a negative broker, unregistered", -1, E.BROKER_ID_NOT_REGISTERED),
+    alter_isr("by one that was unregistered", "orders", [101, 102, 103], E.STALE_BROKER_EPOCH, leader=104),
     controller("another controller", 9),
     controller("another controller, again", 9),
     controller("its next process", 9, process=1),
     controller("one that supports less", 10, without=MV),
-    ask("a controller is struck off", UnregisterControllerRequest(9)),
-    ask("it is struck off again", UnregisterControllerRequest(9), E.CONTROLLER_ID_NOT_REGISTERED),
-    ask("the one that supports less is struck off", UnregisterControllerRequest(10)),
+    ask("a controller is unregistered", UnregisterControllerRequest(9)),
+    ask("it is unregistered again", UnregisterControllerRequest(9), E.CONTROLLER_ID_NOT_REGISTERED),
+    ask("the one that supports less is unregistered", UnregisterControllerRequest(10)),
     ask("the active one, by itself", lambda view: UnregisterControllerRequest(view.active_id), E.INVALID_REQUEST),
     ask("the controllers there are", DescribeClusterRequest(endpoint_type=2), masks=["host", "port", "controllerId"]),
     ask(
