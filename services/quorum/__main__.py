@@ -102,6 +102,7 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
             failed=driver.fail,
             lost=driver.lose,
             request_timeout_ms=config.request_timeout_ms,
+            listeners=[_listener(config)],
         )
         await server.start()
         driver.start(peers, life.fail)
@@ -146,7 +147,6 @@ def _open(config: Config, static: VoterSet) -> Disk:
 def _core(
     config: Config, meta: MetaProperties, disk: Disk, view: LogView, *, bootstrap: Iterable[NodeId], now_ms: int
 ) -> Raft:
-    reached_at = config.reached_at
     return Raft(
         node=ReplicaKey(config.node_id, meta.directory_id or ZERO_UUID),
         cluster_id=meta.cluster_id,
@@ -157,8 +157,14 @@ def _core(
         settings=config.raft,
         bootstrap=bootstrap,
         recover_to=disk.damaged_to,
-        endpoints=(RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port),),
+        endpoints=(_listener(config),),
     )
+
+
+def _listener(config: Config) -> RaftEndpoint:
+    """By which other nodes reach this one."""
+    reached_at = config.reached_at
+    return RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port)
 
 
 async def _released(core: Raft) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from quorate.epochs import EpochCache
 from quorate.errors import Corrupt
@@ -26,6 +26,8 @@ from services.quorum.batches import kraft_version_of, voters_of
 from services.quorum.checkpoints import BOOTSTRAP_ID, Checkpoints, Quorum, Retired, StateSnapshot
 
 __all__ = ["Disk", "Quorum"]
+
+T = TypeVar("T")
 
 OFFSET_MAX: Final = 2**63 - 1
 
@@ -63,8 +65,9 @@ class Disk:
         self.log, seen = self._opened(recovers=recovers)
         self._checkpoints.retire_before(self.log.start).remove()  # a crash came before they were
         _, base = self._checkpoints.quorum_at(self.log.start)
-        self._voters = History(static if base.voters is None else base.voters, seen.voters)
-        self._kraft_versions = History(base.kraft_version or 0, seen.versions)
+        # What was salvaged may end before the checkpoint with which the log begins anew: that knows of later voters.
+        self._voters = History(static if base.voters is None else base.voters, _from(self.log.start, seen.voters))
+        self._kraft_versions = History(base.kraft_version or 0, _from(self.log.start, seen.versions))
         self.damaged_to = self._promise.read()
         self._keep_promise()
 
@@ -214,6 +217,10 @@ class Disk:
         if self.damaged_to is not None and last >= self.damaged_to:
             self._promise.clear()
             self.damaged_to = None
+
+
+def _from(start: Offset, changes: list[tuple[Offset, T]]) -> list[tuple[Offset, T]]:
+    return [(offset, value) for offset, value in changes if offset >= start]
 
 
 @dataclass(slots=True)

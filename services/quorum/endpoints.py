@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.history import History
@@ -22,7 +22,10 @@ def static_voters(configured: Sequence[ConfiguredVoter]) -> VoterSet:
 
 
 class NodeEndpoints(Mapping[NodeId, Address]):
-    """Each known node's address by its id: as the voter set in force says (KIP-853), the configuration, or others.
+    """Each known node's address by its id: as others say, the voter set in force (KIP-853), or the configuration.
+
+    Who names a leader says where it listens, for that may stand in records that we do not have yet: it has moved, or
+    become a voter. So what was heard counts until the voter set in force says otherwise than it did then.
 
     Bootstrap servers have no id until they are asked; they go by negative ones, as in Kafka.
     """
@@ -34,21 +37,34 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         self.bootstrap: Final = {
             FIRST_BOOTSTRAP_ID - at: Address(server.host, server.port) for at, server in enumerate(bootstrap)
         }
-        self._heard: dict[NodeId, Address] = {}
+        self._heard: dict[NodeId, tuple[Address, Address | None]] = {}
+        """Each with what the voter set said at that time."""
         self._voters = voters
 
     def hear(self, node_id: NodeId, address: Address) -> None:
         """Another node says where this one listens."""
-        self._heard[node_id] = address
+        self._heard[node_id] = address, self._voting(node_id)
+
+    def hear_of(self, nodes: Iterable[Any]) -> None:
+        """The NodeEndpoints of an answer."""
+        for node in nodes:
+            self.hear(node.node_id, Address(node.host, node.port))
+
+    def _voting(self, node_id: NodeId) -> Address | None:
+        """Where the voter set in force has it."""
+        voter = self._voters.latest.by_id(node_id)
+        if voter is None or not voter.endpoints:
+            return None
+        return Address(voter.endpoints[0].host, voter.endpoints[0].port)
 
     def __getitem__(self, node_id: NodeId) -> Address:
-        voter = self._voters.latest.by_id(node_id)
-        if voter is not None and voter.endpoints:
-            return Address(voter.endpoints[0].host, voter.endpoints[0].port)
-        for known in (self._configured, self._heard, self.bootstrap):
-            if node_id in known:
-                return known[node_id]
-        raise KeyError(node_id)
+        voting = self._voting(node_id)
+        heard, overruled = self._heard.get(node_id, (None, None))
+        if heard is not None and overruled == voting:
+            return heard
+        if voting is not None:
+            return voting
+        return self._configured.get(node_id) or self.bootstrap[node_id]
 
     def __iter__(self) -> Iterator[NodeId]:
         """Voters and configured ones, by id: what DescribeQuorum names."""

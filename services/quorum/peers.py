@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 
+from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochResponse
 from kraft.api.fetch_pb2 import FetchResponse
+from kraft.api.fetch_snapshot_pb2 import FetchSnapshotResponse
+from kraft.api.vote_pb2 import VoteResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import NodeId
@@ -26,6 +29,9 @@ log = logger(__name__)
 
 MARGIN_S: Final = 1.0
 """How much longer than the core a call is waited for: the core gives up first, and asks again as it sees fit."""
+
+A = TypeVar("A", VoteResponse, BeginQuorumEpochResponse, FetchSnapshotResponse)
+"""An answer that names the leader."""
 
 Heard = Callable[[raft.Response], None]
 Lost = Callable[[NodeId], None]
@@ -46,8 +52,11 @@ class Peers:
         failed: Callable[[object], None],
         lost: Lost,
         request_timeout_ms: int,
+        listeners: Sequence[Endpoint] = (),
     ) -> None:
+        """`listeners` are this node's own, of which it tells when it leads."""
         self._endpoints = endpoints
+        self._listeners = listeners
         self._tasks = tasks
         self._heard = heard
         self._failed = failed
@@ -117,15 +126,18 @@ class Peers:
         timeout = self._timeout_s
         match request:
             case raft.VoteRequest():
-                return translate.from_vote(await stub.Vote(translate.to_vote(request), timeout=timeout), token)
+                voted = self._heard_in(await stub.Vote(translate.to_vote(request), timeout=timeout))
+                return translate.from_vote(voted, token)
             case raft.BeginQuorumEpochRequest():
-                begun = await stub.BeginQuorumEpoch(translate.to_begin(request), timeout=timeout)
+                begin = translate.to_begin(request, self._listeners)
+                begun = self._heard_in(await stub.BeginQuorumEpoch(begin, timeout=timeout))
                 return translate.from_begin(begun, token)
             case raft.EndQuorumEpochRequest():
                 ended = await stub.EndQuorumEpoch(translate.to_end(request), timeout=timeout)
                 return translate.from_end(ended, token)
             case raft.FetchSnapshotRequest():
-                piece = await stub.FetchSnapshot(translate.to_fetch_snapshot(request), timeout=timeout)
+                ask = translate.to_fetch_snapshot(request)
+                piece = self._heard_in(await stub.FetchSnapshot(ask, timeout=timeout))
                 return translate.from_fetch_snapshot(piece, token)
             case raft.ApiVersionsRequest():
                 spoken = await stub.ApiVersions(translate.to_api_versions(request), timeout=timeout)
@@ -143,6 +155,11 @@ class Peers:
                 raise AssertionError("fetches go over the stream")
             case raft.TransferLeadershipRequest() | raft.ConfirmLeadershipRequest():
                 raise AssertionError("nodes do not ask each other for it")
+
+    def _heard_in(self, answer: A) -> A:
+        """An answer, and where the leader is by it."""
+        self._endpoints.hear_of(answer.node_endpoints)
+        return answer
 
     def _stub(self, to: NodeId, at: Sequence[Endpoint] = ()) -> QuorumStub:
         """Of the node where it listens now: a voter may come back elsewhere. `at` are its listeners, peers' one first.
@@ -190,6 +207,5 @@ class _FetchStream:
             if not isinstance(answer, FetchResponse):
                 return  # the other side has ended the stream
             self.waiting = []
-            for node in answer.node_endpoints:
-                self._endpoints.hear(node.node_id, Address(node.host, node.port))
+            self._endpoints.hear_of(answer.node_endpoints)
             heard(translate.from_fetch(answer, request.reply_to))

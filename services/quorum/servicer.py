@@ -36,11 +36,12 @@ from services.quorum.appends import joined
 from services.quorum.attendance import Attendance
 from services.quorum.describe import describe_quorum
 from services.quorum.driver import AppendResult, Driver
+from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listener import Listener
 from services.quorum.membership import MembershipServicer
 from services.quorum.relaying import RelayServicer
 from services.quorum.taking import take_snapshot
-from services.quorum.translate import Endpoints
+from services.quorum.translate import Address
 
 NOBODY: Final = -1
 
@@ -48,8 +49,9 @@ NOBODY: Final = -1
 class PeerServicer(MembershipServicer, RelayServicer):
     """Serves `kraft.service.Quorum`: every request becomes a message for the core, which answers when it can."""
 
-    def __init__(self, driver: Driver, endpoints: Endpoints, *, cluster_id: str, node_id: NodeId) -> None:
+    def __init__(self, driver: Driver, endpoints: NodeEndpoints, *, cluster_id: str, node_id: NodeId) -> None:
         super().__init__(driver, endpoints)
+        self._endpoints: NodeEndpoints = endpoints
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._streams: dict[NodeId, object] = {}
@@ -60,7 +62,11 @@ class PeerServicer(MembershipServicer, RelayServicer):
         return translate.vote_answer(answer, self._endpoints)
 
     async def BeginQuorumEpoch(self, request: BeginQuorumEpochRequest, context: Any) -> BeginQuorumEpochResponse:
-        """KIP-595."""
+        """KIP-595. Where the leader listens is heard first: the next fetch goes there (KIP-853)."""
+        partition = translate.only(request)
+        if request.leader_endpoints and partition.leader_epoch >= self._driver.core.role.epoch:
+            listener = request.leader_endpoints[0]
+            self._endpoints.hear(partition.leader_id, Address(listener.host, listener.port))
         answer, _ = await self._driver.ask(lambda reply: translate.begin_request(request, reply))
         return translate.begin_answer(answer, self._endpoints)
 

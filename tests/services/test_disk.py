@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from kraft import Uuid
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.errors import Corrupt, ErrorCode
-from quorate.nouns import OffsetAndEpoch
+from quorate.nouns import OffsetAndEpoch, ReplicaKey
+from quorate.raft.log import LeaderChange, VotersChange
+from quorate.raft.voters import Endpoint, Voter, VoterSet
+from quorate.storage.disk_log import DiskLog
 from quorate.storage.names import (
     DAMAGED,
     LOG,
@@ -23,6 +27,8 @@ from quorate.storage.names import (
     checkpoint_file,
     segment_file,
 )
+from services.quorum.batches import control_batch_of
+from services.quorum.checkpoints import Quorum, StateSnapshot
 from services.quorum.disk import Disk
 from services.quorum.driver import Driver
 from services.quorum.taking import take_snapshot
@@ -118,6 +124,45 @@ def test_a_later_epoch_is_as_good(damaged: Path) -> None:
 
     assert disk.damaged_to is None
     disk.close()
+
+
+def test_the_voters_are_those_of_the_checkpoint_with_which_the_log_begins_anew(tmp_path: Path) -> None:
+    """What is left of a log may end before a checkpoint, and know of earlier voters only. I-26."""
+    former, present = voters_in_the_log(1, 2, 3), voters_in_the_log(1, 2, 4)
+    log = DiskLog(tmp_path)
+    log.append(control_batch_of(elected_with(former), timestamp_ms=0))
+    begin = log.leo
+    for at in range(3):
+        log.append(batch(begin + 2 * at, count=2))
+    log.close()
+    data = segment_file(partition(tmp_path), 0, LOG)
+    flip(data, data.stat().st_size - 1)
+    made = OffsetAndEpoch(epoch=1, offset=log.leo)
+    checkpoint = StateSnapshot(partition(tmp_path), made, 0, Quorum(present, 1))
+    checkpoint.write([RECORD])
+    checkpoint.finish().close()
+
+    disk = open_disk(tmp_path, voters=3, recovers=True)
+
+    assert (made.offset, present) == (disk.log.start, disk.view().voters.latest)
+    disk.close()
+
+
+def voters_in_the_log(*node_ids: int) -> VoterSet:
+    return VoterSet(
+        tuple(
+            Voter(key=ReplicaKey(id, Uuid(bytes([id]) * 16)), endpoints=(Endpoint("CONTROLLER", f"node-{id}", 9093),))
+            for id in node_ids
+        )
+    )
+
+
+def elected_with(voters: VoterSet) -> LeaderChange:
+    """The first leader's first records."""
+    change = VotersChange(base_offset=1, epoch=1, voters=voters, kraft_version=1)
+    return LeaderChange(
+        base_offset=0, epoch=1, leader_id=1, voters=voters.keys, granting=voters.keys[:2], change=change
+    )
 
 
 # Bad checkpoints.

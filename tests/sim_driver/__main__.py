@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.seeds.command import Simulator, main
 from tests.seeds.outcome import Outcome
-from tests.sim_driver.mutants import MUTANTS, kill
+from tests.sim_driver.mutants import MUTANTS, UNMET, kill
 from tests.sim_driver.runner import PROFILE, home, judged, run
 from tests.sim_driver.world import World
 
@@ -27,7 +27,7 @@ SIMULATOR = Simulator(
     replay=replay,
     profiles=(PROFILE,),
     rows=(),
-    mutants=MUTANTS,
+    mutants=(*MUTANTS, *UNMET),
     kill=kill,
     seeds=200,
     chunk=5,

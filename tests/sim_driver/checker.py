@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.nouns import Epoch, NodeId, Offset
+from quorate.raft.log import VotersChange
 from quorate.raft.ready import Ready
+from quorate.raft.voters import VoterSet
 from quorate.wire.batch import BatchHeader, batches, data_values
+from services.quorum.batches import voters_of
 from tests.sim.invariants.base import Violation
 
 if TYPE_CHECKING:
@@ -46,6 +49,10 @@ class Checker:
         self._leaders: dict[Epoch, NodeId] = {}
         self._claims: dict[Epoch, NodeId] = {}
         self._starts: dict[Epoch, Offset] = {}
+        self.voter_sets: list[tuple[Offset, VoterSet]] = [
+            (-1, VoterSet.of(*(each for each in world.ids if not world.is_spare(each))))
+        ]
+        """Every committed one, by the offset of its batch; the first are those from before the log."""
 
     # What is committed.
 
@@ -107,14 +114,14 @@ class Checker:
         if ready.high_watermark is not None:
             end = driver.high_watermark
             require("I-23", end <= disk.log.leo, "told to be committed, not in the log", node.id, end, disk.log.leo)
-            self._extend(node, disk, end)
+            self._extend(node, disk, end, ready)
             self._compare(node, disk, end)
 
     def _recovered(self, node: Node, disk: WatchedDisk) -> None:
         self._world.note(node.id, "is what it was", disk.last)
         node.promised = None
 
-    def _extend(self, node: Node, disk: WatchedDisk, end: Offset) -> None:
+    def _extend(self, node: Node, disk: WatchedDisk, end: Offset, ready: Ready) -> None:
         """A node is the first that knows this to be committed."""
         before = self.end
         if end <= before:
@@ -130,9 +137,36 @@ class Checker:
                 [] if header.is_control else [value for value in map(bytes, data_values(data)) if value in self.refused]
             )
             require("I-42", not lost, "was refused, and is committed", lost)
+            if header.is_control and (voters := voters_of(data, 0, header)) is not None:
+                self._voters_changed(header, voters)
         self._world.note(node.id, "commits", end)
-        holders = [each.id for each in self._world.nodes.values() if self._holds(each, before, end)]
-        require("I-18", 2 * len(holders) > len(self._world.nodes), "committed, not kept by a majority", end, holders)
+        holders = {each.id for each in self._world.nodes.values() if self._holds(each, before, end)}
+        sets = self._in_force(disk, end, ready)
+        is_kept = any(2 * len(holders & voters.ids) > len(voters.ids) for voters in sets)
+        require("I-18", is_kept, "committed, not kept by a majority", end, sorted(holders), sets)
+
+    def _voters_changed(self, header: BatchHeader, voters: VoterSet) -> None:
+        """One voter comes, goes or is told of anew."""
+        _, before = self.voter_sets[-1]
+        is_one = len(before.ids - voters.ids) + len(voters.ids - before.ids) <= 1
+        require("I-30", is_one, "more than one voter changes at once", header, before, voters)
+        if before.ids != voters.ids:
+            self._world.fired("S-23")
+        self._world.note(0, "voters", header.base_offset, *map(str, voters.keys))
+        self.voter_sets.append((header.base_offset, voters))
+
+    def _in_force(self, disk: WatchedDisk, end: Offset, ready: Ready) -> list[VoterSet]:
+        """Who votes, by the whole log of the leader that has moved the high watermark; and who did before this turn."""
+        tail = [self.voter_sets[-1][1]]
+        for header, data in self._read(disk, end, disk.log.leo):
+            if header.is_control and (voters := voters_of(data, 0, header)) is not None:
+                tail.append(voters)
+        changes_now = any(isinstance(entry, VotersChange) for entry in ready.append)
+        return tail[-2:] if changes_now else tail[-1:]
+
+    def voters_since(self, number: int) -> list[VoterSet]:
+        """Who has voted since there were so many committed sets."""
+        return [voters for _, voters in self.voter_sets[number - 1 :]]
 
     def _holds(self, node: Node, start: Offset, end: Offset) -> bool:
         """Are these, as they are committed, on its disk for good?"""

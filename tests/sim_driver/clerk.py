@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from grpc.aio import EOF, AioRpcError
 
 from kraft.service.quorum_pb2 import (
     AppendRequest,
+    ConfirmLeadershipRequest,
     CreateSnapshotRequest,
     ListenRequest,
     ListenResponse,
@@ -22,18 +24,19 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.nouns import Epoch, Offset
-from quorate.storage.snapshots import SnapshotReader
 from services.quorum.appends import joined
 from tests.sim_driver.checker import require
 from tests.sim_driver.loop import Life, context_of
+from tests.sim_driver.states import check_snapshot, state_at
 from tests.sim_driver.wire import Call, Channel
 
 if TYPE_CHECKING:
     from tests.sim_driver.node import Node
     from tests.sim_driver.world import World
 
-SNAPSHOT_VALUES: Final = 20
 IN_FLIGHT_MAX: Final = 6
+CONFIRM_EVERY_MS: Final = 100
+CONFIRM_S: Final = 5.0
 
 
 @dataclass
@@ -57,10 +60,12 @@ class Clerk:
         self.next: Offset = 0
         self.acknowledged_count = 0
         self.load_count = 0
+        self.confirmed_count = 0
         self.is_active = False
         self._world = world
         self._node = node
         self._random = world.stream(f"clerk{node.id}")
+        self._leisure = world.stream(f"confirm{node.id}")
         self._life: Life | None = None
         self._written = 0
         self._begin_anew()
@@ -85,10 +90,10 @@ class Clerk:
         self._world.loop.create_task(self._live(self._life), context=context_of(self._life))
 
     async def _live(self, life: Life) -> None:
-        channel = Channel(self._world.network, life, self._node.address)
         try:
             while True:
                 self._begin_anew()
+                channel = Channel(self._world.network, life, self._node.address)
                 with suppress(AioRpcError):
                     await self._listen(RaftClientStub(channel))  # type: ignore[arg-type]
                 await asyncio.sleep(self._random.randrange(1, 200) / 1000)
@@ -98,24 +103,26 @@ class Clerk:
     async def _listen(self, stub: Any) -> None:
         """Until the stream breaks, or this end has had enough."""
         call: Call = stub.Listen(ListenRequest(next_offset=self.next))
-        writing: asyncio.Task[None] | None = None
+        office: list[asyncio.Task[None]] = []
         try:
             while not self._has_enough():
                 event = await call.read()
                 if event is EOF:
                     return
                 self._take(event)
-                if self.is_active and writing is None:
-                    writing = self._spawn(self._write, stub)
-                elif not self.is_active and writing is not None:
-                    writing.cancel()
-                    writing = None
+                if self.is_active and not office:
+                    office = [self._spawn(self._write, stub), self._spawn(self._confirm, stub)]
+                elif not self.is_active:
+                    while office:
+                        office.pop().cancel()
                 if not self._loading and self._wants_snapshot():
-                    self._spawn(self._snapshot, stub)
+                    self._spawn(partial(self._snapshot, end=self._any_end()), stub)
+                if self._is_hasty():
+                    self._spawn(partial(self._snapshot, end=self._world.checker.at(self.next)[0].next_offset), stub)
                 await self._breathe()
         finally:
-            if writing is not None:
-                writing.cancel()
+            for task in office:
+                task.cancel()
             call.cancel()
 
     def _spawn(self, work: Callable[[Any], Awaitable[None]], what: Any) -> asyncio.Task[None]:
@@ -163,19 +170,11 @@ class Clerk:
             return
         data, self._loading = self._loading, b""
         path = self._world.directory / f"loaded-{self._node.id}.checkpoint"
-        path.write_bytes(data)
-        reader = SnapshotReader(path)
-        values = [bytes(value) for value in reader.values()]
-        reader.close()
-        require("I-25", values == self._state_at(piece.end_offset), "a snapshot of another state", piece.end_offset)
+        check_snapshot(self._world.checker, data, piece.end_offset, path)
         require("I-23", piece.end_offset > self.next, "a snapshot of what it has", piece.end_offset, self.next)
         self.next = piece.end_offset
         self.load_count += 1
         self._world.note(self._node.id, "clerk loads", self.next)
-
-    def _state_at(self, offset: Offset) -> list[bytes]:
-        digest = self._world.checker.digest_at(offset)
-        return [digest + bytes([number]) for number in range(SNAPSHOT_VALUES)]
 
     def _commit(self, high_watermark: Offset) -> None:
         require("I-23", high_watermark > self.next, "told again", high_watermark, self.next)
@@ -217,6 +216,21 @@ class Clerk:
             answers.cancel()
             call.cancel()
 
+    async def _confirm(self, stub: Any) -> None:
+        """Ask whether it still leads, as before each read of its state that must be of now."""
+        epoch, checker = self._epoch, self._world.checker
+        while True:
+            await asyncio.sleep(self._leisure.randrange(1, CONFIRM_EVERY_MS) / 1000)
+            committed = checker.epoch_before(checker.end)
+            try:
+                answer = await stub.ConfirmLeadership(ConfirmLeadershipRequest(epoch=epoch), timeout=CONFIRM_S)
+            except AioRpcError:
+                continue
+            if answer.error_code == 0:
+                self.confirmed_count += 1
+                why = "is told that it leads; when it asked, another had committed"
+                require("I-40", committed <= epoch, why, self._node.id, epoch, committed)
+
     def _request(self) -> AppendRequest:
         batches = [
             AppendRequest.Batch(
@@ -228,6 +242,8 @@ class Clerk:
         self._written += 1
         slip = self._random.randrange(-1, 2) if self._random.randrange(60) == 0 and not self._world.is_healed else 0
         self._at += slip
+        # One too far is right after all where the leader has written who votes in between.
+        is_wrong = slip < 0 or (slip > 0 and self._world.is_static)
         request = AppendRequest(
             correlation_id=self._written,
             epoch=self._epoch,
@@ -238,7 +254,7 @@ class Clerk:
         )
         written = [value for batch in joined(request) for value in batch]
         end = self._at + len(written)
-        self._writes[self._written] = Write(self._at, end, self._attempt, written, is_wrong=slip != 0)
+        self._writes[self._written] = Write(self._at, end, self._attempt, written, is_wrong=is_wrong)
         self._at = end
         return request
 
@@ -273,25 +289,35 @@ class Clerk:
         every = self._world.plan.snapshot_permille
         return self.next > 0 and self._random.randrange(1_000) < every
 
-    async def _snapshot(self, stub: Any) -> None:
-        slip = 0 if self._random.randrange(6) else self._random.choice((-self.next, -1, 1, 50))
-        end = self.next
-        pieces = self._pieces(end, slip, breaks_off=self._random.randrange(8) == 0)
+    def _is_hasty(self) -> bool:
+        """Its node is behind: is a snapshot to end where the next batch will, which may be about to be written?"""
+        is_behind = 0 < self.next < self._world.checker.end and not self._loading
+        return is_behind and self._world.plan.snapshot_permille > 0 and self._leisure.randrange(3) == 0
+
+    def _any_end(self) -> Offset:
+        """What it has applied, or elsewhere: before the log, in a batch, beyond what is committed."""
+        known = self._world.checker
+        others = (0, self.next - 1, self.next + 1, self.next + 50, known.end)
+        return self.next if self._random.randrange(4) else self._random.choice(others)
+
+    async def _snapshot(self, stub: Any, *, end: Offset) -> None:
+        known = self._world.checker
+        pieces = self._pieces(end, breaks_off=self._random.randrange(8) == 0)
         try:
             await stub.CreateSnapshot(pieces)
         except AioRpcError as refused:
             self._world.note(self._node.id, "no snapshot", refused.details())
         else:
-            is_end = self._world.checker.ends_at(end + slip)
-            require("I-26", is_end, "a snapshot that ends in a batch, or beyond what is committed", end + slip)
+            is_end = known.ends_at(end)
+            require("I-26", is_end, "a snapshot that ends in a batch, or beyond what is committed", end)
             self._world.fired("snapshot")
 
-    async def _pieces(self, end: Offset, slip: int, *, breaks_off: bool) -> AsyncIterator[CreateSnapshotRequest]:
-        is_end = self._world.checker.ends_at(end + slip)
-        values = self._state_at(end + slip if is_end else end)
+    async def _pieces(self, end: Offset, *, breaks_off: bool) -> AsyncIterator[CreateSnapshotRequest]:
+        known = self._world.checker
+        content = end if known.ends_at(end) else self.next
+        values = state_at(known, content)
         half = len(values) // 2
-        epoch = self._world.checker.epoch_before(end)
-        yield CreateSnapshotRequest(end_offset=end + slip, epoch=epoch, values=values[:half])
+        yield CreateSnapshotRequest(end_offset=end, epoch=known.epoch_before(content), values=values[:half])
         await self._breathe()
         if not breaks_off:
             yield CreateSnapshotRequest(values=values[half:])

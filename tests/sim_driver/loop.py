@@ -2,7 +2,8 @@
 
 asyncio's own loop runs the ready in the order in which they became so; over a network, that order is chance. Here it is
 drawn from the seed, so that each race which an order of arrivals can lead to is met, and met again. Each callback
-belongs to the process (`Life`) in whose context it was scheduled: with that process it is paused, and ends.
+belongs to the process (`Life`) in whose context it was scheduled: with that process it is paused, and ends, and by
+the clock of its host it is timed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final, Protocol
+
+from tests.sim_driver.clock import HostClock
 
 US: Final = 1_000_000
 STEPS_WITHOUT_TIME_MAX: Final = 50_000
@@ -60,6 +63,7 @@ class Handle(asyncio.TimerHandle):
         self, due_us: int, callback: Callable[..., object], args: tuple[Any, ...], loop: Loop, context: Context | None
     ) -> None:
         self.due_us = due_us
+        """By the clock of whoever waits."""
         self.context = copy_context() if context is None else context
         super().__init__(due_us / US, callback, args, loop, self.context)
         self.work = callback, args
@@ -75,6 +79,8 @@ class Loop(asyncio.AbstractEventLoop):
     def __init__(self, random: Random, *, disorder: int) -> None:
         self.now_us = 0
         self.step_count = 0
+        self.clocks: dict[int, HostClock] = {}
+        """By host; who has none goes by the true time."""
         self._random = random
         self._disorder = disorder
         self._ready: list[Handle] = []
@@ -102,6 +108,7 @@ class Loop(asyncio.AbstractEventLoop):
                     idle_steps = 0
                     if is_enough() or not self._advance(until_us):
                         return
+                    continue
                 idle_steps += 1
                 assert idle_steps < STEPS_WITHOUT_TIME_MAX, f"{idle_steps} steps at {self.now_us} us"
                 self._step()
@@ -134,7 +141,12 @@ class Loop(asyncio.AbstractEventLoop):
             return False
         self.now_us = max(self.now_us, self._timers[0][0])
         while self._timers and self._timers[0][0] <= self.now_us:
-            self._ready.append(heappop(self._timers)[2])
+            handle = heappop(self._timers)[2]
+            clock = self._clock(handle.context)
+            if clock is not None and clock.now_us < handle.due_us:  # it was made slower meanwhile
+                self._push(clock.due_us(handle.due_us), handle)
+            else:
+                self._ready.append(handle)
         return True
 
     def _step(self) -> None:
@@ -156,13 +168,23 @@ class Loop(asyncio.AbstractEventLoop):
         self._number += 1
         heappush(self._timers, (due_us, self._number, handle))
 
+    def _clock(self, context: Context | None) -> HostClock | None:
+        """Of the host where the process of this context runs, or the present one."""
+        life = LIFE.get() if context is None else context.get(LIFE)
+        return None if life is None else self.clocks.get(life.owner.host)
+
+    def _time_us(self, context: Context | None = None) -> int:
+        clock = self._clock(context)
+        return self.now_us if clock is None else clock.now_us
+
     # What asyncio asks of a loop.
 
     def time(self) -> float:
-        return self.now_us / US
+        """By the clock of whoever asks."""
+        return self._time_us() / US
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
-        handle = Handle(self.now_us, callback, args, self, context)
+        handle = Handle(self._time_us(context), callback, args, self, context)
         if not self._is_over:
             self._ready.append(handle)
         return handle
@@ -170,14 +192,15 @@ class Loop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self._time_us(context) / US + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        handle = Handle(max(self.now_us, round(when * US)), callback, args, self, context)
+        clock = self._clock(context)
+        handle = Handle(max(self._time_us(context), round(when * US)), callback, args, self, context)
         if not self._is_over:
-            self._push(handle.due_us, handle)
+            self._push(handle.due_us if clock is None else clock.due_us(handle.due_us), handle)
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:

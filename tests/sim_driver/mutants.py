@@ -9,18 +9,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.errors import ErrorCode
-from quorate.nouns import Epoch, Offset
+from quorate.nouns import Epoch, NodeId, Offset
+from quorate.raft import confirming
+from quorate.raft import messages as raft
 from quorate.raft.core import Raft
+from quorate.raft.history import History
 from quorate.raft.ready import Leadership, Ready
 from quorate.raft.roles import Leader
+from quorate.raft.turn import Turn
+from quorate.storage import snapshots
 from quorate.storage.disk_log import Flush
 from quorate.storage.salvage import Promise
-from services.quorum import attendance, taking
+from quorate.wire.batch import read_header
+from services.quorum import attendance, disk, taking, translate
+from services.quorum import batches as fetched
+from services.quorum.cleaner import Cleaner
 from services.quorum.disk import Disk
 from services.quorum.driver import AppendResult, Driver
+from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listener import Listener
 from tests.seeds.planting import Killed, Patch, first_violated
+from tests.sim.mutants.base import replace_row
 from tests.sim_driver.runner import run
 
 
@@ -181,6 +192,82 @@ def _takes_any_snapshot(patch: Patch) -> None:
     patch.setattr(taking, "refusal", lambda known, snapshot: None)
 
 
+def _cleans_at_once(patch: Patch) -> None:
+    right = Cleaner.clean
+
+    def wrong(self: Cleaner) -> None:
+        with Patch.context() as inner:
+            inner.setattr(self._driver, "settle", _nothing)
+            right(self)
+
+    patch.setattr(Cleaner, "clean", wrong)
+
+
+def _begins_a_snapshot_at_once(patch: Patch) -> None:
+    right = taking._begin
+
+    def wrong(driver: Driver, request: CreateSnapshotRequest) -> Any:
+        with Patch.context() as inner:
+            inner.setattr(driver, "settle", _nothing)
+            return right(driver, request)
+
+    patch.setattr(taking, "_begin", wrong)
+
+
+def _nothing() -> None:
+    """Is done."""
+
+
+def _is_sure_of_itself(patch: Patch) -> None:
+    """It leads as long as it believes so."""
+    right = confirming.confirm
+
+    def wrong(turn: Turn, role: Leader, request: raft.ConfirmLeadershipRequest) -> None:
+        if request.epoch == role.epoch:
+            turn.answer(request, raft.ConfirmLeadershipResponse(epoch=role.epoch, leader_id=role.leader_id))
+        else:
+            right(turn, role, request)
+
+    replace_row(patch, raft.ConfirmLeadershipRequest, right, wrong)
+
+
+def _goes_by_the_time_of_day(patch: Patch) -> None:
+    patch.setattr(Driver, "now_ms", property(lambda self: self.wall_ms))
+
+
+def _answers_before_the_commit(patch: Patch) -> None:
+    right = translate.add_request
+
+    def wrong(request: Any, reply_to: object) -> raft.AddRaftVoterRequest:
+        return replace(right(request, reply_to), ack_when_committed=False)
+
+    patch.setattr(translate, "add_request", wrong)
+
+
+def _forgets_the_voters(patch: Patch) -> None:
+    patch.setattr(disk, "voters_of", lambda data, position, header: None)
+
+
+def _names_the_voters_of_now(patch: Patch) -> None:
+    patch.setattr(History, "before", lambda self, offset: self.latest)
+
+
+def _goes_by_the_configuration(patch: Patch) -> None:
+    right = NodeEndpoints.__getitem__
+
+    def wrong(self: NodeEndpoints, node_id: NodeId) -> Any:
+        return self._configured[node_id] if node_id in self._configured else right(self, node_id)
+
+    patch.setattr(NodeEndpoints, "__getitem__", wrong)
+
+
+def _takes_bytes_as_they_come(module: Any) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        patch.setattr(module, "check_batch", lambda data, position=0: read_header(data, position))
+
+    return plant
+
+
 MUTANTS: Final = (
     Mutant("D1", "the listener goes by what the core knows, not by what was carried out", _due_by_the_core),
     Mutant("D2", "quorum-state is written in the turn after", _persists_a_turn_late),
@@ -189,10 +276,28 @@ MUTANTS: Final = (
     Mutant("D6", "a flush counts when it begins", _does_not_wait_for_the_disk),
     Mutant("D7", "an epoch has as many active controllers as claim it", _claims_twice),
     Mutant("D8", "a controller is active before it has heard of all before", _claims_too_early),
+    Mutant("D9", "nobody settles before the log is cleaned", _cleans_at_once),
     Mutant("D10", "an append goes to the end of the log, wherever it belongs", _appends_wherever),
-    Mutant("D11", "an append that the core has taken is refused", _refuses_what_it_has_taken),
     Mutant("D12", "a leader without its controller stays", _stays_without_its_controller),
     Mutant("D13", "what damage took is not kept in mind", _forgets_its_promise),
     Mutant("D14", "a snapshot is taken at whatever offset", _takes_any_snapshot),
     Mutant("D15", "what damage took is known, and the node votes all the same", _votes_all_the_same),
+    Mutant("D18", "deadlines go by the time of day", _goes_by_the_time_of_day),
+    Mutant("D19", "a voter is said to be added once that is written", _answers_before_the_commit),
+    Mutant("D20", "a start forgets the voters in the log", _forgets_the_voters),
+    Mutant("D21", "a snapshot names the voters of now, not of its offset", _names_the_voters_of_now),
+    Mutant("D23", "what was fetched is not checked", _takes_bytes_as_they_come(fetched)),
 )
+
+UNMET: Final = (
+    Mutant("D24", "a snapshot that was fetched is not checked", _takes_bytes_as_they_come(snapshots)),
+    Mutant("D11", "an append that the core has taken is refused", _refuses_what_it_has_taken),
+    Mutant("D16", "nobody settles before a snapshot is taken", _begins_a_snapshot_at_once),
+    Mutant("D17", "that a leader still leads it says without asking anybody", _is_sure_of_itself),
+    Mutant(
+        "D22",
+        "a voter is looked for where it was configured, not where the log has it",
+        _goes_by_the_configuration,
+    ),
+)
+"""They take a moment, or a way, that no seed has come to yet."""

@@ -1,4 +1,4 @@
-"""What is done to the nodes and their controllers: kills at any step, power cuts, cuts of the wire, pauses, damage."""
+"""What is done to the nodes and their controllers: kills at any step, power cuts, cuts, pauses, clocks, damage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from quorate.nouns import Offset
+from tests.sim_driver.clock import TRUE_RATE
 
 if TYPE_CHECKING:
     from tests.sim_driver.node import Node
@@ -15,6 +16,9 @@ STEPS_MAX: Final = 60
 """A kill comes after so many steps at most."""
 CLERK_EVERY_MS: Final = 2_000
 RESET_EVERY_MS: Final = 2_500
+RATES: Final = (500, 700, 950, TRUE_RATE, 1_050, 1_400, 2_000)
+"""Of a clock, in thousandths."""
+WALL_STEP_MS: Final = 3_600_000
 
 
 class Nemesis:
@@ -37,10 +41,14 @@ class Nemesis:
             (plan.pause_every_ms, self._pause),
             (plan.full_every_ms, self._fill),
             (CLERK_EVERY_MS, self._restart_clerk),
-            (1_500 if plan.damages else 0, self._damage),
+            (1_500 if self._world.plan.damages else 0, self._damage),
+            (plan.drift_every_ms, self._drift),
         ):
             if every_ms:
                 self._again(every_ms, deed)
+        if plan.drift_every_ms:
+            for node in self._world.nodes.values():
+                self._set_rate(node)
 
     def _again(self, every_ms: int, deed: Callable[[], None]) -> None:
         def do() -> None:
@@ -54,8 +62,10 @@ class Nemesis:
         """Nothing is done any more; who is down comes back."""
         self._world.network.cut.clear()
         self._world.network.half_open_ms = 0
+        self._world.network.garbler.permille = 0
         for node in self._world.nodes.values():
             node.fuse, node.full_at = 0, ()
+            self._world.loop.clocks[node.id].run_at(TRUE_RATE)
         self._restart_clerk()
         self._world.network.after_ms(2_000, self._note_end)
 
@@ -112,6 +122,22 @@ class Nemesis:
             self._world.note(node.id, "paused", ms)
             node.life.paused_until_us = self._world.loop.now_us + 1000 * ms
 
+    def _drift(self) -> None:
+        """A clock runs at another rate from now on, or somebody sets the time of day."""
+        node = self._any()
+        if self._random.randrange(3):
+            self._set_rate(node)
+        else:
+            self._world.fired("S-14")
+            node.clock.wall_step_ms = self._random.randrange(-WALL_STEP_MS, WALL_STEP_MS)
+
+    def _set_rate(self, node: Node) -> None:
+        rate = self._random.choice(RATES)
+        self._world.loop.clocks[node.id].run_at(rate)
+        self._world.note(node.id, "clock at", rate)
+        if rate != TRUE_RATE:
+            self._world.fired("S-13")
+
     def _fill(self) -> None:
         node = self._any()
         node.full_at = self._random.choice((("log.reserve",), ("log.reserve", "append.before_write")))
@@ -128,7 +154,7 @@ class Nemesis:
     def _damage(self) -> None:
         """One log at a time, of a node that is down: a majority has what it has."""
         nodes = list(self._world.nodes.values())
-        if any(node.is_damaged for node in nodes):
+        if any(node.is_damaged for node in nodes) or not self._world.admin.is_found:
             return
         node = self._random.choice(nodes)
         if node.is_up:

@@ -12,58 +12,49 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from kraft import Uuid
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
 from quorate.errors import Corrupt
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.log import LogView
+from quorate.raft.messages import FetchRequest, FetchSnapshotRequest, Message
 from quorate.raft.ready import Ready
 from quorate.raft.roles import Role
 from quorate.raft.settings import Settings
+from quorate.raft.voters import Endpoint as RaftEndpoint
+from quorate.raft.voters import Voter as RaftVoter
 from quorate.raft.voters import VoterSet
-from quorate.runtime.kinds import Endpoint, Voter
 from quorate.runtime.telemetry import OFF
+from quorate.storage.names import PARTITION_DIRECTORY
 from services.quorum.attendance import Attendance
+from services.quorum.checkpoints import BOOTSTRAP_ID, Quorum, StateSnapshot
 from services.quorum.cleaner import Cleaner
 from services.quorum.config import OBSERVER_WAIT_MS
 from services.quorum.disk import Disk
 from services.quorum.driver import Driver
-from services.quorum.endpoints import NodeEndpoints
+from services.quorum.endpoints import NodeEndpoints, static_voters
 from services.quorum.peers import Peers
 from services.quorum.recorder import Recorder
 from services.quorum.servicer import ControllerServicer, PeerServicer
 from services.quorum.tracing import Tracer
+from tests.sim_driver.clock import WALL_MS, NodeClock
 from tests.sim_driver.disk import SEGMENT_BYTES, SEGMENT_MS, VirtualFlusher, WatchedDisk, copy_of, damage
-from tests.sim_driver.loop import Killed, Life, Loop, context_of
+from tests.sim_driver.loop import Killed, Life, context_of
 from tests.sim_driver.wire import Server
 
 if TYPE_CHECKING:
     from tests.sim_driver.world import World
 
 PORT: Final = 9093
+LISTENER: Final = "CONTROLLER"
 CLUSTER_ID: Final = "c"
-WALL_MS: Final = 1_700_000_000_000
 RELEASE_MS: Final = 2_000
 UNREAD: Final = "does not give it back"
 """What `quorate.storage.files` says of it."""
 ABSENCE_MS: Final = 1_000
-
-
-class NodeClock:
-    """The loop's time, from another zero on each machine."""
-
-    def __init__(self, loop: Loop, offset_ms: int) -> None:
-        self._loop = loop
-        self._offset_ms = offset_ms
-
-    def monotonic_ms(self) -> int:
-        return self._offset_ms + self._loop.now_us // 1000
-
-    def wall_ms(self) -> int:
-        return WALL_MS + self._loop.now_us // 1000
-
-    def wall_ns(self) -> int:
-        return self.wall_ms() * 1_000_000
+CLEANS_EVERY: Final = 8
+"""Fetches; besides its own interval."""
 
 
 class Watched(Recorder):
@@ -84,6 +75,9 @@ class Node:
     def __init__(self, world: World, node_id: NodeId, directory: Path) -> None:
         self.id = node_id
         self.host = node_id
+        self.port = PORT
+        self.key = ReplicaKey(node_id, Uuid(world.stream(f"directory{node_id}").randbytes(16)))
+        self.clock = NodeClock(world.loop.clocks[node_id], zero_ms=1_000 * node_id)
         self.driver: Driver | None = None
         self.disk: WatchedDisk | None = None
         self.flusher: VirtualFlusher | None = None
@@ -100,12 +94,23 @@ class Node:
         """Of the life before, while there is none."""
         self._world = world
         self._random: Random = world.stream(f"node{node_id}")
+        self._chores: Random = world.stream(f"chores{node_id}")
         self._home = directory
         self._stopping: asyncio.Event | None = None
 
     @property
     def address(self) -> str:
-        return f"node{self.id}:{PORT}"
+        return f"{self.endpoint.host}:{self.port}"
+
+    @property
+    def endpoint(self) -> RaftEndpoint:
+        """Where it listens in this life, or will in the next."""
+        return RaftEndpoint(LISTENER, f"node{self.id}", self.port)
+
+    @property
+    def voter(self) -> RaftVoter:
+        """What an administrator says of it."""
+        return RaftVoter(key=self.key, endpoints=(self.endpoint,))
 
     @property
     def is_up(self) -> bool:
@@ -131,11 +136,11 @@ class Node:
             self.fail(life, error)
 
     async def _serve(self, life: Life) -> None:
-        disk = self._opened()
+        configured, bootstrap = self._world.configured(self.id)
+        disk = self._opened(static_voters(configured))
         view = disk.view()
-        voters = tuple(Voter(each, Endpoint(f"node{each}", PORT)) for each in self._world.ids)
-        endpoints = NodeEndpoints(voters, (), view.voters)
-        driver = self._driver_of(disk, view)
+        endpoints = NodeEndpoints(configured, bootstrap, view.voters)
+        driver = self._driver_of(disk, view, endpoints)
         attendance = Attendance(driver, timeout_ms=ABSENCE_MS)
         peer = PeerServicer(driver, endpoints, cluster_id=CLUSTER_ID, node_id=self.id)
         server = Server(life, self.host)
@@ -151,10 +156,13 @@ class Node:
                 failed=driver.fail,
                 lost=driver.lose,
                 request_timeout_ms=Settings().request_timeout_ms,
+                listeners=(self.endpoint,),
             )
             driver.start(peers, lambda error: self.fail(life, error))
             alone = tasks.create_task(attendance.run())
-            cleaning = tasks.create_task(Cleaner(driver, self._world.plan.cleaning).run())
+            cleaner = Cleaner(driver, self._world.plan.cleaning)
+            cleaning = tasks.create_task(cleaner.run())
+            self._clean_with_fetches(life, driver, cleaner)
             await self._stopping.wait()
             alone.cancel()
             cleaning.cancel()
@@ -168,11 +176,18 @@ class Node:
             disk.durable = disk.log.leo
             self._end(is_power_cut=False)
 
-    def _opened(self) -> WatchedDisk:
+    def format(self, voters: VoterSet) -> None:
+        """Leave the first voters in its directory, as `quorate storage format` does (KIP-853)."""
+        partition = self._home / PARTITION_DIRECTORY
+        partition.mkdir(parents=True)
+        first = StateSnapshot(partition, BOOTSTRAP_ID, WALL_MS, Quorum(voters, 1))
+        first.finish().close()
+
+    def _opened(self, static: VoterSet) -> WatchedDisk:
         self._home.mkdir(exist_ok=True)
         disk = WatchedDisk(
             self._home,
-            static=VoterSet.of(*self._world.ids),
+            static=static,
             segment_bytes=SEGMENT_BYTES,
             segment_ms=SEGMENT_MS,
             recovers=True,
@@ -181,27 +196,29 @@ class Node:
         self._world.checker.opened(self, disk)
         return disk
 
-    def _driver_of(self, disk: WatchedDisk, view: LogView) -> Driver:
+    def _driver_of(self, disk: WatchedDisk, view: LogView, endpoints: NodeEndpoints) -> Driver:
         world, plan = self._world, self._world.plan
-        clock = NodeClock(world.loop, 1_000 * self.id)
         core = Raft(
-            node=ReplicaKey(self.id),
+            node=self.key,
             cluster_id=CLUSTER_ID,
             log=view,
             election=disk.election(),
             random=world.stream(f"core{self.id}/{self.life_count}"),
-            now_ms=clock.monotonic_ms(),
+            now_ms=self.clock.monotonic_ms(),
             settings=Settings(
                 commit_wait_ms=plan.commit_wait_ms,
                 observer_wait_ms=OBSERVER_WAIT_MS,
                 fetch_max_bytes=plan.fetch_bytes,
                 snapshot_max_bytes=plan.chunk_bytes,
+                auto_join_enable=plan.joins and world.is_spare(self.id),
             ),
+            bootstrap=endpoints.bootstrap,
+            endpoints=(self.endpoint,),
             recover_to=disk.damaged_to,
         )
         self.flusher = VirtualFlusher(world.loop, disk, world.flush_ms, self._flush_fails)
         tracer = Tracer(OFF, node_id=self.id)
-        driver = Driver(core, disk, clock, tracer, append_linger_ms=plan.linger_ms, flusher=self.flusher)
+        driver = Driver(core, disk, self.clock, tracer, append_linger_ms=plan.linger_ms, flusher=self.flusher)
         driver.recorder = Watched(lambda ready: world.checker.carried_out(self, ready))
         self.disk, self.driver = disk, driver
         return driver
@@ -210,6 +227,28 @@ class Node:
         until_ms = driver.now_ms + RELEASE_MS
         while not driver.core.is_released and driver.now_ms < until_ms:  # noqa: ASYNC110  # as services/quorum has it
             await asyncio.sleep(RELEASE_MS / 100_000)
+
+    def _clean_with_fetches(self, life: Life, driver: Driver, cleaner: Cleaner) -> None:
+        """The cleaner's time may come when a fetch was heard, and its turn is not carried out yet."""
+        hear = driver.hear
+
+        def heard(message: Message) -> None:
+            if isinstance(message, FetchRequest | FetchSnapshotRequest) and self._chores.randrange(CLEANS_EVERY) == 0:
+                self._world.loop.call_soon(clean)
+            hear(message)
+
+        def clean() -> None:
+            if self.life is life and self.driver is driver:
+                before = driver.core.log.start
+                try:
+                    cleaner.clean()
+                except Exception as error:
+                    self.fail(life, error)
+                else:
+                    if driver.core.log.start > before:
+                        self._world.fired("cleaned with a fetch")
+
+        driver.hear = heard  # type: ignore[method-assign]
 
     def _flush_fails(self) -> bool:
         if self._world.is_healed or self._random.randrange(1_000) >= self._world.plan.flush_fails_permille:

@@ -14,10 +14,24 @@ SEED_COUNT = int(os.environ.get("SIM_DRIVER_SEEDS", "40"))
 JOBS = 2
 CHUNK = 5
 VOID_SHARE_MAX = 0.1
-OVER_ALL = {"installs", "truncations", "cleanings", "loads", "read bytes"}
+OVER_ALL = {
+    *("installs", "truncations", "cleanings", "loads", "read bytes"),
+    *("pieces", "first batches", "confirmed", "voter changes"),
+}
 ROWS = {
-    *("S-05", "S-06", "S-07", "S-08", "S-10", "S-11", "S-12", "S-15", "S-17", "S-18", "S-19", "S-22", "P-03"),
-    *("clerk restarts", "refused", "snapshot"),
+    *("S-05", "S-06", "S-07", "S-08", "S-09", "S-10", "S-11", "S-12", "S-13", "S-14", "S-15", "S-17", "S-18", "S-19"),
+    *(
+        "S-22",
+        "S-23",
+        "P-03",
+        "clerk restarts",
+        "refused",
+        "snapshot",
+        "cleaned with a fetch",
+        "changed",
+        "moves",
+        "walks",
+    ),
 }
 
 pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the first test

@@ -19,6 +19,8 @@ import grpc
 from grpc.aio import EOF, AioRpcError, Metadata
 
 from quorate.errors import ApiError
+from quorate.runtime.statuses import status_code, trailing_metadata
+from tests.sim_driver.garbling import Garbler
 from tests.sim_driver.loop import LIFE, Killed, Life, Loop, context_of
 
 RETRANSMIT_MS: Final = 40
@@ -37,10 +39,19 @@ class Watcher(Protocol):
     def failed(self, life: Life, error: BaseException) -> None:
         """A servicer has raised what is no answer."""
 
+    def fired(self, row: str) -> None:
+        """A fault has struck."""
+
 
 def failure(code: grpc.StatusCode, details: str) -> AioRpcError:
     """What a client is told."""
     return AioRpcError(code, Metadata(), Metadata(), details=details)
+
+
+def refusal(error: ApiError) -> AioRpcError:
+    """What the server's interceptor makes of it."""
+    trailing = Metadata(*trailing_metadata(error))
+    return AioRpcError(status_code(error.code), Metadata(), trailing, details=error.message)
 
 
 class Server:
@@ -70,6 +81,7 @@ class Network:
         self.cut: set[tuple[int, int]] = set()
         self.half_open_ms = 0
         """How long the other end of a broken call may not hear of it; drawn for each."""
+        self.garbler = Garbler(random, permille=0)
         self.context = context_of(None)
         self._delay_ms_max = delay_ms_max
         self._calls: dict[int, Call] = {}
@@ -132,7 +144,7 @@ class Channel:
     def unary_unary(
         self, path: str, request_serializer: Bytes, response_deserializer: Message, **_: object
     ) -> Callable[..., Awaitable[Any]]:
-        async def invoke(request: Any, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # as gRPC has it
+        async def invoke(request: Any, timeout: float | None = None, **_: object) -> Any:  # noqa: ASYNC109  # as gRPC has it
             call = Call(self, path, request_serializer, response_deserializer, timeout_s=timeout)
             call.begin(request)
             return await call.only_answer()
@@ -225,15 +237,17 @@ class Call:
         """Reach the server; a call with a single request brings it along."""
         if request is not None:
             self._network.watcher.sent(self.client, self._path, request, None)
-        data = None if request is None else self._to_bytes(request)
-        self._there.send(lambda: self._arrive(data))
+        data = None if request is None else self._passed(request, self._to_bytes(request))
+        if request is None or data is not None:
+            self._there.send(lambda: self._arrive(data))
 
     async def write(self, request: Any) -> None:
         if self._is_over:
             raise asyncio.InvalidStateError("the call has ended")
         self._network.watcher.sent(self.client, self._path, request, None)
-        data = self._to_bytes(request)
-        self._there.send(lambda: self._requests.put_nowait(data))
+        data = self._passed(request, self._to_bytes(request))
+        if data is not None:
+            self._there.send(lambda: self._requests.put_nowait(data))
         await asyncio.sleep(0)
 
     def done_writing(self) -> None:
@@ -280,7 +294,7 @@ class Call:
                 handler = method.stream_unary or method.unary_unary
                 self._send_back(server, method, request, await handler(request or self._asked(method), None))
         except ApiError as refused:
-            status = failure(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
+            status = refusal(refused)
             self._back.send(lambda: self._end(status))
         except asyncio.CancelledError:
             raise
@@ -304,8 +318,9 @@ class Call:
 
     def _send_back(self, server: Server, method: Any, request: Any, answer: Any) -> None:
         self._network.watcher.sent(server.life, self._path, request, answer)
-        data = method.response_serializer(answer)
-        self._back.send(lambda: self._answers.put_nowait(data))
+        data = self._passed(answer, method.response_serializer(answer))
+        if data is not None:
+            self._back.send(lambda: self._answers.put_nowait(data))
 
     async def _asked(self, method: Any) -> AsyncIterator[Any]:
         while (data := await self._requests.get()) is not None:
@@ -315,6 +330,18 @@ class Call:
         """Until the stream takes the next piece: mostly at once, and not always."""
         ms = self._network.random.choice((0, 0, 0, 1, 1, 2, 4, 30))
         await asyncio.sleep(ms / 1000)
+
+    def _passed(self, message: Any, data: bytes) -> bytes | None:
+        """What arrives of it; None if it ends the call."""
+        if self.hosts[0] == self.hosts[1]:
+            return data
+        passed = self._network.garbler.spoilt(message, data)
+        if passed != data:
+            self._network.watcher.fired("S-09")
+        if passed is None:
+            self._back.send(lambda: self._end(failure(grpc.StatusCode.INTERNAL, "it does not parse")))
+            self._there.send(self._end_serving)
+        return passed
 
     # Its end.
 

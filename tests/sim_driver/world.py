@@ -1,4 +1,4 @@
-"""One seed's world: three real nodes, the controllers beside them, and what must have come of what is done to them."""
+"""One seed's world: real nodes, the controllers beside them, and what must have come of what is done to them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from typing import Any, Final
 import pytest
 
 from quorate.nouns import NodeId
+from quorate.raft.voters import VoterSet
+from quorate.runtime.kinds import Endpoint, Voter
 from quorate.storage.failpoints import NAMES, set_failpoint
-from services.quorum import peers
+from services.quorum import alteration, peers
 from services.quorum.cleaner import Limits
 from tests.sim.invariants.base import Violation
 from tests.sim.trace import Trace
+from tests.sim_driver.admin import Admin
 from tests.sim_driver.checker import Checker
 from tests.sim_driver.clerk import Clerk
+from tests.sim_driver.clock import HostClock
+from tests.sim_driver.garbling import Garbler
 from tests.sim_driver.loop import LIFE, Life, Loop
 from tests.sim_driver.nemesis import Nemesis
-from tests.sim_driver.node import Node, is_of_the_disk
+from tests.sim_driver.node import PORT, Node, is_of_the_disk
 from tests.sim_driver.reader import Reader
 from tests.sim_driver.wire import Network
 
@@ -36,6 +41,11 @@ HEALED_MS: Final = 20_000
 FLOORS: Final = {"claims": 2, "commits": 30, "told bytes": 3_000, "crashes": 2, "acknowledged": 10}
 """A seed in which less has happened shows nothing."""
 KIB: Final = 1024
+STATIC, IN_LOG, UPGRADED = "static", "in the log", "upgraded"
+"""Who votes: as configured; as the log says, from its beginning; as configured until kraft.version is raised."""
+FIRST: Final = (1, 2, 3)
+SPARE: Final = (4, 5)
+"""Nodes that do not vote at first, where voters may change."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,12 @@ class Plan:
     damages: bool
     readers: int
     cleaning: Limits
+    drift_every_ms: int
+    voters: str
+    admin_every_ms: int
+    joins: bool
+    """Do spare nodes ask for a vote by themselves? KIP-1186."""
+    garble_permille: int
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -100,6 +116,11 @@ class Plan:
                 interval_ms=random.choice((5, 50, 1_000)),
                 delete_delay_ms=random.choice((0, 500)),
             ),
+            drift_every_ms=half(1_500, 4_000),
+            voters=random.choice((STATIC, STATIC, IN_LOG, UPGRADED)),
+            admin_every_ms=random.choice((300, 1_000)),
+            joins=random.randrange(3) == 0,
+            garble_permille=half(2, 10),
         )
 
 
@@ -117,15 +138,18 @@ class World:
         self.clean_count = 0
         self.is_healed = False
         self.is_over = False
-        self.ids: tuple[NodeId, ...] = (1, 2, 3)
+        self.ids: tuple[NodeId, ...] = FIRST if self.is_static else (*FIRST, *SPARE)
+        self.loop.clocks = {each: HostClock(lambda: self.loop.now_us) for each in self.ids}
         self.checker = Checker(self)
         self.network = Network(self.loop, self.stream("wire"), self, delay_ms_max=self.plan.delay_ms_max)
         self.network.half_open_ms = self.plan.half_open_ms
+        self.network.garbler = Garbler(self.stream("garbling"), permille=self.plan.garble_permille)
         self._disk_chance = self.stream("disk")
         self._broken: BaseException | None = None
         self.nodes = {each: Node(self, each, directory / f"{each}-0") for each in self.ids}
         self.clerks = {each: Clerk(self, node) for each, node in self.nodes.items()}
         self.readers = [Reader(self, number) for number in range(self.plan.readers)]
+        self.admin = Admin(self)
         self.nemesis = Nemesis(self)
 
     def stream(self, purpose: str) -> Random:
@@ -135,6 +159,20 @@ class World:
     @property
     def now_ms(self) -> int:
         return self.loop.now_us // 1000
+
+    @property
+    def is_static(self) -> bool:
+        """Are the voters those of the configuration, for good?"""
+        return self.plan.voters == STATIC
+
+    def is_spare(self, node_id: NodeId) -> bool:
+        return node_id in SPARE
+
+    def configured(self, node_id: NodeId) -> tuple[tuple[Voter, ...], tuple[Endpoint, ...]]:
+        """`controller.quorum.voters` and `controller.quorum.bootstrap.servers` of this node: one of the two."""
+        if self.plan.voters != IN_LOG and not self.is_spare(node_id):
+            return tuple(Voter(each, Endpoint(f"node{each}", PORT)) for each in FIRST), ()
+        return (), tuple(Endpoint(node.endpoint.host, node.port) for node in self.nodes.values())
 
     def note(self, who: int, *what: object) -> None:
         self.trace.note(self.now_ms, who, *what)
@@ -192,7 +230,8 @@ class World:
         """From its first event to its last. Raises Violation, and whatever the code under test raises."""
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(peers, "open_channel", self.network.open_channel)
+                for module in (peers, alteration):
+                    patch.setattr(module, "open_channel", self.network.open_channel)
                 for name in NAMES:
                     set_failpoint(name, partial(self._reach, name))
                 self._run()
@@ -219,6 +258,10 @@ class World:
         self._agree()
 
     def _begin(self) -> None:
+        if self.plan.voters == IN_LOG:
+            first = VoterSet(tuple(self.nodes[each].voter for each in FIRST))
+            for each in FIRST:
+                self.nodes[each].format(first)
         for node in self.nodes.values():
             node.boot()
         for clerk in self.clerks.values():
@@ -226,6 +269,8 @@ class World:
         for reader in self.readers:
             reader.start()
         self.nemesis.begin()
+        if not self.is_static:
+            self.admin.start()
 
     def _pass(self, ms: int, is_enough: Callable[[], bool] = lambda: False) -> None:
         self.loop.run_until_us(self.loop.now_us + 1000 * ms, lambda: self._broken is not None or is_enough())
@@ -274,6 +319,10 @@ class World:
             "truncations": self.checker.truncation_count,
             "cleanings": self.clean_count,
             "read bytes": sum(reader.byte_count for reader in self.readers),
+            "voter changes": len(self.checker.voter_sets) - 1,
+            "confirmed": sum(clerk.confirmed_count for clerk in self.clerks.values()),
+            "first batches": sum(reader.stay_count for reader in self.readers),
+            "pieces": sum(reader.piece_count for reader in self.readers),
             "loads": sum(clerk.load_count for clerk in self.clerks.values()),
         }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
@@ -9,6 +11,7 @@ from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResp
 from kraft.api.vote_pb2 import VoteRequest, VoteResponse
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, ZERO_UUID, OffsetAndEpoch, ReplicaKey, uuid_text
 from quorate.raft import messages as raft
+from quorate.raft.voters import Endpoint
 from services.quorum.batches import parse_batches
 from services.quorum.translate.envelope import TOPIC_ID, error_of, id_of, leader_of, only
 
@@ -33,8 +36,8 @@ def to_vote(request: raft.VoteRequest) -> VoteRequest:
     )
 
 
-def to_begin(request: raft.BeginQuorumEpochRequest) -> BeginQuorumEpochRequest:
-    """BeginQuorumEpoch v1."""
+def to_begin(request: raft.BeginQuorumEpochRequest, listeners: Sequence[Endpoint] = ()) -> BeginQuorumEpochRequest:
+    """BeginQuorumEpoch v1. The `listeners` are the leader's: a voter may lack the record that has them. KIP-853."""
     topic = BeginQuorumEpochRequest.TopicData
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
@@ -46,6 +49,9 @@ def to_begin(request: raft.BeginQuorumEpochRequest) -> BeginQuorumEpochRequest:
         cluster_id=request.cluster_id,
         voter_id=id_of(request.voter.id if request.voter else None),
         topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=[
+            BeginQuorumEpochRequest.LeaderEndpoint(name=each.name, host=each.host, port=each.port) for each in listeners
+        ],
     )
 
 
