@@ -44,7 +44,7 @@ class Placing:
         asked.specs += [spec for _, spec in wanted]
         response = await asyncio.shield(asked.answer)
         topics = response.topics[start : start + len(wanted)]
-        return {name: _placed(topic) for (name, _), topic in zip(wanted, topics, strict=True)}
+        return {name: _placed(name, topic) for (name, _), topic in zip(wanted, topics, strict=True)}
 
     async def _ask(self, asked: _Round, under_way: asyncio.Future[PlaceResponse] | None) -> PlaceResponse:
         if under_way is not None:
@@ -68,7 +68,7 @@ class Placing:
         return response
 
 
-def _placed(topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
+def _placed(name: str, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
     if topic.error_code:
-        return ApiError(ErrorCode(topic.error_code), topic.error_message)
+        return ApiError(ErrorCode(topic.error_code), f"topic {name!r}: {topic.error_message}", {"topic": name})
     return tuple(tuple(partition.replicas) for partition in topic.partitions)

@@ -41,8 +41,11 @@ def test_every_noun_has_help(noun: str) -> None:
         (["storage", "format"], "Missing option '--config' / '-c'"),
         (["storage", "format", "--nonsense"], "No such option"),
         (["log", "dump"], "Missing argument 'path'"),
-        (["log", "dump", "x.log", "--from", "-1"], "'--from': Input should be greater than or equal to 0"),
-        (["image", "show", "--offline", "x", "--as-of", "soon"], "'--as-of': Input should be a valid integer"),
+        (["log", "dump", "x.log", "--from", "-1"], "--from '-1': an offset is a number from 0 on"),
+        (["log", "dump", "x.log", "--to", "1_0"], "--to '1_0': an offset is a number from 0 on"),
+        (["image", "show", "--offline", "x", "--as-of", "soon"], "--as-of 'soon': an offset is a number from 0 on"),
+        (["log", "dump", "x.log", "--from", "5", "--to", "2"], "--from 5 --to 2: nothing lies between"),
+        (["log", "dump", "x.log", "--to", "0"], "--from 0 --to 0: nothing lies between"),
         (["nothing"], "No such command 'nothing'"),
     ],
 )

@@ -233,8 +233,14 @@ def test_refuses_what_is_no_file_of_a_log(tmp_path: Path) -> None:
 
     assert "is not named like a file of a metadata log" in run("log", "dump", other).err
     assert "holds no file of a metadata log" in run("log", "dump", tmp_path).err
-    missing = run("log", "dump", tmp_path / LOG_NAME)
-    assert (1, f"quorate: {tmp_path / LOG_NAME}: No such file or directory\n") == (missing.code, missing.err)
+
+
+@pytest.mark.parametrize("name", [LOG_NAME, "nowhere"])
+@pytest.mark.parametrize("command", [("log", "dump"), ("log", "verify"), ("image", "show", "--offline")])
+def test_what_does_not_exist_has_no_wrong_name(tmp_path: Path, command: tuple[str, ...], name: str) -> None:
+    missing = run(*command, tmp_path / name)
+
+    assert (1, f"quorate: {tmp_path / name}: No such file or directory\n") == (missing.code, missing.err)
 
 
 @pytest.mark.parametrize("kind", sorted(RECORDS))

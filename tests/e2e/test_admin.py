@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
 from kraft.api.create_partitions_pb2 import CreatePartitionsRequest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
+from kraft.api.remove_raft_voter_pb2 import RemoveRaftVoterRequest
 from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
 from kraft.api.unregister_controller_pb2 import UnregisterControllerRequest
 from kraft.api.update_features_pb2 import UpdateFeaturesRequest
 from kraft.boxes_pb2 import StringList
+from kraft.service.controller_pb2 import ChangeBrokerStateRequest
+from kraft.service.quorum_pb2 import TransferLeadershipRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from tests.e2e.cluster import VOTERS, Cluster, spoken
@@ -67,6 +71,37 @@ async def test_the_active_controller_is_not_struck_off(cluster: Cluster) -> None
             await spoken(cluster.controller_stub(door).UnregisterController, request)
         assert ErrorCode.INVALID_REQUEST == refused.value.code
         assert {"leader_epoch", "offset"} <= refused.value.metadata.keys()
+
+
+@pytest.mark.parametrize("target", [0, 5, 9])
+async def test_a_number_that_is_no_state_is_named_with_those_that_are(cluster: Cluster, target: int) -> None:
+    request = ChangeBrokerStateRequest(broker_id=101, target=target)  # type: ignore[arg-type]  # the stubs' enum type
+
+    with pytest.raises(ApiError, match=f"target {target} is none of 1 FENCED, 2 UNFENCED, 3 CON.*, 4 ") as refused:
+        await spoken(cluster.controller_stub(3).ChangeBrokerState, request)
+
+    assert (ErrorCode.INVALID_REQUEST, "target") == (refused.value.code, refused.value.metadata["field"])
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0])
+async def test_a_transfer_without_time_is_refused_in_words(cluster: Cluster, timeout_ms: int) -> None:
+    request = TransferLeadershipRequest(timeout_ms=timeout_ms)
+
+    with pytest.raises(ApiError, match=f"the timeout is {timeout_ms} ms; it must be at least 1 ms"):
+        await spoken(cluster.controller_stub(2).TransferLeadership, request)
+    answer = await cluster.quorum_stub(await cluster.leader()).TransferLeadership(request, timeout=10)
+
+    assert f"the timeout is {timeout_ms} ms; it must be at least 1 ms" == answer.error_message
+
+
+async def test_voters_of_another_cluster_are_refused_in_words(cluster: Cluster) -> None:
+    add = AddRaftVoterRequest(cluster_id="another", timeout_ms=1_000, voter_id=9)
+    remove = RemoveRaftVoterRequest(cluster_id="another", voter_id=9)
+    stub, words = cluster.controller_stub(1), "cluster 'another' was meant; this is a node of cluster '"
+    for call, request in ((stub.AddRaftVoter, add), (stub.RemoveRaftVoter, remove)):
+        with pytest.raises(ApiError, match=words) as refused:
+            await spoken(call, request)
+        assert ErrorCode.INCONSISTENT_CLUSTER_ID == refused.value.code
 
 
 async def test_a_feature_that_nobody_supports_is_refused_and_says_why(cluster: Cluster) -> None:

@@ -115,10 +115,12 @@ async def test_a_crowd_that_never_says_what_it_wants(cluster: Cluster, writer: W
 @pytest.mark.parametrize("who", ["leader", "followers"])
 async def test_voters_that_get_half_of_the_time_keep_their_roles(cluster: Cluster, writer: Writer, who: str) -> None:
     """50 ms each way: no timeout of the quorum is as short, so nobody is taken for dead."""
-    leader = await cluster.leader()
+    leader, epoch = await leadership(cluster)
     starving = [leader] if who == "leader" else others(leader)
     async with writing(writer, f"starved-{who}"), starved(cluster, starving):
         await asyncio.sleep(STARVED_S)
+
+    assert (leader, epoch) == await leadership(cluster)
 
 
 async def answer(cluster: Cluster, at: NodeId, request: raft.Request) -> tuple[ErrorCode, bool | None]:

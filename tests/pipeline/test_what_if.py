@@ -309,10 +309,16 @@ def test_the_summary_counts(tables: ParquetTables) -> None:
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
-        ({"lost_brokers": (9,)}, r"broker 9 is none of cluster small's: \[1, 2, 3\]"),
-        ({"lost_racks": ("x",)}, r"rack 'x' is none of cluster small's: \['rack-1', 'rack-2', 'rack-3'\]"),
+        ({"lost_brokers": (9,)}, r"broker 9 is none of cluster 'small', which has \[1, 2, 3\]"),
+        (
+            {"lost_brokers": (9,), "at_offset": 4},
+            r"broker 9 is none of cluster 'small' as of offset 4, which has \[1, 2\]",
+        ),
+        ({"lost_brokers": (1,), "at_offset": 2}, "broker 1 is none of cluster 'small' as of offset 2, which has none"),
+        ({"lost_brokers": (1,), "at_offset": -5}, "offset -5 is negative"),
+        ({"lost_racks": ("x",)}, r"rack 'x' is none of cluster 'small', which has \['rack-1', 'rack-2', 'rack-3'\]"),
         ({}, "nothing is lost"),
-        ({"lost_brokers": (1,), "at_offset": 0}, "there is no cluster 'small' as of that offset"),
+        ({"lost_brokers": (1,), "at_offset": 0}, "there is no cluster 'small' as of offset 0"),
     ],
 )
 def test_what_cannot_be_lost_is_named(tables: ParquetTables, loss: dict[str, Any], words: str) -> None:

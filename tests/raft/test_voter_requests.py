@@ -18,7 +18,9 @@ from quorate.raft.messages import (
     RemoveRaftVoterRequest,
     Request,
     Response,
+    TransferLeadershipRequest,
     UpdateRaftVoterRequest,
+    Worded,
 )
 from quorate.raft.ready import Ready
 from quorate.raft.voters import Endpoint, VersionRange
@@ -29,6 +31,7 @@ ONE, TWO, THREE = voter_on("1a"), voter_on("2a"), voter_on("3a")
 ADD = AddRaftVoterRequest(voter=TWO, timeout_ms=1_000)
 REMOVE = RemoveRaftVoterRequest(voter=TWO.key)
 UPDATE = UpdateRaftVoterRequest(epoch=1, voter=ONE)
+TRANSFER = TransferLeadershipRequest(timeout_ms=1_000)
 
 
 def carry_out(node: Node, now_ms: int = 0) -> Ready:
@@ -85,6 +88,24 @@ def test_what_needs_no_change_is_answered_at_once(leader: Node, request_: Reques
 
     assert expected == answer.error
     assert 3 == leader.core.log.leo
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (replace(ADD, cluster_id="other"), "cluster 'other' was meant; this is a node of cluster 'simulated'"),
+        (replace(REMOVE, cluster_id="other"), "cluster 'other' was meant; this is a node of cluster 'simulated'"),
+        (replace(TRANSFER, cluster_id="other"), "cluster 'other' was meant; this is a node of cluster 'simulated'"),
+        (replace(ADD, voter=replace(TWO, key=ReplicaKey(-1, TWO.key.directory_id))), "voter id -1 is not possible"),
+        (replace(REMOVE, voter=ReplicaKey(-1)), "voter id -1 is not possible"),
+        (replace(TRANSFER, timeout_ms=-1), "the timeout is -1 ms; it must be at least 1 ms"),
+    ],
+)
+def test_an_administrator_is_told_why_nothing_was_heard(leader: Node, request_: Request, words: str) -> None:
+    (answer,) = answers(leader, request_)
+
+    assert isinstance(answer, Worded)
+    assert words in answer.message
 
 
 def test_an_update_is_written_and_answered_before_it_is_committed(leader: Node) -> None:

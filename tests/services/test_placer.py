@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 import grpc
@@ -13,10 +14,11 @@ import pytest
 
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub, add_PlacerServicer_to_server
-from quorate.errors import ErrorCode
+from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, Racks, UsableBroker, place
-from quorate.runtime.client import open_channel
+from quorate.runtime.client import Client, open_channel
 from quorate.runtime.server import Server
+from services.controller.placing import Placing
 from services.placer.servicer import Servicer
 
 Broker = PlaceRequest.Broker
@@ -26,14 +28,19 @@ SIX_BROKERS = [Broker(id=node_id, rack="abc"[node_id % 3]) for node_id in range(
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[PlacerStub]:
+async def serving_at() -> AsyncIterator[str]:
     server = Server()
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, Servicer())
     port = server.listen("127.0.0.1:0")
     await server.start()
-    async with open_channel(f"127.0.0.1:{port}") as channel:
-        yield PlacerStub(channel)
+    yield f"127.0.0.1:{port}"
     await server.stop(grace_s=0)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[PlacerStub]:
+    async with serving_at() as address, open_channel(address) as channel:
+        yield PlacerStub(channel)
 
 
 def replicas(topic: PlaceResponse.Topic) -> list[tuple[int, ...]]:
@@ -93,6 +100,23 @@ async def test_a_topic_that_cannot_be_placed_does_not_spoil_the_others() -> None
     ]
     assert [0, 1, 0] == [len(topic.partitions) for topic in answer.topics]
     assert "needs as many brokers, but only 2 can be used" in answer.topics[0].error_message
+
+
+async def test_a_controller_tells_which_topic_the_placer_refused() -> None:
+    brokers = [UsableBroker(id=broker.id, rack=broker.rack) for broker in SIX_BROKERS[:2]]
+    wide = PlacementSpec(partition_count=1, replication_factor=9)
+    async with serving_at() as address:
+        placers = Client([address], PlacerStub)
+        found = await Placing(placers, lambda: brokers).place(
+            [("wide", wide), ("fits", replace(wide, replication_factor=2))]
+        )
+        await placers.close()
+
+    refusal = found["wide"]
+    assert isinstance(refusal, ApiError)
+    assert refusal.message.startswith("topic 'wide': a replication factor of 9 needs as many brokers, but only 2 ")
+    assert {"topic": "wide"} == refusal.metadata
+    assert not isinstance(found["fits"], ApiError)
 
 
 async def test_a_fenced_broker_never_leads() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from quorate.cli.failures import Misused
 
 __all__ = ["app"]
 
@@ -25,6 +28,17 @@ app.add_typer(image, name="image")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text; errors too.")]
 Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")]
+
+
+def _offset(option: str) -> Callable[[str], int]:
+    """Reads the value of `option`. Typer's own words for what is no number do not say what was given."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()):
+            raise Misused(f"{option} {text!r}: an offset is a number from 0 on")
+        return int(text)
+
+    return read
 
 
 @storage.command("format")
@@ -95,15 +109,23 @@ def dump_files(
     path: Annotated[Path, typer.Argument(help="A file of a metadata log, or a directory.")],
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines: file, batch, record, entry, error.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Every byte: place, name, type, value.")] = False,
-    from_offset: Annotated[int, typer.Option("--from", min=0, metavar="OFFSET", help="Begin at this offset.")] = 0,
+    from_offset: Annotated[
+        int | None,
+        typer.Option("--from", parser=_offset("--from"), metavar="OFFSET", help="Pass over what ends before it."),
+    ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to", min=0, metavar="OFFSET", help="End before this offset.")
+        int | None,
+        typer.Option("--to", parser=_offset("--to"), metavar="OFFSET", help="Pass over what begins here or later."),
     ] = None,
 ) -> None:
-    """Show batches and records, one a line, as kafka-dump-log.sh does; or every byte of them."""
+    """Show batches and records, one a line, as kafka-dump-log.sh does; or every byte of them.
+
+    With --from and --to: whole batches that reach into [from, to), and without --explain only those of their records
+    that are in it. In a checkpoint the offsets are the file's own, from 0 on.
+    """
     from quorate.cli.dump import dump
 
-    dump(path, as_json=as_json, explain=explain, from_offset=from_offset, to_offset=to_offset)
+    dump(path, as_json=as_json, explain=explain, from_offset=from_offset or 0, to_offset=to_offset)
 
 
 @log.command("verify")
@@ -124,7 +146,10 @@ def show_image(
         Path, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
     ],
     as_of: Annotated[
-        int | None, typer.Option("--as-of", min=0, metavar="OFFSET", help="With all records below this offset.")
+        int | None,
+        typer.Option(
+            "--as-of", parser=_offset("--as-of"), metavar="OFFSET", help="With all records below this offset."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from quorate.cli.failures import Failed, error_document
+from quorate.cli.failures import Failed, Misused, error_document
 from quorate.cli.reading import Batch, FileKind, batches_of, files_below, first_offset_of, kind_of, map_file
 from quorate.cli.record_json import Shown, shown_records
 from quorate.errors import Corrupt
@@ -63,6 +63,8 @@ class Line(NamedTuple):
 
 def dump(path: Path, *, as_json: bool, explain: bool, from_offset: Offset, to_offset: Offset | None) -> None:
     """Print one file, or all of a directory. Raises Failed if anything was damaged, after what could be read."""
+    if to_offset is not None and to_offset <= from_offset:
+        raise Misused(f"--from {from_offset} --to {to_offset}: nothing lies between; --to must be above --from")
     wanted = Range(start=from_offset, end=to_offset)
     problems: list[Corrupt] = []
     write = sys.stdout.write

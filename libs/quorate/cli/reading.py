@@ -77,7 +77,8 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def files_below(path: Path) -> list[Path]:
-    """The files of a metadata log at `path`: itself, or all of a directory by name. Raises Failed for none."""
+    """The files of a metadata log at `path`: itself, or all of a directory by name. Raises Failed for none, OSError."""
+    path.stat()  # what does not exist has no wrong name
     if not path.is_dir():
         if kind_of(path) is None:
             known = ", ".join(f"*{kind.value}" if kind.value.startswith(".") else kind.value for kind in FileKind)

@@ -12,13 +12,13 @@ from quorate.raft import quorum
 from quorate.raft.messages import BeginQuorumEpochRequest, ConfirmLeadershipRequest, ConfirmLeadershipResponse
 from quorate.raft.requests import Lane
 from quorate.raft.roles import Leader, Probe, Role, known_leader
-from quorate.raft.turn import Turn
+from quorate.raft.turn import Fault, Turn
 
 
 def confirm(turn: Turn, role: Leader, request: ConfirmLeadershipRequest) -> None:
     """Waits for the next round, if it is this epoch that is meant."""
     if request.epoch != role.epoch:
-        turn.refuse(role, request, ErrorCode.FENCED_LEADER_EPOCH)
+        turn.refuse(role, request, Fault(ErrorCode.FENCED_LEADER_EPOCH))
     else:
         role.unconfirmed.append(request)
 

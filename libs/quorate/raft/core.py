@@ -15,7 +15,7 @@ from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, 
 from quorate.raft.requests import Flight, Lane, Requests
 from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, known_leader, unpersisted
 from quorate.raft.settings import Chance, Settings
-from quorate.raft.turn import Handover, Turn
+from quorate.raft.turn import Fault, Handover, Turn
 from quorate.raft.voters import SUPPORTED, Endpoint, VersionRange, Voter, VoterSet
 
 ROLES_A_STEP_MAX = 8
@@ -292,17 +292,17 @@ class Raft:
         )
 
     def _take_request(self, turn: Turn, request: Request) -> None:
-        error = fencing.refusal(turn, self._role, request)
-        if error is ErrorCode.NONE and not isinstance(request, EpochlessRequest):
+        fault = fencing.refusal(turn, self._role, request)
+        if fault is None and not isinstance(request, EpochlessRequest):
             leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
             self._hear(turn, request.epoch, leader_id, type(request).__name__)
             if fencing.is_misaddressed(turn, request):
-                error = ErrorCode.INVALID_VOTER_KEY
+                fault = Fault(ErrorCode.INVALID_VOTER_KEY)
         handler = matrix.handler(self._role, request)
-        if error is ErrorCode.NONE and handler is None:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if error is not ErrorCode.NONE or handler is None:
-            turn.refuse(self._role, request, error)
+        if fault is not None:
+            turn.refuse(self._role, request, fault)
+        elif handler is None:
+            turn.refuse(self._role, request, fencing.unheard(self._role))
         else:
             self._become(turn, handler(turn, self._role, request))
 

@@ -8,34 +8,49 @@ from quorate.raft import enter
 from quorate.raft.messages import (
     EPOCH_UNKNOWN,
     BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
     EpochlessRequest,
     EpochlessResponse,
     LeaderRequest,
+    NewsOfLeader,
     Request,
     Response,
     VoteRequest,
-    is_malformed,
+    flaw,
 )
-from quorate.raft.roles import Role
-from quorate.raft.turn import Turn
+from quorate.raft.roles import Role, known_leader
+from quorate.raft.turn import Fault, Turn
 from quorate.raft.voters import is_same
 
 
-def refusal(turn: Turn, role: Role, request: Request) -> ErrorCode:
-    """The error that keeps `request` from being heard at all; NONE if it may be."""
+def refusal(turn: Turn, role: Role, request: Request) -> Fault | None:
+    """What keeps `request` from being heard at all; None if nothing does."""
     if request.cluster_id not in (None, turn.cluster_id):
-        return ErrorCode.INCONSISTENT_CLUSTER_ID
-    if is_malformed(request):
-        return ErrorCode.INVALID_REQUEST
+        message = f"cluster {request.cluster_id!r} was meant; this is a node of cluster {turn.cluster_id!r}"
+        return Fault(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+    if (broken := flaw(request)) is not None:
+        return Fault(ErrorCode.INVALID_REQUEST, broken)
     if isinstance(request, EpochlessRequest):
-        return ErrorCode.NONE
+        return None
+    error = _epoch_error(turn, role, request)
+    return None if error is ErrorCode.NONE else Fault(error)
+
+
+def unheard(role: Role) -> Fault:
+    """Why a request has no handler: it is for the leader."""
+    leader_id = known_leader(role)
+    leads = "no leader is known" if leader_id is None else f"node {leader_id} leads"
+    message = f"this node is {type(role).__name__} of epoch {role.epoch}; {leads}"
+    return Fault(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+
+
+def _epoch_error(turn: Turn, role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest) -> ErrorCode:
+    """Only peers ask by epoch, and their answers have no room for words."""
     if request.epoch < role.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if isinstance(request, LeaderRequest) and request.epoch > role.epoch:
         # A fetch tells only what a follower believes; the epoch is learned from its leader.
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+    if isinstance(request, NewsOfLeader):
         return _claim(turn, role, epoch=request.epoch, leader_id=request.leader_id)
     return ErrorCode.NONE
 

@@ -6,7 +6,7 @@ from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.messages import FetchRequest, FetchResponse
 from quorate.raft.roles import Follower, Leader, Parked, Role
-from quorate.raft.turn import Turn
+from quorate.raft.turn import Fault, Turn
 
 
 def park(
@@ -36,7 +36,7 @@ def wait_on(turn: Turn, role: Leader | Follower) -> None:
 def release_parked(turn: Turn, role: Leader | Follower, after: Role) -> None:
     """Tells those who wait that `role` is over, and what we are now."""
     for parked in role.parked.values():
-        turn.refuse(after, parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        turn.refuse(after, parked.request, Fault(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     role.parked.clear()
 
 

@@ -1,4 +1,4 @@
-"""What is true of one node after every step. Tests and the simulator check it; the I-numbers are those of `tests/sim/invariants`."""
+"""What is true of one node after every step, by the numbers of `tests/sim/invariants`. Tests, simulators check it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ here: nothing was changed, and it may be asked again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from quorate.errors import ErrorCode
 from quorate.nouns import ZERO_UUID, Offset, ReplicaKey
@@ -25,20 +25,8 @@ from quorate.raft.messages import (
 from quorate.raft.ready import Upgrade
 from quorate.raft.requests import Lane
 from quorate.raft.roles import Leader, PendingChange, Progress, Role, known_leader
-from quorate.raft.turn import Turn
+from quorate.raft.turn import NO_FAULT, Fault, Turn
 from quorate.raft.voters import SUPPORTED, Voter, VoterSet
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why not."""
-
-    error: ErrorCode
-    message: str
-
-
-NO_FAULT = Fault(ErrorCode.NONE, "")
-
 
 # What is asked.
 

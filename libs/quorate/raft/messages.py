@@ -311,6 +311,9 @@ class ConfirmLeadershipResponse:
     reply_to: object = None
 
 
+Worded: TypeAlias = AddRaftVoterResponse | RemoveRaftVoterResponse | TransferLeadershipResponse
+"""Answers that have room for a refusal's words on the wire."""
+
 LeaderRequest: TypeAlias = FetchRequest | FetchSnapshotRequest | UpdateRaftVoterRequest
 """Requests that only a leader serves, in the epoch that the asker names."""
 
@@ -360,8 +363,29 @@ RESPONSES: dict[type[Request], type[Response]] = {
 """What each request is answered with."""
 
 
-def is_malformed(request: Request) -> bool:
-    """Does `request` break a rule that needs no knowledge of the asked? Then it is INVALID_REQUEST."""
+def flaw(request: Request) -> str | None:
+    """The rule that `request` breaks, whoever is asked; None for none. Only an administrator's answers have words."""
+    match request:
+        case (
+            UpdateRaftVoterRequest(voter=Voter(key=key))
+            | AddRaftVoterRequest(voter=Voter(key=key))
+            | RemoveRaftVoterRequest(voter=key)
+        ):
+            return f"voter id {key.id} is not possible: an id is a number from 0 on" if key.id < 0 else None
+        case TransferLeadershipRequest(timeout_ms=timeout_ms):
+            return f"the timeout is {timeout_ms} ms; it must be at least 1 ms" if timeout_ms < 1 else None
+        case _:
+            return f"{type(request).__name__} with a number out of range" if _is_out_of_range(request) else None
+
+
+def _is_out_of_range(
+    request: VoteRequest
+    | NewsOfLeader
+    | FetchRequest
+    | FetchSnapshotRequest
+    | ApiVersionsRequest
+    | ConfirmLeadershipRequest,
+) -> bool:
     match request:
         case VoteRequest(epoch=epoch, last=last, pre_vote=pre_vote):
             # A candidate has just begun `epoch`, so its log cannot reach into it; one that only asks has not.
@@ -374,12 +398,6 @@ def is_malformed(request: Request) -> bool:
             return request.max_wait_ms < 0 or request.fetch_offset < 0 or request.max_bytes < 0 or not is_epoch
         case FetchSnapshotRequest(snapshot_id=snapshot_id):
             return request.max_bytes < 0 or snapshot_id.offset < 0 or snapshot_id.epoch < 0
-        case UpdateRaftVoterRequest(voter=Voter(key=key)) | AddRaftVoterRequest(voter=Voter(key=key)):
-            return key.id < 0
-        case RemoveRaftVoterRequest(voter=key):
-            return key.id < 0
-        case TransferLeadershipRequest():
-            return request.timeout_ms < 1
         case ConfirmLeadershipRequest():
             return request.epoch < 0
         case ApiVersionsRequest():

@@ -16,7 +16,7 @@ from quorate.raft.messages import (
     SnapshotRead,
 )
 from quorate.raft.roles import Follower, Leader
-from quorate.raft.turn import Turn
+from quorate.raft.turn import Fault, Turn
 
 
 def misfit(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchResponse | None:
@@ -50,10 +50,10 @@ def answer_snapshot(turn: Turn, role: Leader | Follower, request: FetchSnapshotR
     size = turn.log.snapshots.get(request.snapshot_id)
     # The snapshot (0, 0) holds the voters a node was formatted with, and is each node's own.
     if size is None or request.snapshot_id.offset == 0:
-        turn.refuse(role, request, ErrorCode.SNAPSHOT_NOT_FOUND)
+        turn.refuse(role, request, Fault(ErrorCode.SNAPSHOT_NOT_FOUND))
         return
     if not 0 <= request.position < size:
-        turn.refuse(role, request, ErrorCode.POSITION_OUT_OF_RANGE)
+        turn.refuse(role, request, Fault(ErrorCode.POSITION_OUT_OF_RANGE))
         return
     read = SnapshotRead(snapshot_id=request.snapshot_id, position=request.position, max_bytes=request.max_bytes)
     response = FetchSnapshotResponse(

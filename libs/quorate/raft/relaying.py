@@ -11,13 +11,13 @@ from quorate.errors import ErrorCode
 from quorate.raft import holding, reading
 from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
 from quorate.raft.roles import Follower
-from quorate.raft.turn import Turn
+from quorate.raft.turn import Fault, Turn
 
 
 def relay_fetch(turn: Turn, role: Follower, request: FetchRequest) -> None:
     """Answers as a leader whose log ends at our high watermark."""
     if not _may_serve(turn, role, request):
-        turn.refuse(role, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        turn.refuse(role, request, Fault(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return
     misfit = _misfit(turn, role, request)
     is_listed = request.replica.id >= 0 and (
@@ -37,7 +37,7 @@ def relay_snapshot(turn: Turn, role: Follower, request: FetchSnapshotRequest) ->
     if _may_serve(turn, role, request):
         reading.answer_snapshot(turn, role, request, silent_ms=_silent_ms(turn, role))
     else:
-        turn.refuse(role, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        turn.refuse(role, request, Fault(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 
 def answer_parked(turn: Turn, role: Follower) -> None:

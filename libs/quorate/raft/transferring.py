@@ -7,25 +7,12 @@ is told when it leads, or that it does not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft import enter
 from quorate.raft.messages import EPOCH_UNKNOWN, TransferLeadershipRequest, TransferLeadershipResponse
 from quorate.raft.roles import Leader, Progress, Role, known_leader
-from quorate.raft.turn import Transfer, Turn
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why not."""
-
-    error: ErrorCode
-    message: str
-
-
-NO_FAULT = Fault(ErrorCode.NONE, "")
+from quorate.raft.turn import NO_FAULT, Fault, Transfer, Turn
 
 
 def begin(turn: Turn, role: Leader, request: TransferLeadershipRequest) -> None:

@@ -7,12 +7,23 @@ from dataclasses import dataclass, replace
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft.log import Entry, LogView
-from quorate.raft.messages import RESPONSES, Request, Response, TransferLeadershipRequest
+from quorate.raft.messages import RESPONSES, Request, Response, TransferLeadershipRequest, Worded
 from quorate.raft.ready import Effects, Send, SnapshotChunk
 from quorate.raft.requests import Flight, Lane, Requests
 from quorate.raft.roles import Role, known_leader
 from quorate.raft.settings import Chance, Settings
 from quorate.raft.voters import Endpoint, Voter, VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why not."""
+
+    error: ErrorCode
+    message: str = ""
+
+
+NO_FAULT = Fault(ErrorCode.NONE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,10 +162,12 @@ class Turn:
         assert isinstance(response, RESPONSES[type(request)]), (request, response)
         self.effects.answers.append(replace(response, reply_to=request.reply_to))
 
-    def refuse(self, role: Role, request: Request, error: ErrorCode) -> None:
-        """Answers with `error`, and with the leader and epoch that we know."""
-        response = RESPONSES[type(request)]
-        self.answer(request, response(epoch=role.epoch, leader_id=known_leader(role), error=error))
+    def refuse(self, role: Role, request: Request, fault: Fault) -> None:
+        """Answers with why not, in words too where they have room, and with the leader and epoch that we know."""
+        response = RESPONSES[type(request)](epoch=role.epoch, leader_id=known_leader(role), error=fault.error)
+        if isinstance(response, Worded):
+            response = replace(response, message=fault.message)
+        self.answer(request, response)
 
     def append(self, entry: Entry) -> None:
         """Adds `entry` at the end of the log."""

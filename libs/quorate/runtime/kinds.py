@@ -163,7 +163,7 @@ def voter() -> Kind[Voter]:
 
 def listener() -> Kind[Listener]:
     """A listener, as in `listeners`; port 0 lets the system choose."""
-    return Kind("NAME://host:port", _listener)
+    return Kind("NAME://host:port with a port from 0 to 65535", _listener)
 
 
 def list_of(kind: Kind[T], *, low: int = 1, distinct: Callable[[T], object] = lambda item: item) -> Kind[tuple[T, ...]]:

@@ -61,10 +61,13 @@ def what_if(
     """The cluster as of an offset (or now) after the loss of brokers, in this order, and then of racks, by broker id.
 
     With `prefer`, preferred leaders are elected afterwards, as `kafka-leader-election --election-type preferred` does
-    (KIP-460). Raises LookupError: no silver, no such cluster then, a broker or rack that it has not, nothing lost.
+    (KIP-460). Raises LookupError: a negative offset, no silver, no such cluster then, a broker or rack that it has not
+    then, nothing lost.
     """
+    if at_offset is not None and at_offset < 0:
+        raise LookupError(f"offset {at_offset} is negative; offsets begin at 0")
     now = _cluster(tables, cluster_id, at_offset)
-    lost, fenced = _lost(now, cluster_id, lost_brokers, lost_racks)
+    lost, fenced = _lost(now, _name(cluster_id, at_offset), lost_brokers, lost_racks)
     # What was fenced before loses nothing by it.
     out = fn.array(*(fn.lit(each) for each in lost if each not in fenced)).cast("array<int>")
     after = fn.aggregate(out, fn.struct(*_STATE), lambda was, broker_id: _without(was, broker_id, out))
@@ -85,22 +88,26 @@ def _cluster(tables: Tables, cluster_id: str, at_offset: Offset | None) -> Prese
     return present(silver, at_offset)
 
 
+def _name(cluster_id: str, at_offset: Offset | None) -> str:
+    return f"cluster {cluster_id!r}" + ("" if at_offset is None else f" as of offset {at_offset}")
+
+
 def _lost(
-    now: Present, cluster_id: str, brokers: Sequence[NodeId], racks: Sequence[str]
+    now: Present, cluster: str, brokers: Sequence[NodeId], racks: Sequence[str]
 ) -> tuple[list[NodeId], set[NodeId]]:
     """Who is lost, in order, and who of all brokers is fenced already."""
     if not now.at.take(1):
-        raise LookupError(f"there is no cluster {cluster_id!r} as of that offset")
+        raise LookupError(f"there is no {cluster}")
     if not brokers and not racks:
         raise LookupError("nothing is lost: name brokers or racks")
     known = {row["broker_id"]: row for row in now.brokers.select("broker_id", "rack", "fenced").collect()}
     for broker_id in brokers:
         if broker_id not in known:
-            raise LookupError(f"broker {broker_id} is none of cluster {cluster_id}'s: {sorted(known)}")
+            raise LookupError(f"broker {broker_id} is none of {cluster}, which has {sorted(known) or 'none'}")
     for rack in racks:
         if rack not in {row["rack"] for row in known.values()}:
             there = sorted({row["rack"] for row in known.values()} - {None})
-            raise LookupError(f"rack {rack!r} is none of cluster {cluster_id}'s: {there}")
+            raise LookupError(f"rack {rack!r} is none of {cluster}, which has {there or 'none'}")
     in_racks = sorted(broker_id for broker_id, row in known.items() if row["rack"] in racks)
     return list(dict.fromkeys((*brokers, *in_racks))), {each for each, row in known.items() if row["fenced"]}
 
