@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from quorate.pipeline.places import find
+from quorate.pipeline.places import find, parse_endpoints
 from services.pipeline.exits import FAILED
 
 __all__ = ["main", "parser"]
 
 UNDER_SUBMIT: Final = "submit"
+MASTER: Final = re.compile(r"local(\[.+\])?|(spark|k8s|sc)://.+|yarn|" + UNDER_SUBMIT)
+MASTERS: Final = "local[*], spark://…, k8s://…, yarn, sc://… (Spark Connect); 'submit' under spark-submit"
 MODES: Final = ("PERMISSIVE", "FAILFAST")
 FORMATS: Final = ("parquet", "delta", "iceberg")
 """`services.pipeline.tables` has them, and says of the last one why not; said here so that help waits for no Spark."""
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as problem:
         _say(f"{asked.name}: {problem}; Spark is not installed, or not all of it: `make spark-setup`")
         return FAILED
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         _say(f"{asked.name}: {problem}")
         return FAILED
     try:
@@ -75,16 +78,12 @@ def parser() -> argparse.ArgumentParser:
     for name, what in _HELP.items():
         one = jobs.add_parser(name, help=what, description=what)
         one.add_argument("--to", required=True, metavar="TABLES", help="the directory of the tables")
-        one.add_argument(
-            "--master",
-            default="local[*]",
-            help="where Spark runs: local[*], spark://…, sc://… (Spark Connect); 'submit' under spark-submit",
-        )
+        one.add_argument("--master", default="local[*]", help=f"where Spark runs: {MASTERS}")
         one.add_argument(
             "--format",
             default=FORMATS[0],
             choices=FORMATS,
-            help="of the tables (parquet); others: `make spark-formats`",
+            help="of the tables (parquet); delta needs `make spark-formats`, iceberg is refused and told why",
         )
         for option in _TAKES.get(name, ()):
             _OPTIONS[option](one, name)
@@ -102,7 +101,10 @@ def _add_spans(one: argparse.ArgumentParser, _: str) -> None:
 
 
 def _add_cluster_id(one: argparse.ArgumentParser, _: str) -> None:
-    one.add_argument("--cluster-id", help="for files that have no meta.properties beside them")
+    one.add_argument(
+        "--cluster-id",
+        help="for files that have no meta.properties beside or above them; else their folder's name is taken",
+    )
 
 
 def _add_mode(one: argparse.ArgumentParser, _: str) -> None:
@@ -157,11 +159,17 @@ _OPTIONS: Final = {
 
 
 def _check(asked: argparse.Namespace) -> None:
-    """Before the wait for a session: what is not there is said at once. Raises OSError."""
+    """Before the wait for a session: what cannot be is said at once. Raises OSError, ValueError."""
     if asked.name == "ingest" and asked.source is None and asked.spans is None:
         raise OSError("there is nothing to read: give --from, --spans, or both")
     if asked.name == "stream" and (asked.source is None) == (asked.endpoints is None):
         raise OSError("what is read is either --from or --endpoints: give one of them")
+    if not MASTER.fullmatch(asked.master):
+        raise OSError(f"--master {asked.master}: it is one of {MASTERS}")
+    if "://" not in asked.to and Path(asked.to).exists() and not Path(asked.to).is_dir():
+        raise OSError(f"--to {asked.to}: there is a file; tables are a directory")
+    if (endpoints := getattr(asked, "endpoints", None)) is not None:
+        parse_endpoints(endpoints)
     if (report := getattr(asked, "report", None)) is not None and not Path(report).absolute().parent.is_dir():
         raise OSError(f"{report}: there is no directory {Path(report).absolute().parent} to write it into")
     if asked.master.startswith("local") and getattr(asked, "source", None) is not None:

@@ -32,7 +32,7 @@ __all__ = ["JOBS", "run"]
 
 SHOWN_MAX: Final = 20
 """Of damage or differences; the tables have all."""
-COMPACTED: Final = (bronze.RECORDS, bronze.SNAPSHOTS, bronze.QUARANTINE, SPANS, SPAN_FILES)
+COMPACTED: Final = (bronze.RECORDS, bronze.SNAPSHOTS, bronze.QUARANTINE, bronze.WITHDRAWN, SPANS, SPAN_FILES)
 """Tables that are appended to; the others are written whole."""
 
 
@@ -220,9 +220,9 @@ def _compare(tables: Tables) -> tuple[int, int]:
 
 
 def _show_damage(tables: Tables) -> bool:
-    """Say what lies in quarantine, and which offsets have two contents; is there anything?"""
-    quarantine, records = tables.read(bronze.QUARANTINE), tables.read(bronze.RECORDS)
-    damaged = [] if quarantine is None else quarantine.select("source", "_corrupt").take(SHOWN_MAX)
+    """Say what is claimed in quarantine, and which offsets have two contents; is there anything?"""
+    claims, records = bronze.standing(tables), tables.read(bronze.RECORDS)
+    damaged = [] if claims is None else claims.select("source", "_corrupt").take(SHOWN_MAX)
     for row in damaged:
         _say(f"{row['source']}: {row['_corrupt']}")
     twice = [] if records is None else bronze.conflicts(records).orderBy("cluster_id", "offset").take(SHOWN_MAX)

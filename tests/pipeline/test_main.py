@@ -62,6 +62,10 @@ def test_damage_is_said_and_is_an_exit_code(
         (("ingest", "--to", "lake"), "there is nothing to read: give --from, --spans, or both"),
         (("stream", "--to", "lake"), "what is read is either --from or --endpoints: give one of them"),
         (("run", "--from", "nowhere", "--to", "lake", "--report", "r.html"), "nowhere: there is no such file"),
+        (("silver", "--to", __file__), f"--to {__file__}: there is a file; tables are a directory"),
+        (("silver", "--to", "lake", "--master", "foo"), "--master foo: it is one of local[*], spark://…, "),
+        (("stream", "--to", "lake", "--endpoints", "foo"), "endpoints has 'foo'; it lists host:port,..."),
+        (("stream", "--to", "lake", "--endpoints", "a:1,b:99999"), "endpoints has 'b:99999'; it lists host:port,..."),
     ],
 )
 def test_what_cannot_be_meant_is_said_without_spark(

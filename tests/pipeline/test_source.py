@@ -108,6 +108,12 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         KraftReader({"path": str(tmp_path)}, ["offset"]).partitions()
 
 
+def test_where_there_is_nothing_to_read_there_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    segment(node(tmp_path), batches(history(3)))
+
+    assert [] == read(spark, tmp_path, include="checkpoint").collect()
+
+
 def test_failfast_fails_naming_file_and_byte(spark: SparkSession, tmp_path: Path) -> None:
     content = batches(history(3))
     path = segment(node(tmp_path), [content[0], flipped(content[1]), *content[2:]])

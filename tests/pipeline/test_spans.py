@@ -69,9 +69,9 @@ def files_read(tables: ParquetTables) -> list[str]:
 
 
 def quarantined(tables: ParquetTables) -> list[tuple[str, str]]:
-    from services.pipeline.bronze import QUARANTINE
+    from services.pipeline.bronze import standing
 
-    table = tables.read(QUARANTINE)
+    table = standing(tables)
     return [] if table is None else sorted((row["source"], row["_corrupt"]) for row in table.collect())
 
 

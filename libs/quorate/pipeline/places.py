@@ -30,6 +30,7 @@ __all__ = [
     "has_settled",
     "is_being_written",
     "named",
+    "parse_endpoints",
     "parts",
 ]
 
@@ -72,6 +73,16 @@ class Part(NamedTuple):
     is_last: bool
     fingerprint: str | None = None
     epoch: Epoch = -1
+
+
+def parse_endpoints(text: str) -> tuple[str, ...]:
+    """Nodes of a running quorum, or observers, as "host:port,…". Raises ValueError."""
+    found = tuple(each.strip() for each in text.split(",") if each.strip())
+    for each in found:
+        host, _, port = each.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ValueError(f"endpoints has {each!r}; it lists host:port,..., with ports from 1 to 65535")
+    return found
 
 
 def find(patterns: Iterable[str], *, cluster_id: str | None = None) -> list[Place]:

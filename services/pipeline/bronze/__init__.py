@@ -6,11 +6,12 @@ stream       the same as files grow, or from a running quorum
 spans        every span once
 span_files   which files hold spans, or which database; `span_store` and `span_database` read the observer's,
              `line_files` and `otlp_lines` a collector's
-claims       what is said in quarantine and is not so any more
+quarantine   what could not be read, but for what was withdrawn of it
+claims       what was claimed there and is not so any more
 """
 
+from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN, standing
 from services.pipeline.bronze.records import (
-    QUARANTINE,
     RECORDS,
     SNAPSHOTS,
     Counts,
@@ -20,4 +21,15 @@ from services.pipeline.bronze.records import (
     whole_snapshots,
 )
 
-__all__ = ["QUARANTINE", "RECORDS", "SNAPSHOTS", "Counts", "conflicts", "ingest", "settled", "whole_snapshots"]
+__all__ = [
+    "QUARANTINE",
+    "RECORDS",
+    "SNAPSHOTS",
+    "WITHDRAWN",
+    "Counts",
+    "conflicts",
+    "ingest",
+    "settled",
+    "standing",
+    "whole_snapshots",
+]

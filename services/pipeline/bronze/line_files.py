@@ -20,10 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from services.pipeline.bronze.span_files import PACKED
+
 __all__ = ["LineFile", "LineFilesSource", "read_line_files"]
 
 NAME: Final = "span_lines"
-PACKED: Final = ".gz"
 PART_BYTES: Final = 32 << 20
 """What one task reads, about; a packed file is never cut."""
 BLOCK_BYTES: Final = 8 << 20

@@ -16,10 +16,10 @@ from pyspark.sql import functions as fn
 from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
 from services.pipeline.bronze.extents import Extent, bounds, extents, gathered, overlapping
-from services.pipeline.tables import Tables
+from services.pipeline.bronze.quarantine import claim
+from services.pipeline.tables import Growing, add
 
 __all__ = [
-    "QUARANTINE",
     "RECORDS",
     "SNAPSHOTS",
     "Counts",
@@ -33,13 +33,12 @@ __all__ = [
 
 RECORDS: Final = "bronze/records"
 SNAPSHOTS: Final = "bronze/snapshots"
-QUARANTINE: Final = "bronze/quarantine"
 
 _SHARED: Final = ("cluster_id", "source", *(name for name in COLUMNS if name != "_corrupt"))
 _CONTENT: Final = ("timestamp", "is_control", "api_key", "version", "payload", "trace_id", "raw")
 _RECORD_KEY: Final = ("cluster_id", "offset", "epoch", "digest")
 _SNAPSHOT_KEY: Final = ("cluster_id", "fingerprint", "offset")
-_QUARANTINE_KEY: Final = ("cluster_id", "source", "_corrupt")
+_BY: Final = ("cluster_id", "date")
 
 
 class Counts(NamedTuple):
@@ -58,7 +57,7 @@ class Sifted(NamedTuple):
     quarantine: DataFrame
 
 
-def ingest(rows: DataFrame, tables: Tables) -> Counts:
+def ingest(rows: DataFrame, tables: Growing) -> Counts:
     """Add what is new in `rows` (of the source `kraft`, PERMISSIVE) to the tables. Run again, it adds nothing.
 
     The rows are read once, and kept meanwhile if the caller has not seen to that.
@@ -70,7 +69,7 @@ def ingest(rows: DataFrame, tables: Tables) -> Counts:
         return Counts(
             records=_add_files(tables, RECORDS, found.records, _RECORD_KEY),
             snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, _SNAPSHOT_KEY),
-            quarantined=_add(tables, QUARANTINE, found.quarantine, _QUARANTINE_KEY, ("cluster_id",)),
+            quarantined=claim(tables, found.quarantine),
         )
     finally:
         if not is_kept:
@@ -173,7 +172,7 @@ def whole_snapshots(snapshots: DataFrame) -> DataFrame:
     return snapshots.join(fn.broadcast(whole.select("cluster_id", "fingerprint")), ["cluster_id", "fingerprint"])
 
 
-def _add_files(tables: Tables, name: str, rows: DataFrame, key: tuple[str, ...]) -> int:
+def _add_files(tables: Growing, name: str, rows: DataFrame, key: tuple[str, ...]) -> int:
     """Rows of files; how many were new."""
     every = extents(rows)
     there = tables.read(name) if every else None
@@ -181,10 +180,9 @@ def _add_files(tables: Tables, name: str, rows: DataFrame, key: tuple[str, ...])
     sources = {each.source for each in mixed}
     is_mixed = fn.col("source").isin(sorted(sources))
     count = sum(each.rows for each in every if each.source not in sources)
-    by = ("cluster_id", "date")
     if count:
-        tables.append(name, rows.where(~is_mixed) if sources else rows, partition_by=by)
-    return count + (_add(tables, name, rows.where(is_mixed), key, by, there) if sources else 0)
+        tables.append(name, rows.where(~is_mixed) if sources else rows, partition_by=_BY)
+    return count + (add(tables, name, _new(rows.where(is_mixed), there, key), partition_by=_BY) if sources else 0)
 
 
 def _known(every: list[Extent], there: DataFrame | None) -> set[Extent]:
@@ -197,37 +195,8 @@ def _known(every: list[Extent], there: DataFrame | None) -> set[Extent]:
     return {each for each in every if each.owner in lying and each.meets(lying[each.owner])}
 
 
-def _add(
-    tables: Tables,
-    name: str,
-    rows: DataFrame,
-    key: tuple[str, ...],
-    partition_by: tuple[str, ...],
-    there: DataFrame | None = None,
-) -> int:
-    """Rows that may be there, or be the same as others of them; how many were new."""
-    new = _once(rows, key)
-    there = tables.read(name) if there is None else there
-    # Null-safe: what is damaged may have no offset.
-    new = new if there is None else _without(new, there.select(*key), key)
-    new = new.persist()
-    try:
-        count = new.count()
-        if count:
-            tables.append(name, new, partition_by=partition_by)
-    finally:
-        new.unpersist()
-    return count
-
-
-def _once(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+def _new(rows: DataFrame, there: DataFrame | None, key: tuple[str, ...]) -> DataFrame:
+    """Each row once, and none that is there."""
     first = Window.partitionBy(*key).orderBy("source")
-    return rows.withColumn("place", fn.row_number().over(first)).where("place = 1").drop("place")
-
-
-def _without(rows: DataFrame, there: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    left, right = rows.alias("new"), there.alias("there")
-    same = fn.lit(True)
-    for name in key:
-        same = same & fn.col(f"new.{name}").eqNullSafe(fn.col(f"there.{name}"))
-    return left.join(right, same, "left_anti")
+    once = rows.withColumn("place", fn.row_number().over(first)).where("place = 1").drop("place")
+    return once if there is None else once.join(there.select(*key), list(key), "left_anti").select(rows.columns)

@@ -11,15 +11,13 @@ from typing import Final, NamedTuple
 from quorate.errors import Corrupt
 from quorate.storage.meta_properties import read_meta_properties
 
-__all__ = ["SpanFile", "find_spans"]
+__all__ = ["PACKED", "SpanFile", "find_spans"]
 
 MAGIC: Final = b"SQLite format 3\0"
 """What every SQLite file begins with."""
 STORE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
-LINE_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
-
-
 PACKED: Final = ".gz"
+LINE_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 
 
 class SpanFile(NamedTuple):

@@ -48,6 +48,7 @@ _TYPES: Final = {"error": pa.bool_()}
 _ARROW: Final = pa.schema(
     [(name, _TYPES.get(name, pa.string())) for name in ("cluster_id", "source", *_STORED, "_corrupt")]
 )
+_ERROR: Final = _ARROW.get_field_index("error")
 # As text, whatever a broken store holds: who reads it judges it.
 _SELECT: Final = ", ".join(f"cast({name} as text)" if name != "error" else "error != 0" for name in _STORED)
 _ROWS: Final = f"select {_SELECT} from spans where seq >= ? and seq < ?"
@@ -184,6 +185,3 @@ def _batch(part: Range, rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
 def _damaged(part: Range, problem: str) -> pa.RecordBatch:
     said = {"cluster_id": part.store.cluster_id, "source": part.store.path, "_corrupt": problem}
     return pa.RecordBatch.from_pylist([said], schema=_ARROW)
-
-
-_ERROR: Final = _ARROW.get_field_index("error")

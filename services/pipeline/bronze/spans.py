@@ -16,15 +16,15 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from quorate.runtime.clock import Clock, SystemClock
-from services.pipeline.bronze.claims import SPAN_CLAIM, claimed, withdraw
+from services.pipeline.bronze.claims import SPAN_CLAIM, claimed, withdraw_read
 from services.pipeline.bronze.line_files import LineFile
 from services.pipeline.bronze.otlp_lines import read_lines
-from services.pipeline.bronze.records import QUARANTINE
+from services.pipeline.bronze.quarantine import CLAIM, claim
 from services.pipeline.bronze.span_files import SpanFile, find_spans
 from services.pipeline.bronze.span_store import Store, read_stores
 from services.pipeline.source.columns import SCHEMA as RECORD_SCHEMA
 from services.pipeline.source.options import SETTLE_MS
-from services.pipeline.tables import Tables
+from services.pipeline.tables import Growing, add
 
 __all__ = ["CLUSTER", "SPANS", "SPAN_FILES", "SpanCounts", "ingest_spans"]
 
@@ -71,7 +71,7 @@ class SpanCounts(NamedTuple):
 
 def ingest_spans(
     spark: SparkSession,
-    tables: Tables,
+    tables: Growing,
     source: str,
     *,
     cluster_id: str | None = None,
@@ -104,7 +104,7 @@ def ingest_spans(
         days = about["first"], about["last"]
         spans = _add_spans(tables, judged.where(_SOUND), days) if about["spans"] else 0
         damaged = _add_damaged(spark, tables, judged.where(_DAMAGED)) if about["damaged"] else 0
-        withdrawn = withdraw(spark, tables, [file.path for file in files], lines, judged.where(_DAMAGED))
+        withdrawn = withdraw_read(spark, tables, [file.path for file in files], lines, judged.where(_DAMAGED))
     finally:
         judged.unpersist()
     open_ended = {*about["waiting"], *(line.path for line in lines if line.may_grow)}
@@ -112,7 +112,7 @@ def ingest_spans(
     return SpanCounts(spans, damaged, withdrawn, tuple(sorted(about["waiting"])))
 
 
-def _unread(files: list[SpanFile], tables: Tables) -> list[SpanFile]:
+def _unread(files: list[SpanFile], tables: Growing) -> list[SpanFile]:
     """The files that have changed since they were read, or never were; and those of which too much may be claimed."""
     read = tables.read(SPAN_FILES)
     if read is None or tables.read(SPANS) is None:
@@ -124,7 +124,7 @@ def _unread(files: list[SpanFile], tables: Tables) -> list[SpanFile]:
     return [file for file in files if file.version not in seen or file.is_in_use or file.path in doubtful]
 
 
-def _note_read(spark: SparkSession, files: list[SpanFile], tables: Tables) -> None:
+def _note_read(spark: SparkSession, files: list[SpanFile], tables: Growing) -> None:
     """Remember that these have been read, once what they hold is in its tables."""
     new = [file.version for file in files if not file.is_in_use]
     if new:
@@ -203,7 +203,7 @@ def _quoted(name: str) -> Column:
     return fn.concat(fn.lit("'"), fn.coalesce(fn.substring(name, 1, 40), fn.lit("")), fn.lit("'"))
 
 
-def _add_spans(tables: Tables, rows: DataFrame, days: tuple[str, str]) -> int:
+def _add_spans(tables: Growing, rows: DataFrame, days: tuple[str, str]) -> int:
     first = Window.partitionBy(*_KEY).orderBy("start_ns", "source")
     once = rows.withColumn("place", fn.row_number().over(first)).where("place = 1").select(*_COLUMNS)
     there = tables.read(SPANS)
@@ -211,26 +211,10 @@ def _add_spans(tables: Tables, rows: DataFrame, days: tuple[str, str]) -> int:
         # A span is always of the same day: of the others nothing is read.
         same = there.where(fn.col("date").between(*days))
         once = once.join(same.select(*_KEY), list(_KEY), "left_anti")
-    return _append(tables, SPANS, once, ("cluster_id", "date"))
+    return add(tables, SPANS, once, partition_by=("cluster_id", "date"))
 
 
-def _add_damaged(spark: SparkSession, tables: Tables, rows: DataFrame) -> int:
+def _add_damaged(spark: SparkSession, tables: Growing, rows: DataFrame) -> int:
     """In the columns that quarantine has for records: most mean nothing here."""
-    key = ("cluster_id", "source", "_corrupt")
-    once = rows.select(*key, "raw", "timestamp").dropDuplicates(list(key)).withColumn("kind", fn.lit("span"))
-    there = tables.read(QUARANTINE)
-    if there is not None:
-        once = once.join(there.select(*key), list(key), "left_anti")
-    empty = spark.createDataFrame([], RECORD_SCHEMA)
-    return _append(tables, QUARANTINE, empty.unionByName(once, allowMissingColumns=True), ("cluster_id",))
-
-
-def _append(tables: Tables, name: str, rows: DataFrame, partition_by: tuple[str, ...]) -> int:
-    new = rows.persist()
-    try:
-        count = new.count()
-        if count:
-            tables.append(name, new, partition_by=partition_by)
-    finally:
-        new.unpersist()
-    return count
+    told = rows.select(*CLAIM, "raw", "timestamp").withColumn("kind", fn.lit("span"))
+    return claim(tables, spark.createDataFrame([], RECORD_SCHEMA).unionByName(told, allowMissingColumns=True))

@@ -14,18 +14,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
-from services.pipeline.bronze.records import QUARANTINE, RECORDS, SNAPSHOTS, Counts, ingest
+from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN
+from services.pipeline.bronze.records import RECORDS, SNAPSHOTS, Counts, ingest
 from services.pipeline.source.columns import NAME
-from services.pipeline.tables import ParquetTables, Tables
+from services.pipeline.tables import Growing, ParquetTables
 
 __all__ = ["EVERY_S", "ingest_stream"]
 
 EVERY_S: Final = 10
 """How often a stream without an end looks: the files of a table are no smaller than what comes in that time."""
 
-_SOUND: Final = {LOG_KIND: RECORDS, CHECKPOINT_KIND: SNAPSHOTS}
+_SOUND: Final = {LOG_KIND: (RECORDS,), CHECKPOINT_KIND: (SNAPSHOTS,)}
+_DAMAGED: Final = (QUARANTINE, WITHDRAWN)
 Told = Callable[[int, Counts], None]
-TablesOf = Callable[[SparkSession, str], Tables]
+TablesOf = Callable[[SparkSession, str], Growing]
 
 
 def ingest_stream(
@@ -67,7 +69,7 @@ class _Near:
     Equal rows have equal dates, for the time of a record is part of what it is known by.
     """
 
-    def __init__(self, tables: Tables, rows: DataFrame) -> None:
+    def __init__(self, tables: Growing, rows: DataFrame) -> None:
         self._tables = tables
         date, is_damaged = fn.date_format("timestamp", "yyyy-MM-dd"), fn.col("_corrupt").isNotNull()
         found = (
@@ -75,7 +77,7 @@ class _Near:
         )
         self._clusters = sorted({row["cluster_id"] for row in found})
         self._dates = sorted({row["date"] for row in found if row["date"] is not None})
-        self._concerned = {QUARANTINE if row["is_damaged"] else _SOUND[row["kind"]] for row in found}
+        self._concerned = {name for row in found for name in (_DAMAGED if row["is_damaged"] else _SOUND[row["kind"]])}
 
     def read(self, name: str) -> DataFrame | None:
         """The part of a table that is near; None if none is, or it has never been written."""
@@ -86,13 +88,5 @@ class _Near:
         return near.where(fn.col("date").isin(self._dates)) if "date" in whole.columns else near
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows, all or none of them."""
+        """More rows."""
         self._tables.append(name, rows, partition_by=partition_by)
-
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows and no others."""
-        return self._tables.keep(name, rows)
-
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows for those of the same clusters."""
-        return self._tables.replace(name, rows)

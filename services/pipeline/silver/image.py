@@ -33,7 +33,7 @@ from services.pipeline.silver.events import events
 from services.pipeline.silver.kept import UNKNOWN_KIND, feature_history, kept_history, voter_history
 from services.pipeline.silver.partitions import partition_history
 from services.pipeline.silver.topics import config_history, topic_history
-from services.pipeline.tables import Replacing, Tables
+from services.pipeline.tables import Keeping, Replacing, Tables
 
 __all__ = ["HISTORIES", "QUORUM_KINDS", "SILVER", "build", "histories", "image_history", "state_of"]
 
@@ -74,7 +74,7 @@ def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> di
     return there | write_path.build(_read(tables, EVENTS), tables)
 
 
-def _make(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> DataFrame:
+def _make(records: DataFrame, snapshots: DataFrame | None, tables: Keeping) -> DataFrame:
     """Write it all; the answer is the events."""
     counted = tables.keep(f"{SILVER}/{EVENTS}", events(records, snapshots))
     made = histories(counted, tables, SILVER)
@@ -93,7 +93,7 @@ def _read(tables: Tables, name: str) -> DataFrame:
     return found
 
 
-def histories(counted: DataFrame, tables: Tables, layer: str) -> dict[str, DataFrame]:
+def histories(counted: DataFrame, tables: Keeping, layer: str) -> dict[str, DataFrame]:
     """Every history by its name, written to the tables below `layer`.
 
     Each is written before the next is asked for: plans stay small, and what several need is made once. Nearly all

@@ -58,17 +58,12 @@ class Live:
         self._columns = tuple(columns)
         self._source = f"kraft://{','.join(options.endpoints)}"
 
-    def quorum(self) -> Quorum:
-        """A connection to it, to be closed."""
-        retry_s = self.options.retry_ms / 1000
-        return Quorum(self.options.endpoints, cluster_id=self.options.cluster_id, retry_s=retry_s)
-
     def latest(self, start: Mapping[str, Entry], limit: Offset, *, below: Offset = FOREVER) -> dict[str, Entry]:
         """The point at most `limit` offsets behind `start`, about, and not behind `below`.
 
         Raises EpochWentBack and AnotherCluster, naming what was read before and what is there now.
         """
-        with closing(self.quorum()) as quorum:
+        with closing(self._quorum(self.options.cluster_id)) as quorum:
             cluster_id = quorum.cluster_id
             others = sorted(set(start) - {cluster_id})
             if others:
@@ -103,16 +98,20 @@ class Live:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task. Raises Unanswered, naming the endpoint, and AnotherCluster."""
-        assert isinstance(partition, Range), partition
+        if not isinstance(partition, Range):
+            return  # what Spark makes of no parts at all
         if partition.problem:
             yield from self._told(partition, partition.problem)
             return
-        retry_s = self.options.retry_ms / 1000
-        with closing(Quorum(self.options.endpoints, cluster_id=partition.cluster_id, retry_s=retry_s)) as quorum:
+        with closing(self._quorum(partition.cluster_id)) as quorum:
             if partition.snapshot is None:
                 yield from self._log(quorum, partition)
             else:
                 yield from self._checkpoint(quorum, partition, partition.snapshot)
+
+    def _quorum(self, cluster_id: str | None) -> Quorum:
+        """A connection to it, to be closed."""
+        return Quorum(self.options.endpoints, cluster_id=cluster_id, retry_s=self.options.retry_ms / 1000)
 
     def _log(self, quorum: Quorum, asked: Range) -> Iterator[pa.RecordBatch]:
         place = Place(self._source, asked.cluster_id, LOG_KIND, 0)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from quorate.pipeline.json_text import type_name
-from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, Place
+from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, Place, parse_endpoints
 from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, Wanted
 from quorate.records import RECORDS
 
-__all__ = ["FAILFAST", "FOREVER", "PERMISSIVE", "Options", "parse"]
+__all__ = ["FOREVER", "SETTLE_MS", "Options", "parse"]
 
 PERMISSIVE: Final = "PERMISSIVE"
 FAILFAST: Final = "FAILFAST"
@@ -66,7 +66,7 @@ def parse(options: Mapping[str, Any]) -> Options:
     strange = sorted(name for name in options if name.lower() not in {each.lower() for each in OPTIONS})
     if strange:
         raise ValueError(f"the source kraft has no option {', '.join(strange)}: it has {', '.join(OPTIONS)}")
-    paths, endpoints = _paths(options), _endpoints(options)
+    paths, endpoints = _paths(options), parse_endpoints(_option(options, "endpoints") or "")
     if bool(paths) == bool(endpoints):
         raise ValueError("the source kraft needs a path (a directory, a file or a glob) or endpoints, and not both")
     return Options(
@@ -125,16 +125,6 @@ def _paths(options: Mapping[str, Any]) -> tuple[str, ...]:
     path, paths = _option(options, "path"), _option(options, "paths")
     found = json.loads(paths) if paths else [path] if path else []
     return tuple(str(each).removeprefix("file://") for each in found)
-
-
-def _endpoints(options: Mapping[str, Any]) -> tuple[str, ...]:
-    given = _option(options, "endpoints")
-    found = tuple(each.strip() for each in (given or "").split(",") if each.strip())
-    for each in found:
-        host, _, port = each.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit():
-            raise ValueError(f"endpoints has {each!r}; it lists host:port,...")
-    return found
 
 
 def _flag(options: Mapping[str, Any], name: str, *, default: bool) -> bool:

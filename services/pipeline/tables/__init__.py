@@ -10,17 +10,20 @@ files        single files beside the tables
 from services.pipeline.tables.delta import DeltaTables
 from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
 from services.pipeline.tables.parquet import ParquetTables
-from services.pipeline.tables.verbs import Compacted, Lake, Replacing, Tables
+from services.pipeline.tables.verbs import Compacted, Growing, Keeping, Lake, Replacing, Tables, add
 
 __all__ = [
     "FORMATS",
     "PARQUET",
     "Compacted",
     "DeltaTables",
+    "Growing",
+    "Keeping",
     "Lake",
     "ParquetTables",
     "Replacing",
     "Tables",
+    "add",
     "open_tables",
     "settings_of",
     "tables_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from services.pipeline.tables.verbs import Compacted
 
 __all__ = ["DeltaTables"]
+
+_NOT_THERE: Final = (
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_MISSING_DELTA_TABLE",
+    "PATH_NOT_FOUND",
+)
 
 
 class DeltaTables:
@@ -69,6 +77,3 @@ class DeltaTables:
 
     def _place(self, name: str) -> str:
         return f"{self._root}/{name}"
-
-
-_NOT_THERE = ("DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")

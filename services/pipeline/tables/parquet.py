@@ -27,7 +27,11 @@ LOOKS_MAX: Final = 20
 
 
 class ParquetTables:
-    """Directories of Parquet files. A job that dies while it appends leaves nothing that is read."""
+    """Directories of Parquet files. Each gets its name at once, when all are written: half of one is never read.
+
+    A job that is killed while they get their names leaves some of them: whoever appends can tell which rows are there.
+    One that is killed while it keeps or replaces may have taken the old files away: such tables can be made again.
+    """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         """`root` is any place that Spark can write to."""
@@ -52,7 +56,7 @@ class ParquetTables:
         raise LookupError(f"{place} was rewritten during each of {LOOKS_MAX} looks: try again when it is compacted")
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows, all or none of them."""
+        """More rows. A job that is killed meanwhile leaves each of them there, or not."""
         writer = rows.write.mode("append").option(ATTEMPT, new_attempt())
         writer.partitionBy(*partition_by).parquet(self._place(name))
 

@@ -9,20 +9,28 @@ from typing import NamedTuple, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-__all__ = ["Compacted", "Lake", "Replacing", "Tables"]
+__all__ = ["Compacted", "Growing", "Keeping", "Lake", "Replacing", "Tables", "add"]
 
 
-class Tables(Protocol):
-    """Named tables, as `bronze/records`."""
+class Growing(Protocol):
+    """Named tables, as `bronze/records`, of which no row ever goes."""
 
     def read(self, name: str) -> DataFrame | None:
         """A table as it is; None if it has never been written."""
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows, all or none of them."""
+        """More rows. A job that is killed meanwhile leaves each of them there, or not."""
+
+
+class Keeping(Protocol):
+    """Named tables that are made whole, and can be made again: killed meanwhile, a job may leave any part of one."""
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
         """These rows and no others, by cluster; and the table that they are then."""
+
+
+class Tables(Growing, Keeping, Protocol):
+    """All of them."""
 
     def replace(self, name: str, rows: DataFrame) -> DataFrame:
         """These rows for all that there are of the same clusters; and the whole table then."""
@@ -53,22 +61,18 @@ class Replacing:
         self._tables = tables
         self._clusters = list(clusters)
 
-    def read(self, name: str) -> DataFrame | None:
-        """What there is of these clusters; None if the table has never been written."""
-        there = self._tables.read(name)
-        return None if there is None else self._of(there)
-
-    def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows, all or none of them."""
-        self._tables.append(name, rows, partition_by=partition_by)
-
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
         """These rows and no others of their clusters."""
-        return self._of(self._tables.replace(name, rows))
+        return self._tables.replace(name, rows).where(fn.col("cluster_id").isin(self._clusters))
 
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
-        """The same."""
-        return self.keep(name, rows)
 
-    def _of(self, rows: DataFrame) -> DataFrame:
-        return rows.where(fn.col("cluster_id").isin(self._clusters))
+def add(tables: Growing, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> int:
+    """Append these rows, if there are any; how many they are."""
+    new = rows.persist()
+    try:
+        count = new.count()
+        if count:
+            tables.append(name, new, partition_by=partition_by)
+    finally:
+        new.unpersist()
+    return count
