@@ -33,6 +33,8 @@ async def main(*, once: bool, directory: Path) -> int:
     try:
         await demonstrate(console, plan, running, brokers, admin)
         if not once:
+            for line in show.lines_to_paste(plan):
+                console.print(line, markup=False, soft_wrap=True)
             console.print("\nRunning until Ctrl-C; kill any one voter, and writes go on.")
             await interrupted()
     except NotReady as problem:
@@ -70,8 +72,6 @@ async def demonstrate(
     picture = plan.directory / "trace.svg"
     picture.write_text(waterfall_svg(spans))
     console.print(f"the same as a picture: {picture}\n", soft_wrap=True)
-    for line in show.lines_to_paste(plan):
-        console.print(line, markup=False, soft_wrap=True)
 
 
 def stand_in(plan: Plan, broker_id: int) -> BrokerStandIn:

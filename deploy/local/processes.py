@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,8 @@ READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 RELEASE: Final = "4.3-IV0"
 """The newest metadata.version whose whole release can be had, so that its tools can read what we write."""
+_IS_READY: Final = (health_pb2.HealthCheckResponse.SERVING,)
+_LISTENS: Final = (*_IS_READY, health_pb2.HealthCheckResponse.NOT_SERVING)
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -34,11 +36,17 @@ class Running:
         self._children: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self) -> None:
-        """Format the directories, start everything, and wait until all of it is ready. Raises NotReady."""
+        """Format the directories, start everything, and wait until all of it is ready. Raises NotReady.
+
+        Nothing else is started before the observer listens: the first spans of the others find it.
+        """
         self.plan.directory.mkdir(parents=True, exist_ok=True)
+        observer, *others = self.plan.processes
+        await self.spawn(observer)
         for process in self.plan.quorum:
             await self.format(process)
-        for process in self.plan.processes:
+        await self._answers(observer, _LISTENS)
+        for process in others:
             await self.spawn(process)
         await self.ready(self.plan.processes)
 
@@ -71,7 +79,7 @@ class Running:
         """Wait until each says SERVING. Raises NotReady."""
         async with asyncio.TaskGroup() as waiting:
             for process in processes:
-                waiting.create_task(self._ready(process))
+                waiting.create_task(self._answers(process, _IS_READY))
 
     def pid(self, process: Process) -> int:
         """The pid of a process that runs."""
@@ -128,7 +136,8 @@ class Running:
         if formatting.returncode:
             raise NotReady(f"{log_dir} could not be formatted: {output.decode()}")
 
-    async def _ready(self, process: Process) -> None:
+    async def _answers(self, process: Process, hoped: Collection[int]) -> None:
+        """Wait until its health is one of those hoped for. Raises NotReady."""
         child = self._children[process.name]
         async with grpc.aio.insecure_channel(process.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
@@ -138,7 +147,7 @@ class Running:
                     raise NotReady(f"{process.name} ended with exit code {child.returncode}:\n{self._tail(process)}")
                 try:
                     answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=1)
-                    if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                    if answer.status in hoped:
                         return
                 except grpc.aio.AioRpcError:
                     pass  # not listening yet

@@ -28,10 +28,10 @@ from services.controller.chores import Chores
 from services.controller.config import Config
 from services.controller.driver import Driver
 from services.controller.forwarding import Forwarding
-from services.controller.operator import authorizer_of, intervals_of, performance_log_of, settings_of
 from services.controller.quorum_node import QuorumNode
 from services.controller.registration import Registration
 from services.controller.servicer import Servicer
+from services.controller.settings import authorizer_of, intervals_of, performance_log_of, settings_of
 from services.controller.snapshots import Snapshots
 
 log = logger(__name__)

@@ -19,11 +19,11 @@ from kraft.service.admin_pb2 import (
     AdminResponses,
     ProposedRecord,
 )
+from quorate.controller.configs.secrets import redacted
 from quorate.controller.decision import Proposal
 from quorate.controller.engine import Answer
 from quorate.controller.repeats import ID_BYTES, RequestId
 from quorate.errors import ApiError, ErrorCode
-from quorate.controller.configs.secrets import redacted
 from quorate.metadata.versions import record_version
 from quorate.nouns import Offset
 from quorate.runtime.statuses import is_retriable
@@ -31,11 +31,12 @@ from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 from quorate.wire.compile import struct_class
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
-from services.controller.apis import HANDLERS, KEEPS_THE_CLUSTER, Apis
+from services.controller.apis import KEEPS_THE_CLUSTER, Apis
 from services.controller.authorizing import Caller
 from services.controller.call import Call
 from services.controller.driver import LEADER_EPOCH, OFFSET
 from services.controller.forwarding import Forwarding, is_forwarded
+from services.controller.handlers import HANDLERS, answer_to
 from services.controller.pages import Pages, parse
 from services.controller.under_way import OneOfMany, Opened, UnderWay
 
@@ -139,7 +140,7 @@ class AdminDoor:
             return await self._page(request, api, call)
         if request.page_token:
             raise _misfit("page_token", f"{api.rpc} answers in one piece; only {PAGED} has pages")
-        return await self._filled(request, api, await self._apis.answer(call))
+        return await self._filled(request, api, await answer_to(self._apis, call))
 
     async def _page(self, request: AdminRequest, api: Api, call: Call) -> AdminResponse:
         """One page of a list; the first is of what is committed now, the others of the same moment."""
@@ -151,14 +152,14 @@ class AdminDoor:
         engine = self._apis.driver.engine
         offset = engine.hold_stable()
         if offset is None:
-            return await self._filled(request, api, await self._apis.answer(call))
+            return await self._filled(request, api, await answer_to(self._apis, call))
         try:
             return await self._page_of(request, api, replace(call, as_of=offset), offset)
         finally:
             engine.state.registry.release(offset)
 
     async def _page_of(self, request: AdminRequest, api: Api, call: Call, offset: Offset) -> AdminResponse:
-        answer = await self._apis.answer(call)
+        answer = await answer_to(self._apis, call)
         filled = await self._filled(request, api, answer)
         filled.next_page_token = self._pages.turn(offset, answer.response)
         return filled

@@ -124,7 +124,9 @@ class Authorizing:
             raise self._of_now(_refusal(caller, Operation.ALTER, "DescribeCluster of controllers"))
         is_told = not _asks_for_all(call)
         call = dataclasses.replace(
-            call, allows=lambda _, operation, kind, name: rights(operation, kind, name, is_told=is_told)
+            call,
+            allows=lambda _, operation, kind, name: rights(operation, kind, name, is_told=is_told),
+            would_allow=lambda _, operation, kind, name: self._ruling(caller, operation, Resource(kind, name)).allowed,
         )
         screen = SCREENS.get(call.rpc)
         if screen is None:
@@ -144,22 +146,29 @@ class Authorizing:
 
     def rights(self, caller: Caller, request: str) -> Rights:
         """What a caller may do when it is asked for; `request` is what it asks, for the audit log."""
-        requester = Requester(principal=caller.principal, host=caller.host)
-        authorizer = self._authorizer
 
         def may(operation: Operation, kind: ResourceType, name: str, *, is_told: bool = True) -> bool:
-            if authorizer is None:
+            if self._authorizer is None:
                 return True
             resource = Resource(kind, name)
-            ruling = authorizer.ruling(self._acls.now(), requester, operation, resource)
-            if self._engine.next_offset == 0 and ruling.because is not Rule.SUPER_USER:
-                # No entry has come yet, or, of a snapshot, not all: Kafka's authorizer lets nobody in then either.
-                ruling = Ruling(False, Rule.DEFAULT_DENY)
+            ruling = self._ruling(caller, operation, resource)
             if is_told or ruling.allowed:
-                audit.tell(request, requester, operation, resource, ruling)
+                audit.tell(request, _requester(caller), operation, resource, ruling)
             return ruling.allowed
 
         return may
+
+    def _ruling(self, caller: Caller, operation: Operation, resource: Resource) -> Ruling:
+        assert self._authorizer is not None
+        ruling = self._authorizer.ruling(self._acls.now(), _requester(caller), operation, resource)
+        if self._engine.next_offset == 0 and ruling.because is not Rule.SUPER_USER:
+            # No entry has come yet, or, of a snapshot, not all: Kafka's authorizer lets nobody in then either.
+            return Ruling(False, Rule.DEFAULT_DENY)
+        return ruling
+
+
+def _requester(caller: Caller) -> Requester:
+    return Requester(principal=caller.principal, host=caller.host)
 
 
 def _refusal(caller: Caller, operation: Operation, what: str) -> ApiError:

@@ -7,7 +7,8 @@ from typing import Final
 
 from quorate.controller.configs.broker import DYNAMIC, file_faults
 from quorate.controller.configs.broker_file import FILE_ONLY
-from quorate.metadata.secrets import is_secret
+from quorate.controller.configs.secrets import is_secret
+from quorate.metadata.configs import BROKER
 from quorate.runtime.config import ConfigError, given_texts
 
 NAMES: Final = frozenset(DYNAMIC.keys() | FILE_ONLY.keys())
@@ -20,4 +21,4 @@ def static_configs(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     faults = file_faults(given)
     if faults:
         raise ConfigError(faults)
-    return {name: value for name, value in given.items() if not is_secret(name)}
+    return {name: value for name, value in given.items() if not is_secret(BROKER, name)}

@@ -32,3 +32,5 @@ class Call:
     """Of a read that is to see the state at this offset, which is held; the present if None."""
     allows: Allows = allows_all
     """What the caller may do to single resources; the call as a whole is granted."""
+    would_allow: Allows = allows_all
+    """The same, for what is only to be told: nothing hangs on it, so that the audit log has nothing of it."""

@@ -25,9 +25,10 @@ from quorate.nouns import parse_uuid
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.controller.admin import AdminDoor
-from services.controller.apis import HANDLERS, Apis
+from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.forwarding import Forwarding
+from services.controller.handlers import HANDLERS, answer_to
 from services.controller.quorum_node import CHANGE_DEADLINE_MS, DEADLINE_MS
 
 ABOUT_THE_QUORUM: Final = {
@@ -61,8 +62,10 @@ class Servicer(ControllerServicer):
 
     async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         """The heartbeat service reports, this controller decides."""
-        if not request.target:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "target: a state is needed", {"field": "target"})
+        if request.target not in _STATES:
+            known = ", ".join(f"{number} {state.name}" for number, state in _STATES.items())
+            why = f"target {request.target} is none of {known}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "target"})
         turns = change_in_turns(
             self._driver.engine.state,
             broker_id=request.broker_id,
@@ -113,7 +116,7 @@ class Servicer(ControllerServicer):
         async def here() -> Any:
             principal, host, client_id = self._apis.authorizing.caller(context)
             call = Call(rpc=rpc, asked=to_struct(request), principal=principal, host=host, client_id=client_id)
-            answer = await self._apis.answer(call)
+            answer = await answer_to(self._apis, call)
             self._speak_of(answer, context)
             return to_protobuf(answer.response)
 

@@ -21,10 +21,10 @@ from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from services.observer.config import Config
+from services.observer.database import open_store
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.relay import RelayServicer
 from services.observer.servicer import Servicer
-from services.observer.spans import SpanStore
 
 log = logger(__name__)
 
@@ -37,8 +37,8 @@ async def main(life: Life) -> None:
     """Follow the log, keep spans and answer reads until asked to stop."""
     start_logs(os.environ)
     config = load(Config, sys.argv[1:], os.environ)
+    store = open_store(config.database)
     telemetry = Telemetry.start(service="observer", instance=f"observer-{config.node_id}", environ=os.environ)
-    store = SpanStore(config.database)
     servers = [str(server) for server in config.quorum]
     reader = LogReader(servers, open_channel, replica_id=config.node_id, from_any=config.from_any)
     replica = Replica(reader, SystemClock(), telemetry)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import Endpoint, Listener, boolean, endpoint, integer, list_of, listener, text
+from quorate.runtime.kinds import Endpoint, Listener, boolean, endpoint, integer, list_of, listener
+from services.observer.database import database_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,5 +31,5 @@ class Config:
         default=False,
     )
     database: str = setting(
-        "observer.database.url", text(), "Where spans are kept, as SQLAlchemy spells it.", default="sqlite://"
+        "observer.database.url", database_url(), "Where spans are kept.", default="sqlite://", secret=True
     )

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from quorate.cli.offline import load
 from quorate.metadata.canonical import canonical
+from quorate.metadata.configs import BROKER
 from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import (
     BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -237,21 +239,36 @@ def test_unknown_records_and_open_transactions_are_shown(tmp_path: Path) -> None
     assert "Unknown records (2)\n  api key  version  body\n  99       7        01\n  2        63       02\n" in ran.out
 
 
+def test_what_is_for_all_and_who_leaves_are_told_in_the_words_of_the_audit(tmp_path: Path) -> None:
+    leaves = BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=3, in_controlled_shutdown=1)
+    for_all = ConfigRecord(BROKER, "", "min.insync.replicas", "2")
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (leaves, 1), (for_all, 0))])
+
+    ran = run("image", "show", "--offline", tmp_path)
+
+    assert (0, "") == (ran.code, ran.err)
+    assert "  2   3             controlled shutdown  a " in ran.out
+    assert "  BROKER  (default)  min.insync.replicas  2\n" in ran.out
+
+
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
     user = UserScramCredentialRecord("alice", 1, b"salty-salt", b"stored-key", b"server-key", 4096)
     secret = ConfigRecord(4, "2", "listener.name.x.ssl.keystore.password", "hunter2")
-    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (user, 0), (secret, 0))])
+    unknown = ConfigRecord(4, "2", "my.plugin.api.key", "topsecret2")
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (user, 0), (secret, 0), (unknown, 0))])
 
     for options in ([], ["--json"]):
         ran = run("image", "show", "--offline", tmp_path, *options)
 
         assert 0 == ran.code
         assert "alice" in ran.out
-        assert [] == [word for word in ("hunter2", "salty", "stored-key", "c3RvcmVk") if word in ran.out]
+        assert "my.plugin.api.key" in ran.out
+        assert [] == [word for word in ("hunter2", "topsecret2", "salty", "stored-key", "c3RvcmVk") if word in ran.out]
 
 
 def test_a_name_cannot_write_on_the_terminal(tmp_path: Path) -> None:
-    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (ConfigRecord(2, "foo.bar", "x", "a\x1b[2Jb\nc"), 0))])
+    config = ConfigRecord(2, "foo.bar", "retention.ms", "a\x1b[2Jb\nc")
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (config, 0))])
 
     ran = run("image", "show", "--offline", tmp_path)
 

@@ -9,7 +9,6 @@ import pytest
 from quorate.controller.configs.broker import DYNAMIC, candidates, config_of, default_of, faults, file_faults
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
 from quorate.controller.configs.values import Set, Source, ValueType
-from quorate.metadata.secrets import is_secret
 from tests.controller.told import ASKED, told
 
 TOLD = told("broker")
@@ -115,14 +114,6 @@ def test_finds_every_value_in_the_order_in_which_they_count(name: str, expected:
     cluster = {"background.threads": "8", "log.roll.ms": "3"}
 
     assert expected == list(candidates(name, own=own, cluster=cluster, static=FILE))
-
-
-def test_every_password_of_kafkas_is_known_by_its_name_alone() -> None:
-    """What writes records for people to read has no schema at hand: `quorate.metadata.secrets`."""
-    passwords = [each["name"] for each in TOLD if each["type"] == "PASSWORD"]
-
-    assert 10 == len(passwords)
-    assert [] == [name for name in passwords if not is_secret(name)]
 
 
 def test_sees_what_in_a_file_no_broker_could_read() -> None:

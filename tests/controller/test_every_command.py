@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft import Message
+from quorate.cli.image_json import as_json
 from quorate.controller import commands
 from quorate.controller.decision import Decision, propose
 from quorate.metadata.canonical import canonical
-from quorate.metadata.image import as_json
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, record_version
 from quorate.records import decode_record, encode_record

@@ -118,6 +118,12 @@ async def ask(grpcurl: str, *arguments: str) -> Answer:
     return Answer(code=child.returncode or 0, out=out.decode(), error=error.decode())
 
 
+def warnings_of(log: Path) -> list[str]:
+    """What a service wrote that is not a transition: nothing, if it was well from its first line to its last."""
+    lines = log.read_text().splitlines()
+    return [line for line in lines if " level=info " not in line] if lines else [f"{log} is empty"]
+
+
 async def test_once_shows_everything_and_ends(tmp_path: Path) -> None:
     child = await launch(tmp_path, "--once")
     async with asyncio.timeout(WITHIN_S):
@@ -125,14 +131,19 @@ async def test_once_shows_everything_and_ends(tmp_path: Path) -> None:
     shown = Run(printed=out.decode())
 
     assert (0, "") == (child.returncode, errors.decode())
+    assert {name: [] for name in NAMES} == {name: warnings_of(tmp_path / f"{name}.log") for name in NAMES}
     assert re.search(r"^topic orders  [\w-]{22}", shown.printed, re.M)
     assert 3 == len(re.findall(r"10[123],10[123],10[123].+10[123],10[123],10[123]", shown.printed))
     assert re.search(r"^quorum  leader [123]  epoch \d+  HWM \d+", shown.printed, re.M)
     assert re.search(r"^trace [0-9a-f]{32}", shown.printed, re.M)
     assert [] == [name for name in ("write", "commit", "append", "apply", "Place") if name not in shown.printed]
-    assert NAMES == list(shown.addresses)
-    assert 4 == len(shown.lines)
+    assert ({}, []) == (shown.addresses, shown.lines), "nobody is there any more to paste them for"
     assert "stopping" == shown.printed.splitlines()[-1]
+
+
+async def test_while_it_runs_it_says_where_everybody_is_and_what_to_ask(run: Run) -> None:
+    assert NAMES == list(run.addresses)
+    assert 4 == len(run.lines)
 
 
 async def test_the_lines_to_paste_work(run: Run, grpcurl: str) -> None:
@@ -194,7 +205,13 @@ REFUSED = {
         "InvalidArgument",
         "INVALID_REQUEST",
     ),
-    "a state that there is not": ("ChangeBrokerState", {"broker_id": 101}, "InvalidArgument", "INVALID_REQUEST"),
+    "no state": ("ChangeBrokerState", {"broker_id": 101}, "InvalidArgument", "INVALID_REQUEST"),
+    "a state that there is not": (
+        "ChangeBrokerState",
+        {"broker_id": 101, "target": 9},
+        "InvalidArgument",
+        "INVALID_REQUEST",
+    ),
 }
 
 

@@ -24,15 +24,20 @@ from kraft.api.alter_user_scram_credentials_pb2 import AlterUserScramCredentials
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest
 from kraft.api.describe_delegation_token import DescribeDelegationTokenRequest
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest
+from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.api.renew_delegation_token import RenewDelegationTokenRequest
 from kraft.api.renew_delegation_token_pb2 import RenewDelegationTokenRequest as RenewOnTheWire
+from kraft.metadata.config_record_pb2 import ConfigRecord
+from kraft.service.admin_pb2 import AdminRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
+from quorate.controller.configs.secrets import REDACTED
 from quorate.controller.delegation_tokens import TokenSettings
 from quorate.controller.engine import Engine
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import BROKER
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
@@ -45,6 +50,7 @@ from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.chores import Chores
 from services.controller.driver import Driver
+from services.controller.handlers import answer_to
 from services.controller.quorum_node import QuorumNode
 from tests.e2e.cluster import WITHIN_S, spoken
 
@@ -52,6 +58,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
 
 KEY: Final = "a key that nobody may read"
 SALTED: Final = b"a salted password that opens"
+API_KEY: Final = "a key of a plugin that nobody knows"
 HMAC: Final = b"an hmac that was guessed, or overheard"
 ALICE: Final = Principal("User", "alice")
 DEBUG: Final = {"QUORATE_LOG_LEVEL": "debug"}
@@ -98,11 +105,18 @@ async def test_a_controller_writes_down_no_password_and_no_key(tmp_path: Path) -
         credential(name=user, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=SALTED)
         for user, mechanism, iterations in (("alice", 1, 4096), ("bob", 9, 4096), ("carol", 2, 1))
     ]
+    config = IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
+    changes = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=BROKER, configs=[config(name="my.plugin.api.key", value=API_KEY)]
+    )
+    changing = IncrementalAlterConfigsRequest(resources=[changes])
     async with running(plan, plan.observer, *plan.quorum, controller):
         channel = open_channel(controller.address)
         stub = ControllerStub(channel)
         altering = AlterUserScramCredentialsRequest(upsertions=asked)
         altered = (await spoken(stub.AlterUserScramCredentials, altering)).response
+        dry = AdminRequest(incremental_alter_configs=changing, validate_only=True)
+        (proposed,) = (await spoken(stub.Submit, dry)).response.records
         with pytest.raises(ApiError) as refused:
             await spoken(stub.RenewDelegationToken, RenewOnTheWire(hmac=HMAC, renew_period_ms=-1))
         await channel.close()
@@ -114,7 +128,8 @@ async def test_a_controller_writes_down_no_password_and_no_key(tmp_path: Path) -
     assert ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED == refused.value.code
     assert leaks(b"delegation.token.secret.key=***", written) == ["controller-1.log"]  # so it looks at the right thing
     assert leaks(b"AlterUserScramCredentials", written) == ["observer.db"]  # the spans
-    assert [[], [], []] == [leaks(secret, written) for secret in (KEY.encode(), SALTED, HMAC)]
+    assert [[], [], [], []] == [leaks(secret, written) for secret in (KEY.encode(), SALTED, HMAC, API_KEY.encode())]
+    assert REDACTED == ConfigRecord.FromString(proposed.record.value).value
     assert [] == leaks(HMAC, {"refusal": repr((refused.value, refused.value.metadata)).encode()})
 
 
@@ -166,7 +181,7 @@ class Controller:
 
 
 async def ask(apis: Apis, rpc: str, asked: Message, **more: Any) -> Any:
-    answer = await apis.answer(Call(rpc=rpc, asked=asked, principal=ALICE, **more))
+    answer = await answer_to(apis, Call(rpc=rpc, asked=asked, principal=ALICE, **more))
     return answer.response
 
 

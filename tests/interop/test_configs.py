@@ -15,8 +15,9 @@ import pytest
 
 from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
+from quorate.controller.configs.secrets import is_secret
 from quorate.controller.configs.values import Values
-from quorate.metadata.secrets import is_secret
+from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from tests.interop.kafka.release import absent, java
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=str(absent()))]
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reas
 PROGRAM: Final = Path(__file__).parent / "kafka/Configs.java"
 TIMEOUT_S: Final = 120
 OF_KAFKAS_OWN_TESTS: Final = "internal.segment.bytes"
+KINDS: Final = {"broker": BROKER, "topic": TOPIC, "client metrics": CLIENT_METRICS, "group": GROUP}
 LATER: Final = {
     "topic": {
         "errors.deadletterqueue.group.enable",
@@ -75,7 +77,9 @@ def test_knows_what_is_a_secret_and_what_is_for_kafkas_own_use() -> None:
     assert {key for key, line in told.items() if line["sensitive"]} == {
         key for key, (values, _) in known.items() if values.is_sensitive and key in told
     }
-    assert [] == [key for key, line in told.items() if line["sensitive"] and not is_secret(key[1])]
+    assert {key for key, line in told.items() if line["sensitive"]} == {
+        (of, name) for of, name in told if is_secret(KINDS[of], name)
+    }
     assert {name for (of, name), line in told.items() if of == "broker" and line["internal"]} == {
         name for name in INTERNAL if ("broker", name) in told
     }

@@ -1,4 +1,4 @@
-"""The audit timeline of what is kept whole: who may what, quotas, credentials, tokens, in words, and never a secret."""
+"""The audit timeline of configs and of what is kept whole: who may what, credentials, tokens …, and never a secret."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 from deploy.spark import HOW_TO_GET, is_installed
 from kraft import Message, Uuid
 from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.configs import BROKER
 from quorate.nouns import uuid_text
 from quorate.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    ConfigRecord,
     DelegationTokenRecord,
     ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
@@ -21,7 +23,7 @@ from quorate.records import (
     UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
-from tests.pipeline.hand_made import Story, controller, silver_of, uuid_of
+from tests.pipeline.hand_made import Story, config, controller, silver_of, uuid_of
 from tests.pipeline.logs import NOON_MS
 
 if TYPE_CHECKING:
@@ -71,6 +73,10 @@ def token(expires_ms: int) -> Message:
     return DelegationTokenRecord(
         "User:alice", "User:admin", ("User:bob",), NOON_MS, NOON_MS + 9 * HOUR_MS, expires_ms, "t1"
     )
+
+
+def plugin(value: str | None) -> Message:
+    return ConfigRecord(BROKER, "1", "my.plugin.api.key", value)
 
 
 TABLE: list[tuple[Message, str]] = [
@@ -138,6 +144,12 @@ TABLE: list[tuple[Message, str]] = [
     (ProducerIdsRecord(2, 6, 2000), "producer ids the next block begins at 1000 → 2000"),
     (controller(7), f"controller 7 registers as incarnation {uuid_text(uuid_of('controller 7'))}"),
     (UnregisterControllerRecord(7), "controller 7 is unregistered"),
+    (plugin("hush 1"), "broker 1 my.plugin.api.key: not set → (redacted)"),
+    (plugin("hush 2"), "broker 1 my.plugin.api.key: (redacted) → (redacted)"),
+    (plugin(None), "broker 1 my.plugin.api.key: (redacted) → not set"),
+    (config(None, "log.retention.ms", "7"), "broker (default) log.retention.ms: not set → 7"),
+    (config(None, "log.retention.ms", "8"), "broker (default) log.retention.ms: 7 → 8"),
+    (config(None, "retention.ms", "hush 3"), "broker (default) retention.ms: not set → (redacted)"),
 ]
 """What is written, and the sentence about it; each in a batch of its own, from offset 0 on."""
 
@@ -167,7 +179,7 @@ def test_no_sentence_has_a_secret(told: list[str]) -> None:
 
     secrets = [form for key in (SALT, STORED, SERVER) for form in (key.decode(), base64.b64encode(key).decode())]
 
-    assert [] == [(secret, sentence) for secret in secrets for sentence in told if secret in sentence]
+    assert [] == [(secret, sentence) for secret in (*secrets, "hush") for sentence in told if secret in sentence]
 
 
 def test_every_kind_that_silver_keeps_is_told_or_has_its_reason() -> None:

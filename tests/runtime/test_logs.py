@@ -123,6 +123,12 @@ def test_inside_a_span_a_line_names_it() -> None:
         ("line", "ssl.key.password: 'hunter2 hunter2' x", "ssl.key.password: *** x"),
         ("header", "Authorization Bearer hunter2.abc-1", "Authorization Bearer ***"),
         ("reason", "the passwords differ", "the passwords differ"),
+        ("at", "postgresql+psycopg://me:hunter2@host:5432/spans", "postgresql+psycopg://me:***@host:5432/spans"),
+        ("at", "from redis://:hunter2@host, then a://u:h/u?n#ter2@h", "from redis://:***@host, then a://u:***@h"),
+        ("at", "a://u:hunter@2@h/x?user=me@home", "a://u:***@h/x?user=me@home"),
+        ("at", "https://me@host:443/a:b, 1@host:9093", "https://me@host:443/a:b, 1@host:9093"),
+        ("listeners", "CONTROLLER://127.0.0.1:9093", "CONTROLLER://127.0.0.1:9093"),
+        ("listeners", "A://[::1]:9093", "A://[::1]:9093"),
     ],
 )
 def test_secrets_are_hidden_by_key_and_in_text(key: str, value: object, expected: object) -> None:

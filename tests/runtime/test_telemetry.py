@@ -74,7 +74,8 @@ async def placing(placer: Placer, telemetry: Telemetry, **options: Any) -> Async
 
 
 def test_a_span_inside_another_hangs_on_it(recorded: Recorded) -> None:
-    with recorded.telemetry.span("outer") as outer, recorded.telemetry.span("inner", attributes={"kraft.base_offset": 7}):
+    attributes = {"kraft.base_offset": 7}
+    with recorded.telemetry.span("outer") as outer, recorded.telemetry.span("inner", attributes=attributes):
         inside = current_traceparent()
 
     spans = recorded.spans()

@@ -203,6 +203,19 @@ async def test_what_is_left_out_of_a_list_was_denied_to_nobody(
     assert expected == said.told()
 
 
+async def test_what_a_caller_is_told_that_it_may_do_is_no_decision(said: Said) -> None:
+    """Kafka: AuthHelper.authorizedOperations logs neither."""
+    audited = Audited((Operation.DESCRIBE, ResourceType.TOPIC, "a", ALLOW))
+    said.start("debug")
+    await audited.ask(
+        "DescribeTopicPartitions",
+        DescribeTopicPartitionsRequest(),
+        lambda call: describe_topic_partitions(call.asked, allows=call.allows, would_allow=call.would_allow),
+    )
+
+    assert [("allowed", "Describe", "Topic:LITERAL:a")] == said.told()
+
+
 async def test_a_name_is_one_word_of_one_line_whatever_it_holds(said: Said) -> None:
     """What callers choose must not look like lines of ours."""
     audited = Audited()

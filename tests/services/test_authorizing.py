@@ -20,6 +20,7 @@ from quorate.authorizer import StandardAuthorizer
 from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.create_partitions import create_partitions
 from quorate.controller.commands.delete_topics import delete_topics
+from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
@@ -323,6 +324,28 @@ async def test_describes_topics_that_may_be_seen(
 
     assert expected == [(each.name, ErrorCode(each.error_code), len(each.partitions)) for each in response.topics]
     assert {ZERO_UUID} >= {each.topic_id for each in response.topics if each.error_code}
+
+
+async def test_tells_a_caller_what_it_may_do() -> None:
+    """KIP-430; WRITE implies DESCRIBE (KIP-11)."""
+    door = Door((Operation.WRITE, TOPIC, "a"), (DESCRIBE, TOPIC, "b"), (ALTER, CLUSTER, "kafka-cluster"))
+    topics = await door.ask(
+        "DescribeTopicPartitions",
+        DescribeTopicPartitionsRequest(),
+        lambda call: describe_topic_partitions(call.asked, allows=call.allows, would_allow=call.would_allow),
+    )
+    cluster = await door.ask(
+        "DescribeCluster",
+        DescribeClusterRequest(include_cluster_authorized_operations=True),
+        lambda call: describe_cluster(
+            call.asked, cluster_id="", controller_id=1, allows=call.allows, would_allow=call.would_allow
+        ),
+    )
+
+    assert [1 << Operation.WRITE | 1 << DESCRIBE, 1 << DESCRIBE] == [
+        each.topic_authorized_operations for each in topics.topics
+    ]
+    assert 1 << ALTER | 1 << DESCRIBE == cluster.cluster_authorized_operations
 
 
 async def test_where_controllers_listen_is_for_administrators() -> None:

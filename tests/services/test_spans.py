@@ -289,5 +289,9 @@ async def test_our_own_telemetry_is_all_there_once_it_is_closed(store: SpanStore
     found = await store.trace(trace_id)
 
     write, create = found
-    assert ("write", create.span_id, {"kraft.base_offset": 17}) == (write.name, write.parent_span_id, dict(write.attributes))
+    assert ("write", create.span_id, {"kraft.base_offset": 17}) == (
+        write.name,
+        write.parent_span_id,
+        dict(write.attributes),
+    )
     assert ("CreateTopics", "controller", "controller-2") == (create.name, create.service, create.instance)

@@ -15,6 +15,7 @@ verify          `quorate log verify`: what does not hold in a directory
 verify_log      the same for segments and what Kafka derives from them
 offline         the state of a directory that nobody has open
 image           `quorate image show`: that state as tables
+image_json      the same as one JSON document
 waterfall       a trace, drawn
 pipeline        `quorate pipeline`: hands over to services.pipeline
 """

@@ -12,8 +12,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
+from quorate.cli.image_json import as_json as image_document
 from quorate.cli.offline import Offline, load
-from quorate.metadata.image import as_json as image_document
 from quorate.nouns import Offset, uuid_text
 
 __all__ = ["document", "lines", "show"]
@@ -67,7 +67,7 @@ def lines(found: Offline) -> Iterator[str]:
     )
     yield from _table(
         "Brokers",
-        ("id", "epoch", "state", "rack", "endpoints", "directories", "incarnation"),
+        ("id", "broker epoch", "state", "rack", "endpoints", "directories", "incarnation"),
         map(_broker, _values(image, "brokers")),
     )
     yield from _table("Topics", ("topic", "id", "partitions"), _topics(image))
@@ -77,7 +77,7 @@ def lines(found: Offline) -> Iterator[str]:
             "topic",
             "partition",
             "leader",
-            "epoch",
+            "leader epoch",
             "partition epoch",
             "replicas",
             "isr",
@@ -152,7 +152,7 @@ def _broker(broker: Json) -> Row:
     return (
         broker["id"],
         broker["epoch"],
-        "fenced" if broker["fenced"] else "shutting down" if broker["inControlledShutdown"] else "active",
+        "fenced" if broker["fenced"] else "controlled shutdown" if broker["inControlledShutdown"] else "active",
         broker["rack"] or NOTHING,
         _endpoints(broker["endPoints"]),
         " ".join(broker["logDirs"]),
@@ -193,7 +193,7 @@ def _configs(image: Json) -> Iterator[Row]:
     for kind, resources in image["configs"].items():
         for resource, values in resources.items():
             for name, value in values.items():
-                yield kind, resource or "(all)", name, value
+                yield kind, resource or "(default)", name, value
 
 
 def _quotas(image: Json) -> Iterator[Row]:

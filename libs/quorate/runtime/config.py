@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from quorate.properties import parse_properties
 from quorate.runtime.kinds import Kind
 
-__all__ = ["Checked", "ConfigError", "describe", "given_texts", "load", "setting", "settings_table"]
+__all__ = ["Checked", "ConfigError", "HelpAsked", "describe", "given_texts", "load", "setting", "settings_table"]
 
 ENV_PREFIX: Final = "QUORATE_"
 FILE_VARIABLE: Final = ENV_PREFIX + "CONFIG"
@@ -41,6 +40,10 @@ class ConfigError(Exception):
         self.problems = tuple(problems)
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         super().__init__(f"{count} in the configuration: " + "; ".join(problems))
+
+
+class HelpAsked(Exception):
+    """`--help` is among the arguments: its text is what they ask for."""
 
 
 @runtime_checkable
@@ -97,12 +100,11 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
     """The configuration from `argv` (without the program's name) and `environ`.
 
     `others` are keys that may stand in the file for other services and are passed over. Raises ConfigError with
-    every problem; `--help` prints the table of settings and raises SystemExit(0).
+    every problem, and for `--help` HelpAsked with the table of settings.
     """
     declared = _declared(cls)
     if "--help" in argv or "-h" in argv:
-        sys.stdout.write(settings_table(cls) + "\n")
-        raise SystemExit(0)
+        raise HelpAsked(settings_table(cls))
     problems: list[str] = []
     given = _given(argv, environ, [each.key for each in declared.values()], problems)
     known = {each.key for each in declared.values()}

@@ -36,6 +36,8 @@ _SECRET_IN_TEXT: Final = re.compile(
     r"(?i)\b([\w.-]*(?:password|passwd|secret|token|credential|hmac|passphrase)[\w.-]*\s*[=:]\s*)"
     r"(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
 )
+# A password may have slashes, and whoever forgot to escape an @ means the last one before the path.
+_SECRET_IN_URL: Final = re.compile(r"(://[^\s/?#:@]*:)[^\s@]*(?:@[^\s/?#@]*)*@")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+")
 
 
@@ -107,6 +109,8 @@ def redact(key: str, value: object) -> object:
 
     >>> redact("ssl.keystore.password", "hunter2"), redact("url", "a?token=xyz b"), redact("epoch", 7)
     ('***', 'a?token=*** b', 7)
+    >>> redact("url", "postgresql://me:hunter2@host:5432/spans")
+    'postgresql://me:***@host:5432/spans'
     """
     if _SECRET_WORDS.intersection(re.split(r"[._\-\s]", key.lower())):
         return "***"
@@ -116,7 +120,8 @@ def redact(key: str, value: object) -> object:
 
 
 def _hide(text: str) -> str:
-    return _BEARER.sub(r"\1 ***", _SECRET_IN_TEXT.sub(r"\1***", text))
+    shown = _SECRET_IN_URL.sub(r"\1***@", text)
+    return _BEARER.sub(r"\1 ***", _SECRET_IN_TEXT.sub(r"\1***", shown))
 
 
 class _Line(logging.Formatter):

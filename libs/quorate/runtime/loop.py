@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import Final
 
 from quorate.errors import ApiError, Corrupt
-from quorate.runtime.config import ConfigError
+from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.logs import logger
 
 __all__ = ["CannotListen", "ExitCode", "Life", "run"]
@@ -82,7 +82,7 @@ class Life:
 
 
 def run(main: Callable[[Life], Awaitable[None]], *, stop_timeout_s: float = STOP_TIMEOUT_S) -> ExitCode:
-    """Runs `main` until it returns, and says how it went.
+    """Runs `main` until it returns, and says how it went; with `--help` it is over when the settings are printed.
 
     SIGTERM or SIGINT asks it to stop; a second one, or `stop_timeout_s` without an end, cancels it. Whatever it
     raises is one line on standard error each, and an exit code that is not 0.
@@ -91,6 +91,8 @@ def run(main: Callable[[Life], Awaitable[None]], *, stop_timeout_s: float = STOP
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_live(main, stop_timeout_s))
+    except HelpAsked as asked:
+        sys.stdout.write(f"{asked}\n")
     except (Exception, asyncio.CancelledError) as error:  # the process ends here: nothing above could report it
         return _report(error)
     return ExitCode.STOPPED

@@ -11,21 +11,20 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from quorate.controller.configs.secrets import REDACTED
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
-from quorate.metadata.secrets import REDACTED
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, uuid_text
 from quorate.records import LeaderChangeMessage, VotersRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.audit_kept import kept_sentences
 from services.pipeline.gold.audit_rows import began, ended, not_followed, with_before
 from services.pipeline.gold.availability import led_uncleanly
+from services.pipeline.gold.secrets import is_secret
 
 __all__ = ["COLUMNS", "audit_timeline"]
 
 COLUMNS: Final = ("cluster_id", "offset", "time", "subject", "sentence", "trace_id")
-_SECRET: Final = "(?i)(password|secret|credential|jaas|private|keystore\\.key|token|sasl)"
-"""Parts of the names of configs whose values may be secrets; wider than Kafka's own list."""
 _RESERVED: Final = {UNASSIGNED_DIRECTORY: "unassigned", LOST_DIRECTORY: "lost", MIGRATING_DIRECTORY: "migrating"}
 
 
@@ -110,9 +109,9 @@ def _configs(history: DataFrame) -> DataFrame:
     kind = fn.when(fn.col("resource_type") == TOPIC, "topic").when(fn.col("resource_type") == BROKER, "broker")
     of = fn.when(fn.col("resource_name") == "", "(default)").otherwise(fn.col("resource_name"))
     subject = fn.concat_ws(" ", fn.coalesce(kind, fn.concat(fn.lit("resource of type "), "resource_type")), of)
-    is_secret = fn.col("name").rlike(_SECRET)
-    before = fn.when(fn.col("is_first"), "not set").when(is_secret, REDACTED).otherwise(fn.col("was_value"))
-    after = fn.when(is_secret, REDACTED).otherwise(fn.col("value"))
+    is_told = ~is_secret(fn.col("resource_type"), fn.col("name"))
+    before = fn.when(fn.col("is_first"), "not set").when(is_told, fn.col("was_value")).otherwise(REDACTED)
+    after = fn.when(is_told, fn.col("value")).otherwise(REDACTED)
     changes = with_before(history, key, ("value",))
     told = fn.concat("name", fn.lit(": "), before, fn.lit(" → "), after)
     gone = not_followed(history, key).where("end_type = 'CONFIG_RECORD'")

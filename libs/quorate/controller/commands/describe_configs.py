@@ -14,6 +14,7 @@ from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.configs.broker import Scope
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
 from quorate.controller.configs.kinds import kind_of, said
+from quorate.controller.configs.secrets import is_secret
 from quorate.controller.configs.values import Set, Source, ValueType
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.settings import Settings
@@ -38,7 +39,6 @@ class _Entry:
     value: str | None
     sets: tuple[Set, ...]
     type: ValueType
-    sensitive: bool = False
     read_only: bool = False
 
 
@@ -64,7 +64,11 @@ def _described(state: ClusterState, asked: _Asked, include_synonyms: bool, setti
         return _Result(int(refusal.code), refusal.message, resource.type, resource.name)
     entries = _ENTRIES[resource.type](state, resource.name, settings)
     wanted = asked.configuration_keys
-    configs = tuple(_config(each, include_synonyms) for each in entries if not wanted or each.name in wanted)
+    configs = tuple(
+        _config(each, include_synonyms=include_synonyms, sensitive=is_secret(resource.type, each.name))
+        for each in entries
+        if not wanted or each.name in wanted
+    )
     return _Result(0, None, resource.type, resource.name, configs)
 
 
@@ -82,14 +86,14 @@ def _check(state: ClusterState, resource: Resource) -> None:
     kind.check_exists(state, resource.name)
 
 
-def _config(entry: _Entry, include_synonyms: bool) -> _Config:
-    synonyms = (_Synonym(each.name, None if entry.sensitive else each.value, int(each.source)) for each in entry.sets)
+def _config(entry: _Entry, *, include_synonyms: bool, sensitive: bool) -> _Config:
+    synonyms = (_Synonym(each.name, None if sensitive else each.value, int(each.source)) for each in entry.sets)
     return _Config(
         name=entry.name,
-        value=None if entry.sensitive else entry.value,
+        value=None if sensitive else entry.value,
         read_only=entry.read_only,
         config_source=int(entry.sets[0].source if entry.sets else Source.DEFAULT),
-        is_sensitive=entry.sensitive,
+        is_sensitive=sensitive,
         synonyms=tuple(synonyms) if include_synonyms else (),
         config_type=int(entry.type),
         documentation=None,
@@ -112,8 +116,8 @@ def _topic(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entr
 
 
 def _unknown(own: Set) -> _Entry:
-    """Set by a controller of another version. Kafka tells that it is there; what nobody knows may be a secret."""
-    return _Entry(name=own.name, value=own.value, sets=(own,), type=ValueType.UNKNOWN, sensitive=True)
+    """Set by a controller of another version. Kafka tells that it is there."""
+    return _Entry(name=own.name, value=own.value, sets=(own,), type=ValueType.UNKNOWN)
 
 
 def _broker(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
@@ -130,14 +134,12 @@ def _broker(state: ClusterState, name: str, settings: Settings) -> Iterator[_Ent
 
 
 def _broker_entry(name: str, sets: Iterable[Set]) -> _Entry:
-    """What nobody knows may be a secret."""
     config, found = broker.config_of(name), tuple(sets)
     return _Entry(
         name=name,
         value=found[0].value if found else None,
         sets=found,
         type=ValueType.UNKNOWN if config is None else config.values.type,
-        sensitive=config is None or config.values.is_sensitive,
         read_only=config is not None and config.scope == Scope.FILE,
     )
 

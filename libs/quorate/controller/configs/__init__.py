@@ -6,5 +6,6 @@ broker          brokers, at run time: for all of them, or for one
 broker_file     brokers, from their file only
 client_metrics  client metrics subscriptions
 group           groups, within what brokers allow
+secrets         of which no value is told
 values          which texts are values: numbers, switches, lists … as Java reads them
 """

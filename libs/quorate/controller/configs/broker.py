@@ -32,7 +32,19 @@ from quorate.controller.configs.values import (
     text,
 )
 
-__all__ = ["DYNAMIC", "BrokerConfig", "Scope", "candidates", "config_of", "default_of", "faults", "file_faults"]
+__all__ = [
+    "DYNAMIC",
+    "OF_LISTENER",
+    "OF_MECHANISM",
+    "BrokerConfig",
+    "Scope",
+    "candidates",
+    "config_of",
+    "default_of",
+    "faults",
+    "file_faults",
+    "unprefixed",
+]
 
 
 class Scope(Enum):
@@ -56,8 +68,8 @@ class BrokerConfig:
     scope: Scope
 
 
-_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
-_OF_MECHANISM: Final = (
+OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+OF_MECHANISM: Final = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -91,7 +103,7 @@ def config_of(name: str) -> BrokerConfig | None:
     >>> config_of("listener.name.internal.plain.sasl.jaas.config").values.is_sensitive
     True
     """
-    bare = _bare(name)
+    bare = unprefixed(name)
     if bare in DYNAMIC:
         return DYNAMIC[bare]
     if bare not in FILE_ONLY:
@@ -160,12 +172,23 @@ def file_faults(values: Mapping[str, str]) -> list[str]:
     return found
 
 
+def unprefixed(name: str) -> str:
+    """A config's name without a listener's and a SASL mechanism's prefix.
+
+    >>> unprefixed("listener.name.internal.plain.sasl.jaas.config"), unprefixed("num.io.threads")
+    ('sasl.jaas.config', 'num.io.threads')
+    """
+    if name in DYNAMIC or name in FILE_ONLY or (listened := OF_LISTENER.fullmatch(name)) is None:
+        return name
+    return next((each for each in OF_MECHANISM if listened[1].endswith(each)), listened[1])
+
+
 def _fault(name: str, value: str, *, one_broker: bool) -> str | None:
     if name in FILE_ONLY:
         return f"{name} cannot be set at run time; it is in a broker's file"
     if name.startswith("ssl.") and name in DYNAMIC:
         return f"{name} is set for a listener: listener.name.<listener>.{name}"
-    config = DYNAMIC.get(_OF_LISTENER.sub(r"\1", name))
+    config = DYNAMIC.get(OF_LISTENER.sub(r"\1", name))
     if config is not None and not config.values.takes(value):
         shown = name if config.values.is_sensitive else f"{name}={value!r}"
         return f"{shown}: it takes {config.values.rule}"
@@ -175,7 +198,7 @@ def _fault(name: str, value: str, *, one_broker: bool) -> str | None:
 
 
 def _is_for_one(name: str) -> bool:
-    listened = _OF_LISTENER.fullmatch(name)
+    listened = OF_LISTENER.fullmatch(name)
     if listened is not None:
         return listened[1] not in _OF_ALL_LISTENERS
     return name in DYNAMIC and DYNAMIC[name].scope == Scope.BROKER
@@ -184,14 +207,8 @@ def _is_for_one(name: str) -> bool:
 _OF_ALL_LISTENERS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
 
-def _bare(name: str) -> str:
-    if name in DYNAMIC or name in FILE_ONLY or (listened := _OF_LISTENER.fullmatch(name)) is None:
-        return name
-    return next((each for each in _OF_MECHANISM if listened[1].endswith(each)), listened[1])
-
-
 def _alike(name: str) -> tuple[str, ...]:
-    bare = _bare(name)
+    bare = unprefixed(name)
     if bare != name:
         return name, bare
     return _ALIKE.get(name, (name,))

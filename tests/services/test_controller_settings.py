@@ -10,7 +10,7 @@ from quorate.controller.periodic import CHORES
 from quorate.runtime.config import ConfigError, load
 from services.controller.broker_configs import NAMES, static_configs
 from services.controller.config import Config
-from services.controller.operator import authorizer_of, intervals_of, settings_of
+from services.controller.settings import authorizer_of, intervals_of, settings_of
 
 NEEDED = {
     "node.id": "1",

@@ -6,7 +6,8 @@ import json
 from random import Random
 
 from kraft import Uuid
-from quorate.metadata.image import REDACTED, as_json
+from quorate.cli.image_json import as_json
+from quorate.controller.configs.secrets import REDACTED
 from quorate.metadata.state import ClusterState
 from quorate.records import (
     AccessControlEntryRecord,
@@ -63,6 +64,7 @@ def test_secrets_are_not_in_it() -> None:
         UserScramCredentialRecord("alice", 2, b"SALT", b"STORED", b"SERVER", 8192),
         ConfigRecord(4, "1", "listener.name.tls.ssl.keystore.password", "hunter2"),
         ConfigRecord(4, "1", "listener.name.tls.scram-sha-256.sasl.jaas.config", "hunter2"),
+        ConfigRecord(4, "1", "my.plugin.api.key", "hunter2"),
         ConfigRecord(4, "1", "log.retention.ms", "60000"),
     )
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
+from quorate.controller.configs.secrets import REDACTED, is_secret
 from quorate.metadata import acls, scram
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from quorate.metadata.partitions import RECOVERING
-from quorate.metadata.secrets import REDACTED, is_secret
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
 from quorate.metadata.versions import METADATA_VERSION, release_of
@@ -81,7 +81,7 @@ def _configs(state: ClusterState) -> Json:
     for resource in state.configs:
         values = state.configs.of(*resource)
         by_type.setdefault(_RESOURCES.get(resource.type, str(resource.type)), {})[resource.name] = {
-            name: REDACTED if is_secret(name) else values[name] for name in sorted(values)
+            name: REDACTED if is_secret(resource.type, name) else values[name] for name in sorted(values)
         }
     return by_type
 

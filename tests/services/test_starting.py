@@ -1,0 +1,105 @@
+"""How a service begins that is asked for help, or told what cannot be: real processes, one line, an exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.local.plan import free_ports
+from quorate.runtime.config import ConfigError, describe, load
+from quorate.runtime.loop import ExitCode
+from services.observer.config import Config
+
+SERVICES = ("quorum", "controller", "heartbeat", "placer", "observer")
+OBSERVER = {"node.id": "1", "listeners": "OBSERVER://127.0.0.1:0", "controller.quorum.bootstrap.servers": "127.0.0.1:1"}
+RULE = (
+    "must be a URL of SQLite or PostgreSQL as SQLAlchemy spells it, sqlite:////path or "
+    "postgresql+psycopg://user@host/name, with %40 for an @ in a password, and the driver that it names installed"
+)
+
+
+def started(service: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A service's process, which ends by itself."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("QUORATE_", "OTEL_"))}
+    command = [sys.executable, "-m", f"services.{service}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=False)
+
+
+def with_database(url: str) -> list[str]:
+    """The arguments of an observer that keeps its spans there."""
+    settings = {**OBSERVER, "observer.database.url": url}
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_help_is_the_settings_and_no_error(service: str) -> None:
+    ended = started(service, "--help")
+
+    assert (ExitCode.STOPPED, "") == (ended.returncode, ended.stderr)
+    assert ended.stdout.startswith("Settings: --config FILE (properties), --set NAME=VALUE")
+    assert "\nlisteners  [required]  QUORATE_LISTENERS\n" in ended.stdout
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_option_that_there_is_not_is_one_line(service: str) -> None:
+    ended = started(service, "--hlep")
+    line, *more = ended.stderr.splitlines()
+
+    assert (ExitCode.MISCONFIGURED, "", []) == (ended.returncode, ended.stdout, more)
+    assert line.startswith("fatal: ")
+    assert "argument '--hlep': only --config FILE, --set NAME=VALUE and --help are known" in line
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "not a url with hunter2",
+        "mysql://me:hunter2@host/spans",
+        "postgresql+nothing://me:hunter2@host/spans",
+        "postgresql+psycopg://me:hunter2@host:port/spans",
+        "postgresql+psycopg://me:hun@ter2@host/spans",
+        "sqlite://two/slashes.db",
+        "sqlite:////spans.db?timeout=soon",
+    ],
+)
+def test_an_observer_refuses_a_database_that_cannot_be(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(Config, with_database(url), {})
+
+    assert (f"observer.database.url = *** (--set): {RULE}",) == refused.value.problems
+
+
+def test_an_observer_takes_what_it_can_open_and_tells_no_password() -> None:
+    urls = ["sqlite://", "sqlite:////var/spans.db", "postgresql+psycopg://me:hunter2@host:5432/spans?sslmode=require"]
+    taken = [load(Config, with_database(url), {}) for url in urls]
+
+    assert urls == [config.database for config in taken]
+    assert {"***"} == {describe(config)["observer.database.url"] for config in taken}
+    assert [] == [config for config in taken if "hunter2" in repr(config)]
+
+
+def test_an_observer_whose_database_does_not_answer_says_which_in_one_line() -> None:
+    (nobody,) = free_ports(1)
+    ended = started("observer", *with_database(f"postgresql+psycopg://me:hunter2@127.0.0.1:{nobody}/spans"))
+    (line,) = ended.stderr.splitlines()
+
+    assert ExitCode.MISCONFIGURED == ended.returncode
+    assert line.startswith(
+        f"fatal: 1 problem in the configuration: observer.database.url = postgresql+psycopg://me:***@127.0.0.1:{nobody}"
+        "/spans: must be a database that we may use: "
+    )
+    assert "hunter2" not in line
+
+
+def test_an_observer_whose_file_is_no_database_says_so_too(tmp_path: Path) -> None:
+    file = tmp_path / "spans.db"
+    file.write_text("a letter to a friend, and longer than a database's header is: " + 100 * "so long, ")
+    ended = started("observer", *with_database(f"sqlite:///{file}"))
+    (line,) = ended.stderr.splitlines()
+
+    assert ExitCode.MISCONFIGURED == ended.returncode
+    assert f"observer.database.url = sqlite:///{file}: must be a database that we may use: " in line
