@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.incremental_alter_configs import Operation, incremental_alter_configs
 from quorate.controller.decision import Decision
+from quorate.controller.policies import ConfigChange, PolicyViolation
+from quorate.controller.settings import Settings
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import TOPIC, Resource
 from quorate.records import ConfigRecord
@@ -63,6 +66,26 @@ def altered(cluster: Cluster, *resources: Asked) -> list[tuple[Resource, ErrorCo
     return [
         (Resource(each.resource_type, each.resource_name), ErrorCode(each.error_code)) for each in response.responses
     ]
+
+
+@dataclass(frozen=True)
+class LongKept:
+    """A policy: retention.ms is not set to less than this."""
+
+    least_ms: int
+
+    def validate(self, request: ConfigChange) -> None:
+        """Raises PolicyViolation."""
+        value = request.configs.get("retention.ms")
+        if value is not None and int(value) < self.least_ms:
+            raise PolicyViolation(f"retention.ms={value} is below {self.least_ms}")
+
+
+def with_policy() -> Cluster:
+    """Broker 1; topic orders, nothing is set; a policy refuses retention.ms below 1000."""
+    cluster = Cluster(33, settings=Settings(alter_config_policy=LongKept(1_000))).brokers(1)
+    cluster.topic("orders", [1])
+    return cluster
 
 
 def with_orders(configs: Mapping[str, str] = {}, *, elr: bool = False) -> Cluster:

@@ -39,6 +39,11 @@ def uuid(number: int) -> Uuid:
     return Uuid((1 << 64 | abs(number)).to_bytes(16, "big"))
 
 
+def directory(broker_id: int) -> Uuid:
+    """The only log directory of a broker that is registered here."""
+    return uuid(broker_id * 100 + 50)
+
+
 class Cluster:
     """A state and the next offset. What is written here is applied at once: there is no log."""
 
@@ -169,7 +174,7 @@ def registration(broker_id: int, *, incarnation: int = 0, **changes: Any) -> Bro
                 feature(METADATA_VERSION, 7, 33),
             ),
             "rack": None,
-            "log_dirs": (uuid(broker_id * 100 + 50),),
+            "log_dirs": (directory(broker_id),),
             **changes,
         }
     )

@@ -142,7 +142,7 @@ WISHES: dict[str, tuple[Callable[[Cluster], Command[Any]], str, str]] = {
 def test_a_wish_has_ten_thousand_records_at_most(
     command: Callable[[Cluster], Command[Any]], what: str, why: str
 ) -> None:
-    """Kafka: MAX_RECORDS_PER_USER_OP, and PolicyViolationException beyond; all of it or nothing."""
+    """All or nothing, as ElectLeaders in Kafka (MAX_RECORDS_PER_USER_OP), which does the first 10,000 of the others."""
     just, beyond = (cluster(**{what: count}) for count in (MAX, MAX + 1))
     fits, refused = written(just, command(just)), written(beyond, command(beyond))
 

@@ -45,6 +45,7 @@ def test_a_policy_sees_new_topics_as_they_will_be() -> None:
     cluster.write(cluster.creating(CreateTopicsRequest(topics=(counted, by_hand)), Random(1)))
 
     assert [
+        ConfigChange(resource=Resource(TOPIC, "counted"), configs={"segment.ms": "5"}),
         NewTopic(
             topic="counted",
             num_partitions=1,

@@ -80,7 +80,7 @@ class Controller:
     # WRITE
 
     def serve(self, call: Call) -> None:
-        """One request, as services/controller/apis.py serves it."""
+        """One request, as services/controller/handlers serve it."""
         if self.is_gone or self.node.raft is None:
             return
         if not self.is_active or self.is_foreign:

@@ -28,7 +28,7 @@ from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file, checkpoi
 from quorate.storage.snapshots import SnapshotWriter  # noqa: E402
 from quorate.wire.batch import ControlType  # noqa: E402
 from quorate.wire.codec import encode  # noqa: E402
-from services.controller.apis import HANDLERS  # noqa: E402
+from services.controller.handlers import HANDLERS  # noqa: E402
 from tests.e2e.offline import stored_log  # noqa: E402
 from tests.interop.kafka.judge import metadata_shell, start_controller_on  # noqa: E402
 from tests.interop.kafka.release import OPERATIONS_POM as POM  # noqa: E402

@@ -125,8 +125,8 @@ def _back(
 
 
 def _check_factor(name: str, partition_id: int, partition: Partition, target: Replicas) -> None:
-    """KIP-860. What counts is how many replicas the partition had before it was moved."""
-    present = len(partition.replicas) - len(partition.adding_replicas)
+    """KIP-860. Of one on its way what counts is how many replicas it will have."""
+    present = len({*partition.replicas, *partition.adding_replicas} - set(partition.removing_replicas))
     if len(target) != present:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

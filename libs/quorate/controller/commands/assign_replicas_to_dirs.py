@@ -15,14 +15,15 @@ from quorate.controller.registrations import registered
 from quorate.controller.settings import Settings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
-from quorate.metadata.partitions import Partition, merged
+from quorate.metadata.partitions import merged
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Topic
+from quorate.metadata.topics import Found
 from quorate.metadata.versions import DIRECTORIES, release_of
 from quorate.records import PartitionChangeRecord
 
 __all__ = ["assign_replicas_to_dirs"]
 
+_Asked: TypeAlias = AssignReplicasToDirsRequest.DirectoryData
 _Directory: TypeAlias = AssignReplicasToDirsResponse.DirectoryData
 _Topic: TypeAlias = _Directory.TopicData
 _Partition: TypeAlias = _Directory.TopicData.PartitionData
@@ -45,26 +46,29 @@ def assign_replicas_to_dirs(
                 f"this cluster is at {release_of(level)}",
             )
         broker = registered(state, request.broker_id, request.broker_epoch)
-        records: list[PartitionChangeRecord] = []
-        directories = []
-        for directory in request.directories:
-            topics = []
-            for asked in directory.topics:
-                topic = state.topics.by_id(asked.topic_id)
-                told = []
-                for each in asked.partitions:
-                    error = _error(topic, each.partition_index, broker)
-                    if topic is not None and error is ErrorCode.NONE:
-                        records += _assign(state, topic, each.partition_index, broker, directory.id, settings)
-                    told.append(_Partition(each.partition_index, int(error)))
-                topics.append(_Topic(asked.topic_id, tuple(told)))
-            directories.append(_Directory(directory.id, tuple(topics)))
-        return Decision(AssignReplicasToDirsResponse(directories=tuple(directories)), tuple(records), atomic=False)
+        directories = tuple(_told(state, directory, broker) for directory in request.directories)
+        records = tuple(_records(state, request, broker, settings))
+        return Decision(AssignReplicasToDirsResponse(directories=directories), records, atomic=False)
 
     return command
 
 
-def _error(topic: Topic | None, partition_id: int, broker: Broker) -> ErrorCode:
+def _told(state: ClusterState, directory: _Asked, broker: Broker) -> _Directory:
+    topics = tuple(
+        _Topic(
+            asked.topic_id,
+            tuple(
+                _Partition(each.partition_index, int(_error(state, asked.topic_id, each.partition_index, broker)))
+                for each in asked.partitions
+            ),
+        )
+        for asked in directory.topics
+    )
+    return _Directory(directory.id, topics)
+
+
+def _error(state: ClusterState, topic_id: Uuid, partition_id: int, broker: Broker) -> ErrorCode:
+    topic = state.topics.by_id(topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     partition = topic.partitions.get(partition_id)
@@ -73,21 +77,41 @@ def _error(topic: Topic | None, partition_id: int, broker: Broker) -> ErrorCode:
     return ErrorCode.NONE if broker.id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _assign(
-    state: ClusterState, topic: Topic, partition_id: int, broker: Broker, directory: Uuid, settings: Settings
+def _records(
+    state: ClusterState, request: AssignReplicasToDirsRequest, broker: Broker, settings: Settings
 ) -> Iterator[PartitionChangeRecord]:
-    partition: Partition = topic.partitions[partition_id]
-    wishes = [Wish(directories={broker.id: directory})]
-    if not is_online(directory, broker):
-        wishes.append(
-            Wish(
-                isr=tuple(replica for replica in partition.isr if replica != broker.id),
-                election=Election.UNCLEAN if settings.elects_uncleanly(state, topic.name) else Election.ONLINE,
-            )
+    """First where all of them lie, then which ISRs the broker leaves, each once: in Kafka's order."""
+    offline: dict[tuple[Uuid, int], Found] = {}
+    for directory, found in _replicas(state, request, broker):
+        lies = _change(state, found, Wish(directories={broker.id: directory}), settings)
+        if lies is not None:
+            yield lies
+        if not is_online(directory, broker):
+            partition = found.partition if lies is None else merged(found.partition, lies)
+            offline.setdefault((found.topic.id, found.partition_id), found._replace(partition=partition))
+    for found in offline.values():
+        wish = Wish(
+            isr=tuple(replica for replica in found.partition.isr if replica != broker.id),
+            election=Election.UNCLEAN if settings.elects_uncleanly(state, found.topic.name) else Election.ONLINE,
         )
-    for wish in wishes:
-        rules = rules_for(state, topic.name, partition, settings)
-        change = partition_change(partition, topic.id, partition_id, wish, rules)
-        if change is not None:
-            partition = merged(partition, change)
-            yield change
+        leaves = _change(state, found, wish, settings)
+        if leaves is not None:
+            yield leaves
+
+
+def _replicas(
+    state: ClusterState, request: AssignReplicasToDirsRequest, broker: Broker
+) -> Iterator[tuple[Uuid, Found]]:
+    """Those that the broker has, and where they are said to lie."""
+    for directory in request.directories:
+        for asked in directory.topics:
+            topic = state.topics.by_id(asked.topic_id)
+            for each in asked.partitions:
+                partition = None if topic is None else topic.partitions.get(each.partition_index)
+                if topic is not None and partition is not None and broker.id in partition.replicas:
+                    yield directory.id, Found(topic, each.partition_index, partition)
+
+
+def _change(state: ClusterState, found: Found, wish: Wish, settings: Settings) -> PartitionChangeRecord | None:
+    rules = rules_for(state, found.topic.name, found.partition, settings)
+    return partition_change(found.partition, found.topic.id, found.partition_id, wish, rules)

@@ -24,11 +24,11 @@ from quorate.controller.new_partitions import (
     partition_records,
     placed,
 )
-from quorate.controller.policies import NewTopic
+from quorate.controller.policies import AlterConfigPolicy, ConfigChange, NewTopic
 from quorate.controller.settings import Settings
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import BROKER, TOPIC
+from quorate.metadata.configs import BROKER, TOPIC, Resource
 from quorate.metadata.state import ClusterState
 from quorate.nouns import METADATA_TOPIC
 from quorate.placement import PlacementSpec, Replicas
@@ -67,10 +67,10 @@ def create_topics(
     """
 
     twice = _asked_twice(request)
-    asked = [topic for topic in request.topics if topic.name not in twice]
+    asked = _asked(request)
 
     def command(state: ClusterState, _: Moment) -> Decision[CreateTopicsResponse]:
-        refused = _check(state, asked, settings)
+        refused = _check(state, asked, settings, policy=settings.alter_config_policy)
         results: dict[str, _Result] = {}
         records: list[Message] = []
         for topic in asked:
@@ -83,7 +83,8 @@ def create_topics(
                 continue
             records += _records(state, new)
             results[topic.name] = _created(state, new, settings)
-        response = CreateTopicsResponse(topics=(*results.values(), *_refused_twice(twice)))
+        last = (*_refused_twice(twice), *_refused_ours(request, twice))
+        response = CreateTopicsResponse(topics=(*results.values(), *last))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision
 
@@ -97,8 +98,7 @@ def wanted_placements(
 
     Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
     """
-    twice = _asked_twice(request)
-    asked = [topic for topic in request.topics if topic.name not in twice]
+    asked = _asked(request)
     refused = _check(state, asked, settings)
     return tuple(
         (topic.name, _spec(topic, settings)) for topic in asked if topic.name not in refused and not topic.assignments
@@ -108,14 +108,18 @@ def wanted_placements(
 # Check.
 
 
-def _check(state: ClusterState, asked: Sequence[_Topic], settings: Settings) -> dict[str, ApiError]:
-    """Which topics cannot be, by name, before anything is placed."""
+def _check(
+    state: ClusterState, asked: Sequence[_Topic], settings: Settings, *, policy: AlterConfigPolicy | None = None
+) -> dict[str, ApiError]:
+    """Which topics cannot be, by name, before anything is placed. The policy is asked where Kafka asks it: KIP-133."""
     _check_size(asked, settings)
     refused: dict[str, ApiError] = {}
     for topic in asked:
         try:
             _check_name(state, topic.name)
             _check_configs(state, topic, settings)
+            if policy is not None and topic.configs:
+                policy.validate(ConfigChange(resource=Resource(TOPIC, topic.name), configs=_configs(topic)))
             if topic.assignments:
                 _check_assignments(state, topic)
             else:
@@ -135,8 +139,6 @@ def _check_size(asked: Sequence[_Topic], settings: Settings) -> None:
 
 
 def _check_name(state: ClusterState, name: str) -> None:
-    if name == METADATA_TOPIC:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log; it cannot be created as a topic")
     if state.topics.id_of(name) is not None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
     fault = fault_of_name(name)
@@ -299,7 +301,20 @@ def _refused_twice(twice: Mapping[str, int]) -> Iterator[_Result]:
         )
 
 
+def _refused_ours(request: CreateTopicsRequest, twice: Mapping[str, int]) -> Iterator[_Result]:
+    """The metadata log, told at the very end, as in Kafka."""
+    if METADATA_TOPIC not in twice and any(topic.name == METADATA_TOPIC for topic in request.topics):
+        why = f"{METADATA_TOPIC} is the metadata log; it cannot be created as a topic"
+        yield _refusal(METADATA_TOPIC, ApiError(ErrorCode.INVALID_REQUEST, why))
+
+
 # What is asked.
+
+
+def _asked(request: CreateTopicsRequest) -> list[_Topic]:
+    """The topics that are looked at and counted: those that are there once, but for the metadata log."""
+    twice = _asked_twice(request)
+    return [topic for topic in request.topics if topic.name not in twice and topic.name != METADATA_TOPIC]
 
 
 def _asked_twice(request: CreateTopicsRequest) -> Mapping[str, int]:

@@ -31,21 +31,24 @@ def delete_topics(request: DeleteTopicsRequest, *, settings: Settings) -> Comman
     def command(state: ClusterState, _: Moment) -> Decision[DeleteTopicsResponse]:
         if not settings.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this controller")
-        asked = Counter(_asked(request))
-        results = [_result(each, _twice(each)) for each, count in asked.items() if count > 1]
+        asked = tuple(_asked(request))
+        doubles = dict.fromkeys(each for each, count in Counter(asked).items() if count > 1 and _means_one(each))
+        results = [_result(each, _twice(each)) for each in doubles]
         records = []
-        seen: dict[Uuid, int] = {}
-        for each in (each for each, count in asked.items() if count == 1):
+        seen: Counter[Uuid] = Counter()
+        for each in asked:
+            if each in doubles:
+                continue
             try:
                 topic = _find(state, each)
             except ApiError as refusal:
                 results.append(_result(each, refusal))
                 continue
-            seen[topic.id] = seen.get(topic.id, 0) + 1
+            seen[topic.id] += 1
             if seen[topic.id] == 1:
                 records.append(RemoveTopicRecord(topic.id))
                 results.append(_Result(name=topic.name, topic_id=topic.id))
-        twice = {topic_id for topic_id, count in seen.items() if count > 1}
+        twice = {topic_id for topic_id, count in seen.items() if count > 1} | {each.topic_id for each in doubles}
         return Decision(
             DeleteTopicsResponse(responses=tuple(_once(result, twice) for result in results)),
             tuple(record for record in records if record.topic_id not in twice),
@@ -58,6 +61,11 @@ def _asked(request: DeleteTopicsRequest) -> Iterator[_Asked]:
     """The topics of all versions alike: up to version 5 there are only names."""
     yield from request.topics
     yield from (_Asked(name=name) for name in request.topic_names)
+
+
+def _means_one(asked: _Asked) -> bool:
+    """Has it a name or an id, and not both? Else it is wrong by itself, and answered as often as it is there."""
+    return (asked.name is None) == (asked.topic_id != ZERO_UUID)
 
 
 def _find(state: ClusterState, asked: _Asked) -> Topic:

@@ -75,8 +75,6 @@ def _check_match(component: _Component) -> None:
 
 def _matching(state: ClusterState, request: DescribeClientQuotasRequest) -> Iterator[Entity]:
     wanted = request.components
-    if request.strict and not wanted:
-        return
     for entity in state.client_quotas:
         if request.strict and len(entity) != len(wanted):
             continue

@@ -6,9 +6,15 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from quorate.authorizer import CLUSTER_NAME
+from quorate.controller.authorized_operations import authorized_operations
 from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.delegation_tokens import Allows, allows_all
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import Operation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 
@@ -38,12 +44,19 @@ E = TypeVar("E", bound=_EndPoint)
 
 
 def describe_cluster(
-    request: DescribeClusterRequest, *, cluster_id: str, controller_id: NodeId, listener: str | None = None
+    request: DescribeClusterRequest,
+    *,
+    cluster_id: str,
+    controller_id: NodeId,
+    listener: str | None = None,
+    allows: Allows = allows_all,
+    would_allow: Allows = allows_all,
 ) -> Command[DescribeClusterResponse]:
     """The command that lists brokers (endpoint type 1) or controllers (2), with where each listens as `listener`.
 
     Nodes without such a listener are left out; None takes the first listener of each. Fenced brokers are listed
-    only where the request asks for them. `controller_id` is the active controller, in either list.
+    only where the request asks for them. `controller_id` is the active controller, in either list. What the caller may
+    do to the cluster is told if it asks: what `would_allow` says, and nothing to whom `allows` does not let see it.
 
     Raises ApiError(UNSUPPORTED_ENDPOINT_TYPE).
     """
@@ -59,13 +72,20 @@ def describe_cluster(
                     ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                     f"endpoint type {other} does not exist: 1 asks for brokers, 2 for controllers",
                 )
-        return Decision(
-            DescribeClusterResponse(
-                endpoint_type=request.endpoint_type, cluster_id=cluster_id, controller_id=controller_id, brokers=nodes
-            )
+        response = DescribeClusterResponse(
+            endpoint_type=request.endpoint_type, cluster_id=cluster_id, controller_id=controller_id, brokers=nodes
         )
+        if request.include_cluster_authorized_operations:
+            response = replace(response, cluster_authorized_operations=_operations(state, allows, would_allow))
+        return Decision(response)
 
     return command
+
+
+def _operations(state: ClusterState, allows: Allows, would_allow: Allows) -> int:
+    if not allows(state, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(state, would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _brokers(state: ClusterState, listener: str | None, *, with_fenced: bool) -> Iterator[_Node]:

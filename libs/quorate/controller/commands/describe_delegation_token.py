@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (41): the tokens of owners, as far as who asks may see them. KIP-48, KIP-373."""
+"""DescribeDelegationToken (41): the tokens of principals, as far as who asks may see them. KIP-48, KIP-373."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def describe_delegation_token(
     settings: TokenSettings,
     allows: Allows = allows_all,
 ) -> Command[DescribeDelegationTokenResponse]:
-    """The command that lists the tokens of the owners in `request`, by id: null for all, an empty list for none.
+    """The command that lists the tokens of the `owners` in `request`, by id: null for all, an empty list for none.
 
-    What has expired is there until it is swept. Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-    DELEGATION_TOKEN_AUTH_DISABLED.
+    Kafka's owners are also who asked for a token, and who may renew it. What has expired is there until it is swept.
+    Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeDelegationTokenResponse]:
@@ -54,16 +54,20 @@ def describe_delegation_token(
 def _is_asked_for(request: DescribeDelegationTokenRequest, token: DelegationTokenRecord) -> bool:
     if request.owners is None:
         return True
-    return any(f"{owner.principal_type}:{owner.principal_name}" == token.owner for owner in request.owners)
+    return any(_has_to_do(f"{owner.principal_type}:{owner.principal_name}", token) for owner in request.owners)
 
 
 def _may_see(state: ClusterState, token: DelegationTokenRecord, principal: Principal, allows: Allows) -> bool:
     """Who has to do with it, and who may see this token or all tokens of its owner."""
     return (
-        str(principal) in (token.owner, token.requester, *token.renewers)
+        _has_to_do(str(principal), token)
         or allows(state, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
         or allows(state, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )
+
+
+def _has_to_do(principal: str, token: DelegationTokenRecord) -> bool:
+    return principal in (token.owner, token.requester, *token.renewers)
 
 
 def _described(token: DelegationTokenRecord, settings: TokenSettings) -> _Token:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from quorate.controller.authorized_operations import authorized_operations
 from quorate.controller.broker_changes import is_online
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.delegation_tokens import Allows, allows_all
@@ -36,31 +36,29 @@ def describe_topic_partitions(
     *,
     partitions_per_page: int = PARTITIONS_PER_PAGE_MAX,
     allows: Allows = allows_all,
+    would_allow: Allows = allows_all,
 ) -> Command[DescribeTopicPartitionsResponse]:
     """The command that tells one page: topics by name from the cursor on, at most so many partitions.
 
     The page has `response_partition_limit` partitions at most, and not more than `partitions_per_page`, but one at
     least. `next_cursor` is where the next page begins, None on the last. Without topics in the request all are
     told that the caller may see. A topic that does not exist, or may not be seen, is an item with an error if it was
-    named; it takes no room.
+    named; it takes no room. Of each other topic it is said what the caller may do: what `would_allow` says, and nobody
+    is told that it was looked at.
 
-    Raises ApiError(INVALID_REQUEST) for a cursor at a negative partition.
+    Raises ApiError(INVALID_REQUEST) for a cursor at a topic that is not among those named, or a negative partition.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeTopicPartitionsResponse]:
-        cursor = request.cursor
-        if cursor is not None and cursor.partition_index < 0:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"the cursor is at partition {cursor.partition_index}; they start at 0"
-            )
-        names = _names(state, request)
-        start = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
+        start = _start(request)
+        names = _names(state, request, start)
         room = max(1, min(partitions_per_page, request.response_partition_limit))
         sees = partial(allows, state, Operation.DESCRIBE, ResourceType.TOPIC)
-        refused = {name for name in names if not sees(name)} if request.topics else set()
         # Of all topics only as many as a page takes are asked for, and of those that are named each one once.
-        seen = (name for name in names[bisect_left(names, start[0]) :] if name not in refused)
-        topics, following = _page(state, seen if request.topics else filter(sees, seen), start, room)
+        refused = {name for name in names if not sees(name)} if request.topics else set()
+        seen = (name for name in names if name not in refused)
+        may = partial(authorized_operations, state, would_allow, ResourceType.TOPIC)
+        topics, following = _page(state, seen if request.topics else filter(sees, seen), start, room, may)
         return Decision(
             DescribeTopicPartitionsResponse(topics=(*topics, *map(_refused, sorted(refused))), next_cursor=following)
         )
@@ -68,42 +66,57 @@ def describe_topic_partitions(
     return command
 
 
-def _names(state: ClusterState, request: DescribeTopicPartitionsRequest) -> list[str]:
-    if request.topics:
-        return sorted({topic.name for topic in request.topics})
-    return sorted(topic.name for topic in state.topics)
+def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
+    """The first topic that may be told, and the first of its partitions."""
+    cursor = request.cursor
+    if cursor is None:
+        return "", 0
+    if request.topics and cursor.topic_name not in {topic.name for topic in request.topics}:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"the cursor is at topic {cursor.topic_name!r}, which is not among those named"
+        )
+    if cursor.partition_index < 0:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"the cursor is at partition {cursor.partition_index}; they start at 0"
+        )
+    return cursor.topic_name, cursor.partition_index
+
+
+def _names(state: ClusterState, request: DescribeTopicPartitionsRequest, start: tuple[str, int]) -> Sequence[str]:
+    asked = request.topics or state.topics
+    return sorted({topic.name for topic in asked if topic.name >= start[0]})
 
 
 def _page(
-    state: ClusterState, names: Iterable[str], start: tuple[str, int], room: int
+    state: ClusterState, names: Iterable[str], start: tuple[str, int], room: int, may: Callable[[str], int]
 ) -> tuple[list[_Topic], _Cursor | None]:
     told: list[_Topic] = []
     for name in names:
+        if room == 0:
+            return told, _Cursor(name, 0)
         topic = state.topics.by_name(name)
         if topic is None:
-            told.append(_unknown(name))
+            told.append(_unknown(name, may(name)))
             continue
         first = start[1] if name == start[0] else 0
-        if room == 0:
-            return told, _Cursor(name, first)
         partitions = sorted(partition_id for partition_id in topic.partitions if partition_id >= first)
-        told.append(_described(state, topic, partitions[:room]))
+        told.append(_described(state, topic, partitions[:room], may(name)))
         if len(partitions) > room:
             return told, _Cursor(name, partitions[room])
         room -= len(partitions)
     return told, None
 
 
-def _unknown(name: str) -> _Topic:
+def _unknown(name: str, may: int) -> _Topic:
     code = ErrorCode.INVALID_TOPIC_EXCEPTION if fault_of_name(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _Topic(error_code=int(code), name=name, is_internal=name in INTERNAL_TOPICS)
+    return _Topic(error_code=int(code), name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=may)
 
 
 def _refused(name: str) -> _Topic:
     return _Topic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
 
 
-def _described(state: ClusterState, topic: Topic, partition_ids: list[int]) -> _Topic:
+def _described(state: ClusterState, topic: Topic, partition_ids: list[int], may: int) -> _Topic:
     return _Topic(
         name=topic.name,
         topic_id=topic.id,
@@ -111,15 +124,14 @@ def _described(state: ClusterState, topic: Topic, partition_ids: list[int]) -> _
         partitions=tuple(
             _partition(state, partition_id, topic.partitions[partition_id]) for partition_id in partition_ids
         ),
+        topic_authorized_operations=may,
     )
 
 
 def _partition(state: ClusterState, partition_id: int, partition: Partition) -> _Partition:
-    led = _is_alive(state, partition.leader)
     return _Partition(
-        error_code=int(ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=partition_id,
-        leader_id=partition.leader if led else NO_LEADER,
+        leader_id=partition.leader if _is_alive(state, partition.leader) else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,

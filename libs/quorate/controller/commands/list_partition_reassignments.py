@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from kraft.api.list_partition_reassignments import (
@@ -11,11 +11,11 @@ from kraft.api.list_partition_reassignments import (
 )
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
 
 __all__ = ["list_partition_reassignments"]
 
 _Topic: TypeAlias = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+_Asked: TypeAlias = tuple[str, Sequence[int]]
 _Partition: TypeAlias = _Topic.OngoingPartitionReassignment
 
 
@@ -25,25 +25,40 @@ def list_partition_reassignments(
     """The command that lists the moves of the partitions of `request`, or all where it names none. A read."""
 
     def command(state: ClusterState, _: Moment) -> Decision[ListPartitionReassignmentsResponse]:
-        found = state.topics.reassigning()
-        if request.topics is not None:
-            wanted = {(topic.name, partition) for topic in request.topics for partition in topic.partition_indexes}
-            found = (each for each in found if (each.topic.name, each.partition_id) in wanted)
-        return Decision(ListPartitionReassignmentsResponse(error_message=None, topics=_by_topic(found)))
+        asked = _all(state) if request.topics is None else _named(request.topics)
+        told = (_Topic(name, tuple(_moving(state, name, partition_ids))) for name, partition_ids in asked)
+        response = ListPartitionReassignmentsResponse(
+            error_message=None, topics=tuple(topic for topic in told if topic.partitions)
+        )
+        return Decision(response)
 
     return command
 
 
-def _by_topic(found: Iterable[Found]) -> tuple[_Topic, ...]:
-    topics: dict[str, dict[int, _Partition]] = {}
-    for topic, partition_id, partition in found:
-        topics.setdefault(topic.name, {})[partition_id] = _Partition(
-            partition_index=partition_id,
-            replicas=partition.replicas,
-            adding_replicas=partition.adding_replicas,
-            removing_replicas=partition.removing_replicas,
-        )
-    return tuple(
-        _Topic(name, tuple(partitions[index] for index in sorted(partitions)))
-        for name, partitions in sorted(topics.items())
-    )
+def _all(state: ClusterState) -> Iterator[_Asked]:
+    """By name, and by partition."""
+    found: dict[str, list[int]] = {}
+    for topic, partition_id, _ in state.topics.reassigning():
+        found.setdefault(topic.name, []).append(partition_id)
+    for name in sorted(found):
+        yield name, sorted(found[name])
+
+
+def _named(topics: Iterable[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics]) -> Iterator[_Asked]:
+    """As the request has them."""
+    return ((topic.name, topic.partition_indexes) for topic in topics)
+
+
+def _moving(state: ClusterState, name: str, partition_ids: Iterable[int]) -> Iterator[_Partition]:
+    topic = state.topics.by_name(name)
+    if topic is None:
+        return
+    for partition_id in partition_ids:
+        partition = topic.partitions.get(partition_id)
+        if partition is not None and partition.is_reassigning:
+            yield _Partition(
+                partition_index=partition_id,
+                replicas=partition.replicas,
+                adding_replicas=partition.adding_replicas,
+                removing_replicas=partition.removing_replicas,
+            )

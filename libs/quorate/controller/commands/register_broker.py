@@ -199,11 +199,11 @@ def _check_listeners(request: BrokerRegistrationRequest) -> None:
 
 
 def _check_features(state: ClusterState, request: BrokerRegistrationRequest, kraft_version: int) -> None:
-    """Every finalized level must be in the broker's range; what it does not name, it supports at 0 only. KIP-584."""
+    """Every level must be in the broker's range: not finalized is at 0, and not named supports 0 alone. KIP-584."""
     ranges = {
         feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
     }
-    levels = {**state.features.finalized(), KRAFT_VERSION: kraft_version}
+    levels = {**dict.fromkeys(ranges, 0), **state.features.finalized(), KRAFT_VERSION: kraft_version}
     # What it names comes first: then the error for a broker that does not name metadata.version is Kafka's.
     for name in sorted(levels, key=lambda name: name not in ranges):
         lowest, highest = ranges.get(name, (0, 0))

@@ -66,6 +66,8 @@ def _check(state: ClusterState, update: Update, *, present: int, proposed: Mappi
         raise _refusal(update, f"upgrade_type {update.upgrade_type} is none of {[each.value for each in UpgradeType]}")
     if level < 0:
         raise _refusal(update, "a level is not below 0")
+    if name not in supported_features():
+        raise _refusal(update, f"no feature {name} is known; known are {', '.join(sorted(supported_features()))}")
     for node, lowest, highest in _ranges(state, name):
         if not lowest <= level <= highest:
             raise _refusal(update, f"{node} supports {lowest} to {highest}")
@@ -83,14 +85,12 @@ def _check(state: ClusterState, update: Update, *, present: int, proposed: Mappi
 
 
 def _check_downgrade(update: Update, present: int) -> None:
-    """Kafka 4.4 refuses an unsafe downgrade as well: nobody has written how to lose the metadata. KIP-778."""
+    """An unsafe one is refused as well, as in Kafka 4.4: nobody has written how to lose the metadata. KIP-778."""
     lost = loses_metadata(present, update.max_version_level)
     if lost is not None:
         raise _refusal(
             update, f"metadata that {release_of(lost)} brought would be lost; no such downgrade is supported"
         )
-    if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
-        raise _refusal(update, "an unsafe downgrade of it is not supported")
 
 
 def _ranges(state: ClusterState, feature: str) -> Iterator[tuple[str, int, int]]:
