@@ -20,13 +20,13 @@ from services.pipeline.bronze.claims import withdraw_halves
 from services.pipeline.bronze.spans import SPAN_FILES, SPANS, ingest_spans
 from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.exits import DONE, FAILED, FOUND
-from services.pipeline.loss import consequences
 from services.pipeline.report import report
 from services.pipeline.silver import image
 from services.pipeline.silver.events import reach
 from services.pipeline.source import NAME
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.tables import Lake, Tables, open_tables, tables_of
+from services.pipeline.what_if_text import consequences
 
 __all__ = ["JOBS", "run"]
 
