@@ -23,9 +23,10 @@ from services.pipeline.exits import DONE, FAILED, FOUND
 from services.pipeline.report import report
 from services.pipeline.silver import image
 from services.pipeline.silver.events import reach
+from services.pipeline.silver.progress import PROGRESS
 from services.pipeline.source import NAME
 from services.pipeline.source.options import SETTLE_MS
-from services.pipeline.tables import Lake, Tables, open_tables, tables_of
+from services.pipeline.tables import Lake, Tables, Telling, open_tables, tables_of
 from services.pipeline.what_if_text import consequences
 
 __all__ = ["JOBS", "run"]
@@ -50,7 +51,7 @@ def run(spark: SparkSession, asked: argparse.Namespace) -> int:
 def ingest(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """Files of logs, and of spans, to bronze."""
     if asked.source is not None:
-        _show_unfinished(asked)
+        _show_files(asked)
         _ingest_records(spark, tables, asked)
     if asked.spans is not None:
         spans = ingest_spans(spark, tables, asked.spans, cluster_id=asked.cluster_id)
@@ -94,16 +95,16 @@ def silver(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     if records is None:
         raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
     whole = None if snapshots is None else bronze.whole_snapshots(snapshots)
-    made = image.build(records, whole, tables)
-    for name, table in made.items():
-        _say(f"{name}: {table.count()} rows")
+    telling = Telling(tables, _show_written)
+    image.build(records, whole, telling)
+    if not telling.told:
+        _say("silver: nothing new")
     return FOUND if _show_gaps(reach(bronze.settled(records), whole)) else DONE
 
 
 def make_gold(_: SparkSession, tables: Tables, __: argparse.Namespace) -> int:
     """Histories to answers."""
-    for name, table in gold.build(tables).items():
-        _say(f"{name}: {table.count()} rows")
+    gold.build(Telling(tables, _show_written))
     return DONE
 
 
@@ -190,16 +191,24 @@ def _ingest_records(spark: SparkSession, tables: Tables, asked: argparse.Namespa
     _show_withdrawn(withdraw_halves(tables))
 
 
+def _show_written(name: str, rows: int) -> None:
+    if name != PROGRESS:
+        _say(f"{name.rpartition('/')[2]}: {rows} rows")
+
+
 def _show_withdrawn(count: int) -> None:
     if count:
         _say(f"quarantine: {count} withdrawn, as they are whole now or given up")
 
 
-def _show_unfinished(asked: argparse.Namespace) -> None:
-    """Say what the source leaves out. Through Spark Connect its files are not to be seen from here."""
+def _show_files(asked: argparse.Namespace) -> None:
+    """Say what is read, and left out. Through Spark Connect the files are not to be seen from here."""
     by_ms = SystemClock().wall_ms() - SETTLE_MS
     with suppress(FileNotFoundError):
-        for place in find([asked.source], cluster_id=asked.cluster_id):
+        places = find([asked.source], cluster_id=asked.cluster_id)
+        size = sum(Path(place.path).stat().st_size for place in places)
+        _say(f"files: {len(places)}, {size / 1e6:,.1f} MB")
+        for place in places:
             if is_being_written(place, by_ms):
                 _say(f"{place.path}: being written; left for another time")
 

@@ -51,7 +51,9 @@ def test_a_network_covers_what_it_contains(base: object, other: object, bits: in
     network = ip_network(f"{address}/{bits}", strict=False)
 
     assert (asked in network) == covers(f"{address}/{bits}", host_address(str(asked)))
-    assert covers(f"{address}/{bits}", host_address(str(network.broadcast_address)))
+    last = network.broadcast_address
+    if getattr(last, "ipv4_mapped", None) is None:  # which is an IPv4 address to Java, and so to Kafka
+        assert covers(f"{address}/{bits}", host_address(str(last)))
 
 
 @pytest.mark.parametrize("pattern", ["*", "10.0.0.1", "any text", "10.0.0.0/8", "010.0.0.1/08", "2001:db8::/0"])

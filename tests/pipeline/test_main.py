@@ -53,6 +53,7 @@ def test_damage_is_said_and_is_an_exit_code(
     assert FOUND == run(spark, *asked)
     told = capsys.readouterr().err
     assert "records: 5 new" in told
+    assert "files: 1, 0.0 MB" in told
     assert f"{path}: batch at offset 3 has checksum" in told
 
 
@@ -93,6 +94,8 @@ def test_a_real_cluster_from_files_to_the_report(
     assert f"{page}: {page.stat().st_size:,} bytes" in told
     assert [page] == list(tmp_path.glob("*.html"))
     assert "The replay equals all 2 checkpoints compared." in page.read_text()
+    assert DONE == run(spark, "silver", "--to", lake)
+    assert "silver: nothing new\n" in capsys.readouterr().err
 
     assert DONE == run(spark, "what-if", "--to", lake, "--broker", "1", "--at-offset", "30")
     answer = capsys.readouterr().out.splitlines()

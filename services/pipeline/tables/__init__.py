@@ -5,11 +5,13 @@ formats      which formats there are, what a session needs for each, and which o
 parquet      plain Parquet; `compaction` rewrites its small files, `rounds` is how readers bear that
 delta        Delta Lake
 files        single files beside the tables
+telling      the same verbs, and each table is told of as soon as it is written
 """
 
 from services.pipeline.tables.delta import DeltaTables
 from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
 from services.pipeline.tables.parquet import ParquetTables
+from services.pipeline.tables.telling import Telling
 from services.pipeline.tables.verbs import Compacted, Growing, Keeping, Lake, Replacing, Tables, add
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "ParquetTables",
     "Replacing",
     "Tables",
+    "Telling",
     "add",
     "open_tables",
     "settings_of",
