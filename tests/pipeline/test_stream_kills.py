@@ -36,6 +36,11 @@ KILLS = ("process", "query", "query", "process", "query", "query", "process", "q
 WITHIN_S = 600
 CHANGES_MAX = 24
 """A batch makes some 20 files in the tables and in Spark's checkpoint."""
+BATCHES = 2_000
+"""Of each log; more than is ever written, however fast the job reads."""
+WRITES = 5
+LOOKS = 20
+"""The logs grow when something was seen of the job, and else now and then, so that it always has something to do."""
 
 
 class Writer:
@@ -44,7 +49,7 @@ class Writer:
     def __init__(self, top: Path, random: Random) -> None:
         self.random = random
         self.partitions = [node(top / name, name.partition("-")[0]) for name in ("one-a", "one-b", "two")]
-        self.contents = [batches(history(300), epoch=1), batches(history(300), epoch=1), batches(history(300), epoch=4)]
+        self.contents = [batches(history(BATCHES), epoch=epoch) for epoch in (1, 1, 4)]
         self.paths = [segment(partition, []) for partition in self.partitions]
         self.written = [0, 0, 0]
         self.halves = [b"", b"", b""]
@@ -113,16 +118,19 @@ class Watch:
     def until(self, changes: int, is_up: Callable[[], bool]) -> bool:
         """Wait for so many new files, while the logs grow; False if the job has ended by itself before."""
         ends = time.monotonic() + WITHIN_S
-        count = 0
+        count = looks = 0
         while count < changes:
             if not is_up():
                 return False
             assert time.monotonic() < ends, (count, changes)
-            self.writer.write()
-            now = self._files()
-            count += len(now - self.seen)
-            self.seen |= now
-            time.sleep(0.01)  # the logs grow by some hundred batches a second at most
+            new = self._files() - self.seen
+            if new or looks % LOOKS == 0:
+                for _ in range(WRITES):
+                    self.writer.write()
+            count += len(new)
+            looks += 1
+            self.seen |= new
+            time.sleep(0.01)
         return True
 
     def _files(self) -> set[str]:
