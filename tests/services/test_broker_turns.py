@@ -139,7 +139,7 @@ def another_process(*, incarnation: int = 1, **changes: Any) -> BrokerRegistrati
 # UnregisterBroker.
 
 
-async def test_others_have_their_turn_while_a_broker_is_struck_off(controller: Controller) -> None:
+async def test_others_have_their_turn_while_a_broker_is_unregistered(controller: Controller) -> None:
     controller.lead()
     struck_off = controller.begin("UnregisterBroker", unregister())
     await controller.until_begun()
