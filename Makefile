@@ -5,13 +5,15 @@ RUN := $(UV) run --no-sync
 STAMP := .venv/.synced
 PROTOS := $(shell find protos -name '*.proto') protos/generate.py libs/quorate/wire/schema.py
 MADE := libs/kraft/schema.binpb
+COMPILED := .venv/.compiled
+SOURCES = $(shell find deploy libs services -name '*.py' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 
 help: ## list every target
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-setup: $(MADE) ## the environment and the generated code (part of every other target)
+setup: $(COMPILED) ## the environment and the generated code, compiled (part of every other target)
 
 run: setup ## the whole control plane on loopback, a topic created, its trace shown (ONCE=1: then exit)
 	@rm -rf run
@@ -48,7 +50,7 @@ tidy: setup ## the shape of the tree: sizes, names, docstrings
 	@$(RUN) pytest tests/tidy
 
 interop: setup interop-setup ## against a released Kafka (needs a JDK 17 and Maven)
-	@$(RUN) pytest tests/interop tests/conformance
+	@$(RUN) pytest tests/interop tests/conformance tests/cli/test_against_kafka.py tests/storage/test_indexes.py
 
 interop-setup: setup ## fetch the jars of the released Kafka into build/
 	@$(RUN) python -m tests.interop.kafka.release
@@ -59,6 +61,9 @@ e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 netns: setup ## partitions and slow links between network namespaces (needs root and iproute2)
 	@$(RUN) pytest tests/e2e -m netns
 
+fuzz: setup ## malformed input at every RPC of live processes for SECONDS (SEED=, COUNT=, ARGS="--only placer")
+	@$(RUN) python -m tests.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 soak: setup ## run the simulator for SEEDS seeds from BASE on, with progress
 	@$(RUN) python -m tests.sim soak --seeds $(or $(SEEDS),1000) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
@@ -68,10 +73,20 @@ soak-controller: setup ## the same with the controller on top of the quorum, bro
 soak-driver: setup ## the same with the quorum service's own driver, doors and disk around the core
 	@$(RUN) python -m tests.sim_driver soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
+soak-services: setup ## the same with the controller and heartbeat services' own drivers, forwarding and clients
+	@$(RUN) python -m tests.sim_services soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
+
 mutants: setup ## plant each bug in the simulators, and print how many seeds it lives
 	@$(RUN) python -m tests.sim mutants
 	@$(RUN) python -m tests.sim_controller mutants
 	@$(RUN) python -m tests.sim_driver mutants
+	@$(RUN) python -m tests.sim_services mutants
+
+mutants-glue: setup ## plant each bug in a copy of the services, and run the test that is to find it
+	@$(RUN) python -m tests.mutation planted $(NAMES)
+
+mutation: setup ## how many of COUNT mutations of services and runtime, drawn by SEED, the tests see
+	@$(RUN) --with cosmic-ray==8.7.0 --with coverage==7.17.3 python -m tests.mutation sample --count $(or $(COUNT),100) --seed $(or $(SEED),1)
 
 exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaustive/README.md
 	@$(RUN) python -m tests.exhaustive $(ARGS)
@@ -84,8 +99,8 @@ spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their ow
 	@$(UV) pip install --quiet --python build/spark-formats/delta/env/bin/python pyspark==4.2.0
 	@mvn -q -B -f deploy/spark/delta.xml package
 
-pipeline: spark-setup ## the tests of the data pipeline on Spark
-	@$(RUN) pytest tests/pipeline tests/deploy
+pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it
+	@$(RUN) pytest tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
 fixtures: setup ## run a released Kafka again and keep its directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures
@@ -103,11 +118,16 @@ clean: ## what was made, but for the environment
 $(MADE): $(STAMP) $(PROTOS)
 	@$(RUN) python protos/generate.py
 
-$(STAMP): uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pyproject.toml) | uv
-	@$(UV) sync --frozen --quiet --inexact # what `make spark-setup` brought stays
+$(STAMP): Makefile uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pyproject.toml) | uv
+	@$(UV) sync --frozen --quiet --inexact --compile-bytecode # inexact: what `make spark-setup` brought stays
+	@touch $@
+
+# Nine processes would each compile all of it: at the first start, and at every one where PYTHONDONTWRITEBYTECODE is set.
+$(COMPILED): $(MADE) $(SOURCES)
+	@$(RUN) python -m compileall -q deploy libs services
 	@touch $@
 
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test check lint types imports protos protos-check tidy interop interop-setup spark-setup spark-formats pipeline e2e netns soak soak-controller soak-driver mutants exhaustive fixtures bench format clean uv
+.PHONY: help setup run report test check lint types imports protos protos-check tidy interop interop-setup spark-setup spark-formats pipeline e2e netns fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv

@@ -1,1 +1,1 @@
-"""How the services are run: on loopback here, on Kubernetes later."""
+"""Deployments: `local` runs the whole control plane on loopback, `spark` runs the pipeline on a Spark cluster."""

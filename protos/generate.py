@@ -1,7 +1,7 @@
-"""From the schema to Python: `python protos/generate.py`, as `make protos` calls it.
+"""Generates Python from the protobuf schema: `python protos/generate.py`, as `make protos` calls it.
 
-For each `kraft/api/vote.proto` two things come to lie in `libs/kraft/api`: the gRPC messages with their
-type stubs (`vote_pb2`, `vote_pb2_grpc`), made by protoc, and `vote`, the same messages as frozen structs.
+For each file such as `kraft/api/vote.proto` it writes two kinds of modules to `libs/kraft/api`: `vote_pb2` and
+`vote_pb2_grpc`, the gRPC messages with type stubs, made by protoc; and `vote`, the same messages as frozen structs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from google.protobuf import descriptor_pb2
 PROTOS = Path(__file__).resolve().parent
 LIBS = PROTOS.parent / "libs"
 OUT = LIBS / "kraft"
-WITH_STRUCTS = ("metadata", "control", "api")
+WITH_STRUCTS = ("metadata", "control", "api", "protocol")
 
 Comments = Mapping[tuple[str, str], str]
 """Leading comments by (file, dotted name of the message or enum inside it)."""
 
 
 def main() -> None:
-    """Make everything under libs/kraft anew, and leave nothing behind of what was there."""
+    """Deletes everything under libs/kraft and generates it again."""
     for old in OUT.iterdir():
         if old.name != "__init__.py":
             shutil.rmtree(old) if old.is_dir() else old.unlink()
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def protoc(sources: list[str]) -> Comments:
-    """Run the compiler with its plugins; the answer is the comments of messages, enums and their values."""
+    """Runs protoc with its plugins; returns the leading comments of messages, enums and their values."""
     described = OUT / "schema.binpb"
     services = [source for source in sources if Path(source).parent.name == "service"]
     bin_dir = Path(sys.executable).parent
@@ -71,7 +71,7 @@ def protoc(sources: list[str]) -> Comments:
 
 
 def leading_comments(file: descriptor_pb2.FileDescriptorProto) -> Iterator[tuple[str, str]]:
-    """(dotted name, comment) of each message, enum and enum value of a file."""
+    """Yields (dotted name, comment) for each message, enum and enum value of a file."""
     for location in file.source_code_info.location:
         path = list(location.path)
         if not location.leading_comments or len(path) % 2 or path[-2] not in (2, 3, 4, 5):
@@ -87,7 +87,7 @@ def leading_comments(file: descriptor_pb2.FileDescriptorProto) -> Iterator[tuple
 
 
 def error_module(comments: Comments) -> str:
-    """`kraft.errors`: the error codes as an IntEnum, and which of them are worth another try."""
+    """Returns the source of `kraft.errors`: the error codes as an IntEnum, and the set of retriable ones."""
     errors = importlib.import_module("kraft.errors_pb2")
     values = sorted(errors.ErrorCode.DESCRIPTOR.values, key=lambda value: value.number)
     retriable = [value.name for value in values if value.GetOptions().Extensions[errors.retriable]]
@@ -101,7 +101,7 @@ def error_module(comments: Comments) -> str:
 
 
 def struct_module(source: str, comments: Comments) -> str:
-    """The module of frozen structs for one proto file."""
+    """Returns the source of the module of frozen structs for one proto file."""
     from quorate.wire.schema import layout
 
     pb2 = importlib.import_module(source.removesuffix(".proto").replace("/", ".") + "_pb2")
@@ -114,7 +114,7 @@ def struct_module(source: str, comments: Comments) -> str:
 
 
 def nested_structs(layout: Any) -> dict[str, Any]:
-    """Every struct below a message by its dotted name, in the order of first use."""
+    """Returns every struct nested in a message by its dotted name, in the order of first use."""
     found: dict[str, Any] = {}
     for field in layout.fields:
         if field.struct:
@@ -123,7 +123,7 @@ def nested_structs(layout: Any) -> dict[str, Any]:
 
 
 def struct(layout: Any, known: dict[str, Any], source: str, comments: Comments, *, indent: str) -> list[str]:
-    """The lines of one class; the structs that are declared inside it come first, wherever they are used."""
+    """Returns the source lines of one class; the structs declared inside it come first."""
     inner = indent + "    "
     doc = comments.get((source, layout.name), layout.name).replace("\\", "\\\\")
     lines = [f"{indent}class {layout.name.rpartition('.')[2]}(Message, frozen=True, gc=False):", f'{inner}"""{doc}"""']
@@ -142,7 +142,7 @@ PYTHON_TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "b
 
 
 def annotation(field: Any) -> str:
-    """The field's type as Python spells it."""
+    """Returns a field's Python type annotation."""
     kind = field.kind.value
     one = field.struct.name if field.struct else "Uuid" if kind == "uuid" else PYTHON_TYPES.get(kind, "int")
     many = f"tuple[{one}, ...]" if field.array else one
@@ -150,7 +150,7 @@ def annotation(field: Any) -> str:
 
 
 def default(field: Any) -> str:
-    """The field's default as Python spells it."""
+    """Returns a field's default value as Python source."""
     if field.default is ...:
         return f"{field.struct.name.rpartition('.')[2]}()"
     if field.kind.value == "uuid" and not field.array and field.default is not None:

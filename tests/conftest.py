@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.outcomes import ENVIRONMENT, Recorder
 
 # A time limit on one example would fail on a busy machine, and timings are never asserted.
 settings.register_profile("untimed", deadline=None)
@@ -13,13 +17,15 @@ settings.load_profile("untimed")
 
 HOW_TO_GET = {
     "interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`",
-    "mutants": "bugs planted in the simulators: minutes; `pytest tests -m mutants`, or the table by `make mutants`",
+    "mutants": "planted bugs: minutes; `pytest tests -m mutants`, `make mutants mutants-glue`",
     "netns": "partitions and slow links between network namespaces: needs root and iproute2; `make netns`",
 }
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[DESELECTED] = Counter()
+    if directory := os.environ.get(ENVIRONMENT):
+        config.pluginmanager.register(Recorder(Path(directory).absolute()))
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

@@ -12,19 +12,25 @@ from hypothesis import strategies as st
 import kraft.api
 import kraft.control
 import kraft.metadata
+import kraft.protocol
 from kraft import Message
 from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, Kind, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-_INTS = {Kind.INT8: (7, True), Kind.INT16: (15, True), Kind.INT32: (31, True), Kind.INT64: (63, True)}
-_INTS |= {Kind.UINT16: (16, False), Kind.UINT32: (32, False)}
+_INTS = {
+    FieldType.INT8: (7, True),
+    FieldType.INT16: (15, True),
+    FieldType.INT32: (31, True),
+    FieldType.INT64: (63, True),
+}
+_INTS |= {FieldType.UINT16: (16, False), FieldType.UINT32: (32, False)}
 
 
 @cache
 def all_messages() -> tuple[type[Message], ...]:
-    """Every top-level message of the schema: records, control records, requests and responses."""
+    """Every top-level message of the schema: records, control records, headers, requests and responses."""
     found = []
-    for package in (kraft.metadata, kraft.control, kraft.api):
+    for package in (kraft.metadata, kraft.control, kraft.api, kraft.protocol):
         for module in pkgutil.iter_modules(package.__path__):
             if not module.name.endswith(("_pb2", "_pb2_grpc")):
                 loaded = importlib.import_module(f"{package.__name__}.{module.name}")
@@ -55,13 +61,21 @@ def instance(draw: st.DrawFn, shape: Layout, version: int) -> Message:
     """A message or nested struct of `shape` that `version` can carry."""
     present = [field for field in shape.fields if field.in_version(version)]
     values = {field.name: draw(value_of(field, version)) for field in present if draw(st.integers(0, 3))}
-    taken = {field.tag for field in present}
-    unknown = draw(
-        st.dictionaries(st.integers(0, 20_000).filter(lambda t: t not in taken), st.binary(max_size=5), max_size=2)
-    )
+    if not shape.is_flexible(version):
+        return struct_class(shape)(**values)
+    unknown = draw(_unknown_tags(frozenset(field.tag for field in present)))
     return struct_class(shape)(**values, unknown_tags=tuple(sorted(unknown.items())))
 
 
+@cache
+def _unknown_tags(taken: frozenset[int | None]) -> st.SearchStrategy[dict[int, bytes]]:
+    """Tagged fields that the schema does not know."""
+    return st.dictionaries(
+        st.integers(0, 20_000).filter(lambda tag: tag not in taken), st.binary(max_size=5), max_size=2
+    )
+
+
+@cache  # a strategy is examined where it is first drawn from, which takes longer than the draw
 def value_of(field: Field, version: int) -> st.SearchStrategy[Any]:
     """A value that the field can hold in `version`."""
     one = _one(field, version)
@@ -71,18 +85,18 @@ def value_of(field: Field, version: int) -> st.SearchStrategy[Any]:
 
 def _one(field: Field, version: int) -> st.SearchStrategy[Any]:
     match field.kind:
-        case Kind.STRUCT:
+        case FieldType.STRUCT:
             assert field.struct is not None
             return instance(field.struct, version)
-        case Kind.BOOL:
+        case FieldType.BOOL:
             return st.booleans()
-        case Kind.FLOAT64:
+        case FieldType.FLOAT64:
             return st.floats(allow_nan=False)
-        case Kind.UUID:
+        case FieldType.UUID:
             return st.binary(min_size=16, max_size=16)
-        case Kind.STRING:
+        case FieldType.STRING:
             return st.text(max_size=8) | st.just("a" * 200)
-        case Kind.BYTES | Kind.RECORDS:
+        case FieldType.BYTES | FieldType.RECORDS:
             return st.binary(max_size=8) | st.just(bytes(200))
         case kind:
             bits, signed = _INTS[kind]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.traces import Span, TreeRow, tree
+from quorate.traces import SpanData, TreeRow, tree
 
 
-def span(number: int, parent: int = 0, start_ns: int = 0) -> Span:
-    return Span(
+def span(number: int, parent: int = 0, start_ns: int = 0) -> SpanData:
+    return SpanData(
         trace_id="a" * 32,
         span_id=f"{number:016x}",
         parent_span_id=f"{parent:016x}" if parent else "",
@@ -19,7 +19,7 @@ def span(number: int, parent: int = 0, start_ns: int = 0) -> Span:
     )
 
 
-def told(*spans: Span) -> list[tuple[str, int, bool]]:
+def told(*spans: SpanData) -> list[tuple[str, int, bool]]:
     return [(row.span.name, row.depth, row.is_orphan) for row in tree(spans)]
 
 
@@ -53,7 +53,7 @@ def test_a_trace_may_be_deeper_than_the_stack() -> None:
 
 
 @given(st.lists(st.builds(span, st.integers(1, 8), st.integers(0, 8), st.integers(0, 3))), st.randoms())
-def test_every_span_is_shown_once_and_in_whatever_order_they_come_alike(spans: list[Span], chance: object) -> None:
+def test_every_span_is_shown_once_and_in_whatever_order_they_come_alike(spans: list[SpanData], chance: object) -> None:
     unique = list({each.span_id: each for each in spans}.values())
     shuffled = unique[:]
     chance.shuffle(shuffled)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""The whole control plane as processes on loopback: what `make run` starts, and the tests beside it.
+"""Runs the whole control plane as processes on loopback, for `make run` and the end-to-end tests.
 
-plan        which processes, on which ports, with which settings
-processes   started, awaited, ended
-broker      a stand-in for a broker: registers, follows the log, heartbeats
-client      the calls that the demonstration makes
-show        what is printed
+plan        the processes with their ports and settings
+processes   starts the processes, waits until they are ready, and stops them
+broker      a stand-in for a broker: registers, follows the log, sends heartbeats
+client      the calls of the demonstration
+show        the output of the demonstration
 """

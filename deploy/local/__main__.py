@@ -1,4 +1,4 @@
-"""`python -m deploy.local [--once]`: the whole control plane on loopback, one topic created, its trace shown."""
+"""`python -m deploy.local [--once]`: starts the control plane on loopback, creates a topic, and shows its trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from deploy.local import show
 from deploy.local.broker import BrokerStandIn
 from deploy.local.client import Admin
-from deploy.local.plan import Plan, make_plan
+from deploy.local.plan import ClusterPlan, make_plan
 from deploy.local.processes import NotReady, Running
 from quorate.cli.waterfall import waterfall_svg
 from quorate.errors import ApiError
@@ -24,7 +24,7 @@ TOPIC = "orders"
 
 
 async def main(*, once: bool, directory: Path) -> int:
-    """Start, create, show; then stay until Ctrl-C, or not."""
+    """Runs the demonstration, then waits for Ctrl-C unless `once`; stops everything. Returns the exit code."""
     console = Console(highlight=False)
     plan = make_plan(directory)
     running = Running(plan)
@@ -53,9 +53,9 @@ async def main(*, once: bool, directory: Path) -> int:
 
 
 async def demonstrate(
-    console: Console, plan: Plan, running: Running, brokers: list[BrokerStandIn], admin: Admin
+    console: Console, plan: ClusterPlan, running: Running, brokers: list[BrokerStandIn], admin: Admin
 ) -> None:
-    """What there is to see, from formatted directories to the trace of a write."""
+    """Starts the control plane, creates a topic, and prints the topic, the quorum and the trace of the request."""
     started = time.monotonic()
     console.print(f"{len(plan.processes)} services, {len(brokers)} broker stand-ins; state in {plan.directory}")
     await running.start()
@@ -63,7 +63,7 @@ async def demonstrate(
         for broker in brokers:
             joining.create_task(broker.start())
     console.print(f"ready in {time.monotonic() - started:.1f} s\n")
-    await admin.create_topic("warm-up", partitions=1, replication_factor=1)  # the first of anything opens connections
+    await admin.create_topic("warm-up", partitions=1, replication_factor=1)  # the first request opens connections
     _, trace_id = await admin.create_topic(TOPIC, partitions=3, replication_factor=3)
     console.print(show.topic_table(await admin.describe_topic(TOPIC)))
     console.print(show.quorum_table(await admin.describe_quorum()))
@@ -74,8 +74,8 @@ async def demonstrate(
     console.print(f"the same as a picture: {picture}\n", soft_wrap=True)
 
 
-def stand_in(plan: Plan, broker_id: int) -> BrokerStandIn:
-    """One of the plan's brokers."""
+def stand_in(plan: ClusterPlan, broker_id: int) -> BrokerStandIn:
+    """Returns a stand-in for one of the plan's brokers."""
     return BrokerStandIn(
         broker_id,
         cluster_id=plan.cluster_id,
@@ -87,7 +87,7 @@ def stand_in(plan: Plan, broker_id: int) -> BrokerStandIn:
 
 
 async def interrupted() -> None:
-    """Wait for Ctrl-C, or for being asked to stop."""
+    """Waits for SIGINT (Ctrl-C) or SIGTERM."""
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)

@@ -1,4 +1,4 @@
-"""A stand-in for a broker: registers, follows the log, heartbeats, leaves in good order. It stores no partitions."""
+"""A stand-in for a broker: registers, replays the log, sends heartbeats, shuts down. It stores no partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEADLINE_MS: Final = 10_000
 
 
 class BrokerStandIn:
-    """One broker, as far as the control plane can see."""
+    """One broker stand-in, a set of tasks in this process; the control plane sees it as a broker."""
 
     def __init__(
         self,
@@ -41,7 +41,8 @@ class BrokerStandIn:
     ) -> None:
         self.id = broker_id
         self.epoch = -1
-        self.replica = Replica(LogReader(quorum, open_channel, replica_id=broker_id), SystemClock(), OFF)
+        reader = LogReader(quorum, open_channel, cluster_id=cluster_id, replica_id=broker_id)
+        self.replica = Replica(reader, SystemClock(), OFF)
         self._cluster_id = cluster_id
         self._rack = rack
         self._controllers = Client(controllers, ControllerStub)
@@ -52,7 +53,7 @@ class BrokerStandIn:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Register, catch up and be unfenced."""
+        """Registers the broker and waits until it has caught up and is unfenced. Raises ApiError, TimeoutError."""
         self._tasks.append(asyncio.ensure_future(self.replica.run()))
         answer = await self._controllers.call(
             lambda stub: stub.BrokerRegistration, self._registration(), deadline_ms=DEADLINE_MS
@@ -63,14 +64,14 @@ class BrokerStandIn:
             await self._unfenced.wait()
 
     async def fall_silent(self) -> None:
-        """As a broker does whose process was killed."""
+        """Stops heartbeats and replay without a shutdown request, as if the broker's process was killed."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
     async def shut_down(self) -> None:
-        """Leave in good order: ask until the answer is that it may go."""
+        """Does a controlled shutdown: sends heartbeats that ask for it until one is answered `should_shut_down`."""
         for task in self._tasks[1:]:
             task.cancel()
         while not (await self._heartbeat(want_shut_down=True)).should_shut_down:
@@ -78,7 +79,7 @@ class BrokerStandIn:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Stops the broker stand-in without a shutdown request, and closes its connections."""
         await self.fall_silent()
         await self._controllers.close()
         await self._heartbeats.close()
@@ -104,7 +105,7 @@ class BrokerStandIn:
                 if not answer.is_fenced:
                     self._unfenced.set()
             except ApiError:
-                pass  # the next heartbeat tells it again
+                pass  # the next heartbeat tries again
             await asyncio.sleep(HEARTBEAT_INTERVAL_S if self._unfenced.is_set() else STARTING_INTERVAL_S)
 
     async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:

@@ -1,11 +1,11 @@
-"""The calls that the demonstration makes: ordinary admin RPCs, with a trace begun on this side."""
+"""The admin client of the demonstration: ordinary RPCs, whose trace begins on the client's side."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 
-from deploy.local.plan import Plan
+from deploy.local.plan import ClusterPlan
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
@@ -15,18 +15,18 @@ from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC
 from quorate.runtime.client import Client
 from quorate.runtime.telemetry import Telemetry
-from quorate.traces import Span
+from quorate.traces import SpanData
 
 DEADLINE_MS: Final = 10_000
 TRACE_TIMEOUT_S: Final = 5.0
 TRACE_QUIET_S: Final = 0.4
-"""A trace is whole when nothing has been added for so long."""
+"""A trace counts as complete when no span has arrived for this time."""
 
 
 class Admin:
-    """An admin client of one control plane; it asks any controller."""
+    """An admin client of one control plane; it calls any controller."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ClusterPlan) -> None:
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{plan.observer.address}"}
         self._telemetry = Telemetry.start(service="admin", instance="admin-1", environ=environ)
         self._controllers = Client(
@@ -37,7 +37,7 @@ class Admin:
     async def create_topic(
         self, name: str, *, partitions: int, replication_factor: int
     ) -> tuple[CreateTopicsResponse, str]:
-        """Create one topic; the answer, and the id of its trace, which begins here."""
+        """Creates one topic; returns the answer and the id of the trace that begins here. Raises ApiError."""
         topic = CreateTopicsRequest.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=replication_factor
         )
@@ -50,12 +50,12 @@ class Admin:
         return answer, (span.traceparent or b"").decode().split("-")[1]
 
     async def describe_topic(self, name: str) -> DescribeTopicPartitionsResponse:
-        """One topic with its partitions."""
+        """Describes one topic with its partitions. Raises ApiError."""
         request = DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name)])
         return await self._controllers.call(lambda stub: stub.DescribeTopicPartitions, request, deadline_ms=DEADLINE_MS)
 
     async def describe_quorum(self) -> DescribeQuorumResponse:
-        """The quorum as its leader sees it."""
+        """Describes the quorum, as its leader sees it. Raises ApiError."""
         topic = DescribeQuorumRequest.TopicData(
             topic_name=METADATA_TOPIC,
             partitions=[DescribeQuorumRequest.TopicData.PartitionData(partition_index=METADATA_PARTITION)],
@@ -64,9 +64,9 @@ class Admin:
             lambda stub: stub.DescribeQuorum, DescribeQuorumRequest(topics=[topic]), deadline_ms=DEADLINE_MS
         )
 
-    async def trace(self, trace_id: str) -> list[Span]:
-        """The spans of a trace, once no more arrive: services send theirs a moment after the answer."""
-        spans: list[Span] = []
+    async def trace(self, trace_id: str) -> list[SpanData]:
+        """Returns the spans of a trace once no more arrive, as services export them after their answer; at most 5 s."""
+        spans: list[SpanData] = []
         loop = asyncio.get_running_loop()
         deadline, quiet_since = loop.time() + TRACE_TIMEOUT_S, loop.time()
         while loop.time() < deadline and (not spans or loop.time() - quiet_since < TRACE_QUIET_S):
@@ -76,7 +76,7 @@ class Admin:
             if len(answer.spans) > len(spans):
                 quiet_since = loop.time()
                 spans = [
-                    Span(
+                    SpanData(
                         trace_id=trace_id,
                         span_id=span.span_id,
                         parent_span_id=span.parent_span_id,
@@ -94,7 +94,7 @@ class Admin:
         return spans
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Closes the connections and flushes the client's spans."""
         await self._telemetry.close()
         await self._controllers.close()
         await self._observer.close()

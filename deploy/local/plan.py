@@ -1,4 +1,4 @@
-"""Which processes a local control plane has, on which ports, with which settings."""
+"""The plan of a local control plane: its processes with their ports and settings."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ HOST: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a process runs: the address on which it listens, and the command that starts another one there."""
+class ProcessHost:
+    """A place to run processes: the address to listen on, and a command prefix that starts a process there."""
 
     host: str = HOST
     enter: tuple[str, ...] = ()
 
 
-HERE: Final = Place()
+HERE: Final = ProcessHost()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One service's process: its module is `services.<service>`, its settings go into a properties file."""
+    """One service process: module `services.<service>`, with its settings in a properties file."""
 
     service: str
     name: str
     port: int
     settings: dict[str, str]
-    place: Place = HERE
+    place: ProcessHost = HERE
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The `host:port` on which the process listens."""
         return f"{self.place.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A control plane of some voters. `directory` holds everything that it writes.
+class ClusterPlan:
+    """The plan of one control plane; `directory` holds all its files.
 
-    `directory_ids` has the first voters' by node id; with none of them the voters are static (KIP-853).
+    `directory_ids` has the directory id of each first voter by node id; empty for static voters (KIP-853).
     """
 
     directory: Path
@@ -62,19 +62,19 @@ class Plan:
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """All, in the order in which they are started."""
+        """All processes, in the order in which they are started."""
         return (self.observer, *self.quorum, *self.controllers, self.placer, self.heartbeat)
 
     @property
     def initial_controllers(self) -> str:
-        """The first voters, as `storage format` is told them."""
+        """The first voters as the value of `storage format --initial-controllers`."""
         return ",".join(
             f"{each.settings['node.id']}@{each.address}:{self.directory_ids[int(each.settings['node.id'])]}"
             for each in self.quorum
         )
 
     def log_dir(self, node_id: int) -> Path:
-        """The log directory of a quorum node."""
+        """Returns the log directory of a quorum node."""
         return self.directory / f"node-{node_id}"
 
 
@@ -83,13 +83,15 @@ def make_plan(
     *,
     voters: int = 3,
     session_timeout_ms: int = 9_000,
-    home: Place = HERE,
-    nodes_at: Mapping[int, Place] | None = None,
+    home: ProcessHost = HERE,
+    nodes_at: Mapping[int, ProcessHost] | None = None,
     dynamic: bool = False,
-) -> Plan:
-    """A plan on free ports. A quorum node and its controller are where `nodes_at` says by id, all else is at `home`.
+    cluster_id: str | None = None,
+) -> ClusterPlan:
+    """Makes a plan on free ports.
 
-    The voters are in the log if they are `dynamic`, else in everybody's settings.
+    A quorum node and its controller run at `nodes_at[node_id]`, other processes at `home`. The voter set is in the log
+    if `dynamic`, else in each node's settings. Without `cluster_id` the id is random.
     """
     ports = iter(free_ports(2 * voters + 3))
     nodes = [
@@ -97,11 +99,14 @@ def make_plan(
         for node_id in range(1, voters + 1)
     ]
     placer = _process("placer", 1, next(ports), {}, home)
+    heartbeat_port = next(ports)
     static = {"controller.quorum.voters": ",".join(f"{node.id}@{node.quorum}" for node in nodes)}
     quorum = {"controller.quorum.bootstrap.servers": ",".join(node.quorum for node in nodes)}
-    return Plan(
+    cluster_id = cluster_id or _random_uuid()
+    of_cluster = {**quorum, "cluster.id": cluster_id}
+    return ClusterPlan(
         directory=directory,
-        cluster_id=_random_uuid(),
+        cluster_id=cluster_id,
         quorum=tuple(
             _process(
                 "quorum",
@@ -112,14 +117,14 @@ def make_plan(
             )
             for node in nodes
         ),
-        controllers=tuple(_controller(node, placer) for node in nodes),
+        controllers=tuple(_controller(node, placer, f"{home.host}:{heartbeat_port}") for node in nodes),
         placer=placer,
         heartbeat=_process(
             "heartbeat",
             1,
-            next(ports),
+            heartbeat_port,
             {
-                **quorum,
+                **of_cluster,
                 "controller.endpoints": ",".join(node.controller for node in nodes),
                 "broker.session.timeout.ms": str(session_timeout_ms),
             },
@@ -129,7 +134,7 @@ def make_plan(
             "observer",
             201,
             next(ports),
-            {**quorum, "observer.database.url": f"sqlite:///{directory / 'observer.db'}"},
+            {**of_cluster, "observer.database.url": f"sqlite:///{directory / 'observer.db'}"},
             home,
         ),
         directory_ids={node.id: _random_uuid() for node in nodes} if dynamic else {},
@@ -141,10 +146,10 @@ def _random_uuid() -> str:
 
 
 class _Node(NamedTuple):
-    """A quorum node and the controller beside it: one id, one place, one directory, two ports."""
+    """A quorum node and its controller, which share an id, a place and a directory, and have a port each."""
 
     id: int
-    place: Place
+    place: ProcessHost
     quorum_port: int
     controller_port: int
     log_dir: Path
@@ -158,16 +163,17 @@ class _Node(NamedTuple):
         return f"{self.place.host}:{self.controller_port}"
 
 
-def _controller(node: _Node, placer: Process) -> Process:
+def _controller(node: _Node, placer: Process, heartbeat: str) -> Process:
     settings = {
         "quorum.endpoint": node.quorum,
         "placer.endpoints": placer.address,
+        "heartbeat.endpoint": heartbeat,
         "metadata.log.dir": str(node.log_dir),
     }
     return _process("controller", node.id, node.controller_port, settings, node.place)
 
 
-def _process(service: str, node_id: int, port: int, settings: dict[str, str], place: Place) -> Process:
+def _process(service: str, node_id: int, port: int, settings: dict[str, str], place: ProcessHost) -> Process:
     listener = "CONTROLLER" if service in ("quorum", "controller") else service.upper()
     common = {"node.id": str(node_id), "listeners": f"{listener}://{place.host}:{port}"}
     return Process(
@@ -176,7 +182,7 @@ def _process(service: str, node_id: int, port: int, settings: dict[str, str], pl
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on, all different."""
+    """Returns `count` different free ports of loopback; another process may still take them."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:

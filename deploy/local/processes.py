@@ -1,4 +1,4 @@
-"""The processes of a plan: formatted, started, awaited by their health, ended by their own pid."""
+"""Runs the processes of a plan: formats directories, starts processes, waits for their health, ends them by pid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,32 +14,45 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from deploy.local.plan import Plan, Process
+from deploy.local.plan import ClusterPlan, Process
+from quorate.cli import formatting
+from quorate.cli.failures import Failed
+from quorate.cli.node_config import read_node_config
+from quorate.errors import Corrupt
 
-READY_TIMEOUT_S: Final = 30.0
+READY_TIMEOUT_S: Final = 120.0
+"""Time limit of a start: each process needs seconds of CPU time, and 61 s in all were measured on a busy machine."""
 STOP_TIMEOUT_S: Final = 10.0
+WATCH_AGAIN_S: Final = 0.05
+RECONNECT: Final = (
+    # gRPC waits 1 s before it reconnects, then 1.6 times longer each time: a server was found up to 4 s too late.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 100),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+"""gRPC channel options for a fast reconnect; 100 ms is gRPC's minimum."""
 RELEASE: Final = "4.3-IV0"
-"""The newest metadata.version whose whole release can be had, so that its tools can read what we write."""
+"""The newest metadata.version whose release is published, so that Kafka's tools can read the log."""
 _IS_READY: Final = (health_pb2.HealthCheckResponse.SERVING,)
 _LISTENS: Final = (*_IS_READY, health_pb2.HealthCheckResponse.NOT_SERVING)
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class NotReady(Exception):
-    """A process that did not become ready: which one, and the end of what it wrote."""
+    """Raised when a process did not become ready; the message has its name and the end of its log."""
 
 
 class Running:
-    """A plan that runs. Every process writes into `<directory>/<name>.log`."""
+    """The running processes of a plan; each writes its log to `<directory>/<name>.log`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self._children: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self) -> None:
-        """Format the directories, start everything, and wait until all of it is ready. Raises NotReady.
+        """Formats the directories, starts all processes, and waits until all are ready. Raises NotReady.
 
-        Nothing else is started before the observer listens: the first spans of the others find it.
+        The observer is started first and must listen before the others, so that it gets their first spans.
         """
         self.plan.directory.mkdir(parents=True, exist_ok=True)
         observer, *others = self.plan.processes
@@ -51,7 +65,7 @@ class Running:
         await self.ready(self.plan.processes)
 
     async def spawn(self, process: Process, *, environ: Mapping[str, str] | None = None) -> None:
-        """Start one process, with `environ` besides ours; it may have run before."""
+        """Starts one process, or restarts one that has ended; `environ` is added to this process's environment."""
         file = self.plan.directory / f"{process.name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in process.settings.items()))
         all_environ = {
@@ -72,43 +86,46 @@ class Running:
                 env=all_environ,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # a Ctrl-C in the terminal is ours to pass on
+                start_new_session=True,  # a Ctrl-C in the terminal reaches only this process, which stops the others
             )
 
     async def ready(self, processes: Iterable[Process]) -> None:
-        """Wait until each says SERVING. Raises NotReady."""
-        async with asyncio.TaskGroup() as waiting:
-            for process in processes:
-                waiting.create_task(self._answers(process, _IS_READY))
+        """Waits until each process reports SERVING. Raises NotReady for the first that ends or exceeds the limit."""
+        try:
+            async with asyncio.TaskGroup() as waiting:
+                for process in processes:
+                    waiting.create_task(self._answers(process, _IS_READY))
+        except ExceptionGroup as problems:
+            raise problems.exceptions[0] from None
 
     def pid(self, process: Process) -> int:
-        """The pid of a process that runs."""
+        """Returns the pid of a running process."""
         return self._children[process.name].pid
 
     def is_up(self, process: Process) -> bool:
-        """Was it started, and has it not ended?"""
+        """Whether the process was started and has not ended."""
         child = self._children.get(process.name)
         return child is not None and child.returncode is None
 
     async def kill(self, process: Process, number: signal.Signals = signal.SIGKILL) -> int:
-        """Send a signal that ends it, and wait for the end; the answer is its exit code."""
+        """Sends a signal that ends the process and waits for its end; returns its exit code. Raises TimeoutError."""
         child = self._children[process.name]
         child.send_signal(number)
         return await self.ended(process)
 
     async def ended(self, process: Process) -> int:
-        """Wait until a process ends, by itself or because it was asked to; the answer is its exit code."""
+        """Waits until a process has ended; returns its exit code. Raises TimeoutError after 10 s."""
         async with asyncio.timeout(STOP_TIMEOUT_S):
             return await self._children[process.name].wait()
 
     async def stop(self) -> None:
-        """End everything in good order, and by force what does not end; the observer last: it still gets spans."""
+        """Stops all processes with SIGTERM, then SIGKILL; the observer last, as it still receives spans."""
         observer = self._children.get(self.plan.observer.name)
         await _end([child for child in self._children.values() if child is not observer])
         await _end([child for child in self._children.values() if child is observer])
 
     async def format(self, process: Process, *, joins: bool = False) -> None:
-        """Format a quorum node's directory, unless it is; one that `joins` knows no voters. Raises NotReady."""
+        """Formats a quorum node's directory if it is not yet; with `joins` without first voters. Raises NotReady."""
         log_dir = Path(process.settings["metadata.log.dir"])
         log_dir.mkdir(parents=True, exist_ok=True)
         config = self.plan.directory / f"{process.name}.format.properties"
@@ -120,43 +137,59 @@ class Running:
             "controller.listener.names": "CONTROLLER",
             **{key: value for key, value in process.settings.items() if key.startswith("controller.quorum.")},
         }
-        voters: tuple[str, ...] = ()
-        if self.plan.directory_ids:
-            first = ("--initial-controllers", self.plan.initial_controllers)
-            voters = ("--no-initial-controllers",) if joins else first
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        formatting = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "quorate.cli", "storage", "format", "--ignore-formatted", *voters),
-            *("--config", str(config), "--cluster-id", self.plan.cluster_id, "--release-version", RELEASE),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=ROOT,
+        asked = formatting.FormatOptions(
+            cluster_id=self.plan.cluster_id,
+            initial_controllers=self.plan.initial_controllers if self.plan.directory_ids and not joins else None,
+            no_initial_controllers=bool(self.plan.directory_ids) and joins,
+            release_version=RELEASE,
+            ignore_formatted=True,
         )
-        output, _ = await formatting.communicate()
-        if formatting.returncode:
-            raise NotReady(f"{log_dir} could not be formatted: {output.decode()}")
+        try:
+            await asyncio.to_thread(_format, config, asked)
+        except (Failed, Corrupt, OSError) as problem:
+            raise NotReady(f"{log_dir} could not be formatted: {problem}") from None
 
     async def _answers(self, process: Process, hoped: Collection[int]) -> None:
-        """Wait until its health is one of those hoped for. Raises NotReady."""
+        """Waits until a process's health status is in `hoped`. Raises NotReady if it ends or exceeds the limit."""
         child = self._children[process.name]
-        async with grpc.aio.insecure_channel(process.address) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
-            deadline = asyncio.get_running_loop().time() + READY_TIMEOUT_S
-            while asyncio.get_running_loop().time() < deadline:
-                if child.returncode is not None:
-                    raise NotReady(f"{process.name} ended with exit code {child.returncode}:\n{self._tail(process)}")
-                try:
-                    answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=1)
-                    if answer.status in hoped:
-                        return
-                except grpc.aio.AioRpcError:
-                    pass  # not listening yet
-                await asyncio.sleep(0.05)
-        raise NotReady(f"{process.name} is not ready after {READY_TIMEOUT_S:g} s:\n{self._tail(process)}")
+        heard, ended = asyncio.ensure_future(_heard(process.address, hoped)), asyncio.ensure_future(child.wait())
+        try:
+            await asyncio.wait((heard, ended), timeout=READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            if heard.done():
+                return heard.result()
+        finally:
+            heard.cancel()
+            ended.cancel()
+            await asyncio.wait((heard, ended))
+        if child.returncode is not None:
+            raise NotReady(f"{process.name} ended with exit code {child.returncode}:\n{self._tail(process)}")
+        load = os.getloadavg()[0]
+        why = f"{process.name} runs and is not ready after {READY_TIMEOUT_S:g} s; the load is {load:.1f}"
+        raise NotReady(f"{why} on {os.cpu_count()} processors:\n{self._tail(process)}")
 
     def _tail(self, process: Process) -> str:
         lines = (self.plan.directory / f"{process.name}.log").read_text(errors="replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-15:])
+
+
+def _format(config: Path, asked: formatting.FormatOptions) -> None:
+    """Formats a node as `quorate storage format` does, in this process. Raises Failed, Corrupt and OSError."""
+    formatting.write(formatting.plan(asked, read_node_config(config)), timestamp_ms=time.time_ns() // 1_000_000)
+
+
+async def _heard(address: str, hoped: Collection[int]) -> None:
+    """Watches the server at `address` until its health status is in `hoped`."""
+    async with grpc.aio.insecure_channel(address, options=RECONNECT) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        while True:
+            try:
+                async for answer in health.Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True):
+                    if answer.status in hoped:
+                        return
+            except grpc.aio.AioRpcError:
+                pass  # it went away while it was watched
+            await asyncio.sleep(WATCH_AGAIN_S)
 
 
 async def _end(children: Sequence[asyncio.subprocess.Process]) -> None:

@@ -1,4 +1,4 @@
-"""What the demonstration prints: the topic, the quorum, the trace, and lines to paste."""
+"""The output of the demonstration: the topic, the quorum, the trace, and example commands."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from deploy.local.plan import Plan
+from deploy.local.plan import ClusterPlan
 from kraft.api.describe_quorum_pb2 import DescribeQuorumResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsResponse
 from quorate.cli.waterfall import waterfall_text
-from quorate.traces import Span
+from quorate.traces import SpanData
 
 
 def topic_table(described: DescribeTopicPartitionsResponse) -> Table:
-    """A topic's partitions, one a row."""
+    """Returns a table of a topic's partitions, one per row."""
     topic = described.topics[0]
     table = Table(
         title=f"topic {topic.name}  {topic.topic_id}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
@@ -35,7 +35,7 @@ def topic_table(described: DescribeTopicPartitionsResponse) -> Table:
 
 
 def quorum_table(described: DescribeQuorumResponse) -> Table:
-    """Voters and observers, one a row."""
+    """Returns a table of the quorum's voters and observers, one per row."""
     partition = described.topics[0].partitions[0]
     title = f"quorum  leader {partition.leader_id}  epoch {partition.leader_epoch}  HWM {partition.high_watermark}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -53,13 +53,13 @@ def quorum_table(described: DescribeQuorumResponse) -> Table:
     return table
 
 
-def trace_lines(console: Console, spans: Sequence[Span]) -> None:
-    """The waterfall of one request."""
+def trace_lines(console: Console, spans: Sequence[SpanData]) -> None:
+    """Prints the trace of one request as a waterfall."""
     console.print(waterfall_text(spans, width=max(100, console.width - 1)), soft_wrap=True)
 
 
-def lines_to_paste(plan: Plan) -> list[str]:
-    """Addresses, and grpcurl lines that work against them."""
+def lines_to_paste(plan: ClusterPlan) -> list[str]:
+    """Returns the address of each process, and grpcurl commands for them."""
     controller, observer = plan.controllers[0].address, plan.observer.address
     topic = '{"topics": [{"name": "payments", "num_partitions": 2, "replication_factor": 3}]}'
     quorum = '{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]}'

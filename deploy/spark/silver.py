@@ -1,9 +1,9 @@
-"""Silver for Spark Declarative Pipelines: materialized views over bronze, by the functions of the jobs.
+"""Silver layer for Spark Declarative Pipelines: materialized views over bronze, by the functions of the jobs.
 
-`silver.yaml` names this file, which Spark runs. `spark.quorate.bronze` there is where bronze is, but for the names of
-its tables: `TABLES/bronze/` for what the jobs have written, `WAREHOUSE/bronze_` for what `bronze.yaml` has. They must
-be there before: Spark 4.3 analyses a declaration as soon as it comes to `withColumns` or `drop`, and what the same
-pipeline has yet to make is not there then. Which records count is looked up here, once; no declared function acts.
+Spark runs this file by `silver.yaml`. Its setting `spark.quorate.bronze` is the path prefix of the bronze tables:
+`TABLES/bronze/` if the jobs wrote them, `WAREHOUSE/bronze_` if `bronze.yaml` did. They must exist before: Spark 4.3
+analyses a declaration at `withColumns` or `drop`, and a table of the same pipeline does not exist then. The records
+that count are looked up once, here, since a declared function may not run queries.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ session = SparkSession.active()
 
 
 def bronze(name: str) -> DataFrame:
-    """A table of bronze."""
+    """Returns a bronze table by name."""
     return session.read.parquet(f"{session.conf.get('spark.quorate.bronze')}{name}")
 
 
 def declare(name: str, rows: DataFrame) -> None:
-    """One view."""
+    """Declares one materialized view with these rows."""
     dp.materialized_view(name=name)(lambda: rows)
 
 

@@ -1,4 +1,4 @@
-"""Leader epochs and where each ends: the question by which two logs find their fork (KIP-101, KIP-320)."""
+"""The leader epoch cache: where each epoch begins and ends in a log, to find a log divergence (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ EMPTY = OffsetAndEpoch(epoch=0, offset=0)
 
 
 class EpochCache:
-    """Start offset of every epoch in one log, oldest first.
+    """The start offset of every leader epoch in one log, oldest first.
 
-    The first entry is the *floor*: the epoch of the record just before the log's start, which is the snapshot
-    that the log continues; (epoch 0, offset 0) for a log that begins at the beginning. It is never truncated,
-    so every question has an answer. The epoch after the floor may start where the floor does; otherwise
-    epochs and start offsets both rise strictly.
+    The first entry is the *floor*: the log start offset and the epoch of the record before it, which is the snapshot
+    that the log continues; (epoch 0, offset 0) for a log that starts at 0. It is never truncated, so every lookup has a
+    result. The next epoch may start at the floor's offset; otherwise epochs and start offsets both rise strictly.
 
     >>> cache = EpochCache()
     >>> cache.assign(epoch=1, start_offset=0)
     >>> cache.assign(epoch=3, start_offset=5)
-    >>> cache.end_offset_for(2, leo=9)  # a follower in epoch 2 forked at the end of epoch 1 at the latest
+    >>> cache.end_offset_for(2, leo=9)  # a follower in epoch 2 diverged at the end of epoch 1 at the latest
     OffsetAndEpoch(epoch=1, offset=5)
     >>> cache.truncate(to=5)
     >>> cache.last_epoch
@@ -33,7 +32,7 @@ class EpochCache:
     __slots__ = ("_epochs", "_starts")
 
     def __init__(self, entries: Iterable[tuple[Epoch, Offset]] = (), *, floor: OffsetAndEpoch = EMPTY) -> None:
-        """`entries` are (epoch, start offset), oldest first; those not above the floor are skipped."""
+        """Creates a cache of (epoch, start offset) entries, oldest first; those not above the floor are skipped."""
         self._epochs: list[Epoch] = [floor.epoch]
         self._starts: list[Offset] = [floor.offset]
         for epoch, start_offset in entries:
@@ -42,26 +41,26 @@ class EpochCache:
 
     @property
     def floor(self) -> OffsetAndEpoch:
-        """End of what lies before the log: offset where the log starts, epoch of the record before it."""
+        """The log start offset, with the epoch of the record before it."""
         return OffsetAndEpoch(epoch=self._epochs[0], offset=self._starts[0])
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last record, or of the floor if the log is empty."""
+        """The leader epoch of the last record; that of the record before the log start if the log is empty."""
         return self._epochs[-1]
 
     @property
     def entries(self) -> tuple[tuple[Epoch, Offset], ...]:
-        """(epoch, start offset), oldest first, the floor included."""
+        """(epoch, start offset) of each epoch, oldest first, the floor included."""
         return tuple(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, *, epoch: Epoch, start_offset: Offset) -> None:
-        """Notes that records from `start_offset` on are of `epoch`; nothing changes if that is known."""
-        assert epoch >= self._epochs[-1], (epoch, self._epochs[-1])  # epochs do not fall along a log
+        """Records that `epoch` begins at `start_offset`; does nothing if it is the last known epoch."""
+        assert epoch >= self._epochs[-1], (epoch, self._epochs[-1])  # epochs never fall along a log
         assert start_offset >= self._starts[-1], (start_offset, self._starts[-1])
         if epoch == self._epochs[-1]:
             return
-        # An epoch in which nothing was written leaves no trace, so that every entry names a record of the log.
+        # An epoch without records is removed, so that every entry belongs to a record of the log.
         if len(self._starts) > 1 and self._starts[-1] == start_offset:
             self._epochs.pop()
             self._starts.pop()
@@ -69,7 +68,7 @@ class EpochCache:
         self._starts.append(start_offset)
 
     def end_offset_for(self, epoch: Epoch, *, leo: Offset) -> OffsetAndEpoch:
-        """The largest known epoch not above `epoch`, and its end offset; the floor if all are above. KIP-101."""
+        """Returns the largest known epoch up to `epoch`, with its end offset (exclusive); else the floor. KIP-101."""
         at = bisect_right(self._epochs, epoch) - 1
         if at < 0:
             return self.floor
@@ -77,20 +76,20 @@ class EpochCache:
         return OffsetAndEpoch(epoch=self._epochs[at], offset=end)
 
     def epoch_at(self, offset: Offset) -> Epoch:
-        """Epoch of the record at `offset`; of the floor for the record just before the log."""
+        """Returns the epoch of the record at `offset`; that of the floor for the record just before the log start."""
         assert offset >= self._starts[0] - 1, (offset, self._starts[0])
         at = bisect_right(self._starts, offset) - 1
         return self._epochs[max(at, 0)]
 
     def truncate(self, *, to: Offset) -> None:
-        """Forgets the epochs that start at `to` or later; the floor stays."""
+        """Removes the epochs that start at offset `to` or later, when the log is truncated; the floor stays."""
         assert to >= self._starts[0], (to, self._starts[0])
         while len(self._starts) > 1 and self._starts[-1] >= to:
             self._starts.pop()
             self._epochs.pop()
 
     def start_at(self, floor: OffsetAndEpoch) -> None:
-        """Forgets what lies below `floor`, which becomes the floor: a prefix of the log was removed."""
+        """Sets a new floor after a prefix of the log was removed, and drops the epochs below it."""
         assert floor.offset >= self._starts[0], (floor, self._starts[0])
         above = [(epoch, start) for epoch, start in self.entries if epoch > floor.epoch]
         assert all(start >= floor.offset for _, start in above), (floor, above)
@@ -98,6 +97,6 @@ class EpochCache:
         self._starts = [floor.offset, *(start for _, start in above)]
 
     def restart_at(self, floor: OffsetAndEpoch) -> None:
-        """Forgets everything: the log is replaced by the snapshot `floor`."""
+        """Drops all epochs: the log restarts at the end of a snapshot."""
         self._epochs = [floor.epoch]
         self._starts = [floor.offset]

@@ -1,4 +1,4 @@
-"""Whose fault it is: theirs (an error code of Kafka's), the disk's, or ours (an assertion)."""
+"""The kinds of errors: refused requests (Kafka's error codes), damaged bytes (Corrupt), our own bugs (assertions)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from kraft.errors import ErrorCode
 
-__all__ = ["ApiError", "Corrupt", "ErrorCode"]
+__all__ = ["ApiError", "Corrupt", "ErrorCode", "error_name"]
 
 
 class ApiError(Exception):
-    """A request that cannot be granted: Kafka's error code and a sentence that names thing, value and rule.
+    """Raised to refuse a request: Kafka's error code, and a sentence that names the thing, the value and the rule.
 
-    `metadata` holds the variables of the sentence, for programs (AIP-193).
+    `metadata` holds the sentence's values for programs (AIP-193).
     """
 
     def __init__(self, code: ErrorCode, message: str, metadata: Mapping[str, str] | None = None) -> None:
@@ -27,9 +27,9 @@ class ApiError(Exception):
 
 
 class Corrupt(Exception):
-    """Bytes that are not what they should be: where they lie, at which position, and what is wrong.
+    """Raised for damaged or malformed bytes: the file, the position in bytes, and the reason.
 
-    Raised by decoders without a path; whoever knows the file adds it with `at`.
+    Decoders raise it without a path; code that knows the file adds it with `at`.
     """
 
     def __init__(self, reason: str, *, path: Path | None = None, position: int | None = None) -> None:
@@ -39,7 +39,7 @@ class Corrupt(Exception):
         self.position = position
 
     def at(self, path: Path, offset_in_file: int = 0) -> Corrupt:
-        """The same damage, said of a file: `offset_in_file` bytes are added to the position."""
+        """Returns the same error with a path; `offset_in_file` bytes are added to the position."""
         position = None if self.position is None else self.position + offset_in_file
         return Corrupt(self.reason, path=path, position=position)
 
@@ -47,3 +47,8 @@ class Corrupt(Exception):
         where = f"{self.path}: " if self.path else ""
         place = "" if self.position is None else f" at byte {self.position}"
         return f"{where}{self.reason}{place}"
+
+
+def error_name(code: int) -> str:
+    """Returns the name of an error code; for one that only a later Kafka has, "error" and the number."""
+    return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"

@@ -1,4 +1,4 @@
-"""What every part speaks of: epochs, offsets, replicas, ids, and how Kafka prints them."""
+"""The basic types of every part: epochs, offsets, node ids, replica keys, principals, uuids."""
 
 from __future__ import annotations
 
@@ -7,47 +7,50 @@ import binascii
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
+
 from kraft import Uuid
 
 Epoch: TypeAlias = int
-"""A leader epoch: rises with every election. KIP-595."""
+"""A leader epoch: a number that rises with every election. KIP-595."""
+
+EPOCHS_END: Final[Epoch] = (1 << 31) - 1
+"""The limit of epochs (exclusive), the largest int32: no election could follow in an epoch of that number."""
 
 Offset: TypeAlias = int
-"""A record's position in the log. As an end it is exclusive: `leo` is the next offset to be written."""
+"""The position of a record in the log. An end offset is exclusive: `leo` is the offset of the next record."""
 
 NodeId: TypeAlias = int
-"""The `node.id` of a broker or controller. Not negative."""
+"""The `node.id` of a broker or controller; not negative."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")
 METADATA_PARTITION: Final = 0
 
 ZERO_UUID: Final = Uuid(bytes(16))
-"""No id at all."""
+"""The uuid of 16 zero bytes, which stands for no id."""
 
 RESERVED_DIRECTORY_IDS: Final = 100
-"""Directory ids below this number mean something else than a directory. KIP-858."""
+"""Directory ids below this number are reserved for special meanings. KIP-858."""
 MIGRATING_DIRECTORY: Final = ZERO_UUID
 UNASSIGNED_DIRECTORY: Final = Uuid(bytes(15) + b"\x01")
 LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")
 
 
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class OffsetAndEpoch:
-    """How far a log goes: the epoch of its last record and its end offset. Ordered epoch first (KIP-595).
+class OffsetAndEpoch(msgspec.Struct, frozen=True, order=True, kw_only=True):
+    """An end offset (exclusive) with the epoch of the last record before it. Ordered by epoch first (KIP-595).
 
-    It also names a snapshot: its end offset (exclusive) and the epoch of the record before it (KIP-630).
+    It says how far a log goes; it also identifies a snapshot (KIP-630).
     """
 
     epoch: Epoch
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaKey:
-    """Who a voter is: a node id on one disk. A wiped disk is another replica (KIP-853).
+class ReplicaKey(msgspec.Struct, frozen=True, order=True):
+    """The identity of a voter: node id and directory id. A node with a wiped disk is another replica (KIP-853).
 
-    `directory_id` is ZERO_UUID where the voter set has none (kraft.version 0).
+    `directory_id` is ZERO_UUID if the voter set has none (kraft.version 0).
     """
 
     id: NodeId
@@ -59,7 +62,7 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Principal:
-    """Who asks: Kafka's KafkaPrincipal. A connection without authentication is `User:ANONYMOUS`."""
+    """The user who sends a request: Kafka's KafkaPrincipal. Without authentication it is `User:ANONYMOUS`."""
 
     type: str
     name: str
@@ -72,7 +75,7 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 def uuid_text(uuid: bytes) -> str:
-    """The 22 characters in which Kafka prints an id: URL-safe base64 without padding.
+    """Returns an id as Kafka prints it: 22 characters of URL-safe base64 without padding.
 
     >>> uuid_text(METADATA_TOPIC_ID)
     'AAAAAAAAAAAAAAAAAAAAAQ'
@@ -82,7 +85,7 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def parse_uuid(text: str) -> Uuid:
-    """The id that Kafka prints as `text`; an empty text is the zero id. Raises ValueError.
+    """Returns the id that Kafka prints as `text`; the zero id for an empty text. Raises ValueError.
 
     >>> parse_uuid("AAAAAAAAAAAAAAAAAAAAAQ") == METADATA_TOPIC_ID
     True
@@ -99,5 +102,5 @@ def parse_uuid(text: str) -> Uuid:
 
 
 def reserved_uuid(uuid: bytes) -> bool:
-    """Is `uuid` one of the first hundred, which no directory may have? KIP-858."""
+    """Returns whether `uuid` is one of the first hundred, which are reserved and identify no directory. KIP-858."""
     return uuid[:15] == bytes(15) and uuid[15] < RESERVED_DIRECTORY_IDS

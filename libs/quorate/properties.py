@@ -1,4 +1,4 @@
-"""Reads Java properties files: the form of `server.properties` and of `meta.properties`."""
+"""Parses Java properties files, such as `server.properties` and `meta.properties`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _BLANK = " \t\f"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Keys and values in file order; of a key given twice the last value counts, as in Java.
+    r"""Returns keys and values in file order; of a repeated key the last value counts, as in Java.
 
-    Raises ValueError that names the line when a \u escape is not four hexadecimal digits.
+    Raises ValueError, naming the line, if a \u escape is not four hexadecimal digits.
 
     >>> parse_properties("node.id=1\n# comment\nlog.dirs = /a,\\\n   /b\n")
     {'node.id': '1', 'log.dirs': '/a,/b'}
@@ -30,11 +30,11 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each entry with the number of its first line: comments dropped, continued lines joined."""
+    """Yields each entry with the number of its first line: comments removed, continued lines joined."""
     held, first = "", 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = natural.lstrip(_BLANK)
-        # Only a line that begins an entry can be a comment or blank: a continuation is taken as it stands.
+        # Only a line that begins an entry can be a comment or blank: a continuation line is used unchanged.
         if not held and (not line or line[0] in "#!"):
             continue
         first = first if held else number
@@ -49,12 +49,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _continues(line: str) -> bool:
-    """Does `line` end in an odd number of backslashes?"""
+    """Returns whether `line` ends in an odd number of backslashes, and so continues on the next line."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, still escaped: they part at the first `=`, `:` or blank that is not escaped."""
+    """Splits an entry into key and value, still escaped, at the first unescaped `=`, `:` or blank."""
     key = re.match(r"(?:\\.|[^\\=: \t\f])*", line)
     assert key is not None, line
     rest = line[key.end() :].lstrip(_BLANK)
@@ -67,7 +67,7 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     plain = re.sub(r"\\(u.{0,4}|.?)", _escape, text, flags=re.DOTALL)
-    # Java writes a character above U+FFFF as two escapes; here they are one again.
+    # Java writes a character above U+FFFF as two escapes; here they are joined.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

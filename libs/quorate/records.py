@@ -1,8 +1,8 @@
-"""The records of the metadata log by their plain names, and the frame that each is wrapped in.
+"""The record classes of the metadata log by their plain names, and the frame around each record's body.
 
-A value in the log is: frame version (1), api key, record version, body. What this schema does not know
-is kept as it is. The first record of a batch may carry the trace of the request that caused it, as a
-tagged field that Kafka skips.
+A value in the log is: frame version (1), api key, record version, body. A record that this schema does not know is kept
+raw. The first record of a batch may carry the trace context of the request that caused it, as a tagged field that Kafka
+ignores.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ __all__ = [
     "CONTROL_RECORDS",
     "RECORDS",
     "REQUEST_TAG",
+    "TARGET_TAG",
     "TRACE_TAG",
     "AbortTransactionRecord",
     "AccessControlEntryRecord",
@@ -100,13 +101,21 @@ __all__ = [
 _FRAME_VERSION: Final = b"\x01"
 
 TRACE_TAG: Final = 10_000
-"""Tag of the W3C trace context on the first record of a batch, far above any tag of Kafka's."""
+"""The tag of the W3C trace context on the first record of a batch, far above any tag of Kafka's."""
 REQUEST_TAG: Final = 10_001
-"""Tag of a request's mark on the first record of the last batch that it wrote (`quorate.controller.repeats`)."""
+"""The tag of a request id with its answer, on the first record of the last batch of the request.
+
+See `quorate.controller.deduplication`.
+"""
+TARGET_TAG: Final = 10_002
+"""The tag of AlterQuorum's target on a VotersRecord: its voters as another VotersRecord.
+
+See `services.quorum.batches`.
+"""
 
 
 class UnknownRecord(Message, frozen=True, gc=False):
-    """A record whose key or version this schema does not have: kept raw, shown, never dropped."""
+    """A record whose api key or version this schema does not know: kept raw, shown, never dropped."""
 
     api_key: int
     version: int
@@ -151,7 +160,7 @@ def _key(record: type[Message]) -> int:
 
 
 RECORDS: Final[Mapping[int, type[Message]]] = {_key(record): record for record in _METADATA}
-"""Record classes of the metadata log by their api key. 6, 13 and 16 are unused."""
+"""The record classes of the metadata log by api key. 6, 13 and 16 are unused."""
 
 CONTROL_RECORDS: Final[Mapping[int, type[Message]]] = {
     2: LeaderChangeMessage,
@@ -160,7 +169,7 @@ CONTROL_RECORDS: Final[Mapping[int, type[Message]]] = {
     5: KRaftVersionRecord,
     6: VotersRecord,
 }
-"""Values of control records by their control record type (`ControlType` of quorate.wire.batch)."""
+"""The classes of control record values by control record type (`ControlType` of quorate.wire.batch)."""
 
 _KEYS: Final = {record: key for key, record in RECORDS.items()}
 
@@ -168,9 +177,9 @@ R = TypeVar("R", bound=Message)
 
 
 def encode_record(record: Message, version: int) -> bytes:
-    """The value that goes into the log for `record` in `version`; an UnknownRecord keeps its own version.
+    """Returns the log value for `record` in `version`; an UnknownRecord keeps its own version.
 
-    Raises what `codec.encode` raises.
+    Raises the errors of `codec.encode`.
     """
     if isinstance(record, UnknownRecord):
         return _FRAME_VERSION + uvarint(record.api_key) + uvarint(record.version) + record.body
@@ -179,11 +188,11 @@ def encode_record(record: Message, version: int) -> bytes:
 
 
 def decode_record(value: bytes) -> Message:
-    """The record in a value of the log; an UnknownRecord when the schema has no such key or version.
+    """Returns the record in a log value; an UnknownRecord if the schema has no such api key or version.
 
     Raises Corrupt with the position in `value`.
     """
-    read = _DECODERS.get(value[:3])  # frame version, key and version are a byte each in nearly every record
+    read = _DECODERS.get(value[:3])  # frame version, key and version are one byte each in nearly every record
     if read is None:
         return _decode_any(value)
     record, end = read(value, 3)
@@ -193,7 +202,7 @@ def decode_record(value: bytes) -> Message:
 
 
 def frame_of(value: bytes) -> tuple[int, int, int]:
-    """(api key, record version, position of the body) of a value of the log. Raises Corrupt."""
+    """Returns (api key, record version, position of the body) of a log value. Raises Corrupt."""
     frame, position = read_uvarint(value, 0)
     if frame != 1:
         raise Corrupt(f"frame version {frame}; only 1 exists", position=0)
@@ -203,25 +212,30 @@ def frame_of(value: bytes) -> tuple[int, int, int]:
 
 
 def with_trace(record: R, traceparent: bytes) -> R:
-    """`record` with the trace context of the request that caused it."""
+    """Returns `record` with the trace context of the request that caused it."""
     return msgspec.structs.replace(record, unknown_tags=((TRACE_TAG, traceparent),))
 
 
 def with_request(record: R, mark: bytes) -> R:
-    """`record` with the mark of the request that caused it, after its trace context if it has one."""
+    """Returns `record` with a request's id and answer, for deduplication, after its trace context if it has one."""
     traced = trace_of(record)
     tags = () if traced is None else ((TRACE_TAG, traced),)
     return msgspec.structs.replace(record, unknown_tags=(*tags, (REQUEST_TAG, mark)))
 
 
 def trace_of(record: Message) -> bytes | None:
-    """The trace context that `record` carries, or None."""
+    """Returns the trace context that `record` carries, or None."""
     return _tagged(record, TRACE_TAG)
 
 
 def request_of(record: Message) -> bytes | None:
-    """The mark of a request that `record` carries, or None."""
+    """Returns the request id and answer that `record` carries, encoded, or None."""
     return _tagged(record, REQUEST_TAG)
+
+
+def target_of(record: VotersRecord) -> bytes | None:
+    """The target of the voter set that `record` carries, or None."""
+    return _tagged(record, TARGET_TAG)
 
 
 def _tagged(record: Message, tag: int) -> bytes | None:
@@ -247,7 +261,7 @@ def _decode_any(value: bytes) -> Message:
 
 
 class _Encoders(dict[tuple[type[Message], int], tuple[bytes, Callable[[Message], bytes]]]):
-    """Frame and encoder by record class and version, made when first asked for."""
+    """A cache of frame and encoder by record class and version."""
 
     def __missing__(self, wanted: tuple[type[Message], int]) -> tuple[bytes, Callable[[Message], bytes]]:
         record, version = wanted

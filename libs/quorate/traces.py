@@ -1,4 +1,4 @@
-"""A trace as spans and the tree they make: what the trace store keeps and the waterfall draws."""
+"""Trace spans, and the tree of a trace as the waterfall view draws it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["AttributeValue", "Span", "TreeRow", "tree"]
+__all__ = ["AttributeValue", "SpanData", "TreeRow", "tree"]
 
 AttributeValue: TypeAlias = str | bool | int | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """One span. Ids are lower-case hexadecimal, 32 and 16 digits; times are ns since 1970."""
+class SpanData:
+    """One trace span. Ids are lower-case hexadecimal, 32 and 16 digits; times are in ns since 1970."""
 
     trace_id: str
     span_id: str
@@ -29,22 +29,22 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A span at its place: how many spans stand above it, and whether the one it hangs on is missing."""
+    """One row of a trace tree: a span, its number of ancestors, and whether its parent is missing."""
 
-    span: Span
+    span: SpanData
     depth: int
     is_orphan: bool = False
 
 
-def tree(spans: Sequence[Span]) -> tuple[TreeRow, ...]:
-    """The spans in the order in which they are shown: each before its children, siblings by start.
+def tree(spans: Sequence[SpanData]) -> tuple[TreeRow, ...]:
+    """Returns the spans in display order: each before its children, siblings by start time.
 
-    A span whose parent is not among them stands under the first root, flagged: its parent may still be on its way.
-    Without a root the orphans are the top. A span given twice counts once. Spans that hang on each other in a circle,
-    which only a broken client makes, are orphans too.
+    A span with a missing parent is placed under the first root and flagged: the parent may still arrive. Without a root
+    such spans are at the top. A repeated span counts once. Spans in a cycle of parents, which only a broken client
+    makes, are treated as having no parent.
     """
     known = {span.span_id: span for span in spans}
-    children: dict[str, list[Span]] = {}
+    children: dict[str, list[SpanData]] = {}
     for span in sorted(known.values(), key=_place):
         children.setdefault(span.parent_span_id, []).append(span)
     roots = children.pop("", [])
@@ -62,14 +62,14 @@ def tree(spans: Sequence[Span]) -> tuple[TreeRow, ...]:
     return tuple(rows)
 
 
-def _place(span: Span) -> tuple[int, int, str]:
+def _place(span: SpanData) -> tuple[int, int, str]:
     return span.start_ns, -span.end_ns, span.span_id
 
 
 def _below(
-    top: Span, depth: int, children: Mapping[str, Sequence[Span]], *, is_orphan: bool = False
+    top: SpanData, depth: int, children: Mapping[str, Sequence[SpanData]], *, is_orphan: bool = False
 ) -> Iterator[TreeRow]:
-    """`top` and all under it. Iterative: a trace may be deeper than Python's stack."""
+    """Yields `top` and all its descendants. Iterative: a trace may be deeper than Python's stack."""
     waiting = [TreeRow(top, depth, is_orphan)]
     while waiting:
         row = waiting.pop()

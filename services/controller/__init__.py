@@ -1,1 +1,1 @@
-"""The replay engine beside a quorum node: decides, applies, and answers once it is committed."""
+"""The controller service (KIP-631): runs commands on the metadata, and answers once their records are committed."""

@@ -1,46 +1,62 @@
-"""`python -m services.controller --config controller.properties`"""
+"""The controller process: `python -m services.controller --config controller.properties`."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
 
 from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
 from quorate.controller.engine import Engine
+from quorate.controller.settings import ControllerSettings
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
+from quorate.runtime import cluster_metrics
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
 from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import Life, run
-from quorate.runtime.server import Server
+from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.reaching import reached_at
+from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
+from quorate.storage.failpoints import set_from_environment
 from quorate.storage.meta_properties import check_owner
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.broker_configs import NAMES, static_configs
-from services.controller.chores import Chores
-from services.controller.config import Config
-from services.controller.driver import Driver
+from services.controller.config import ControllerConfig
+from services.controller.driver import ControllerDriver
 from services.controller.forwarding import Forwarding
+from services.controller.metrics import watch, watch_isr_updates
+from services.controller.performance import PerformanceLog
+from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_node import QuorumNode
-from services.controller.registration import Registration
-from services.controller.servicer import Servicer
+from services.controller.registration import ControllerRegistration
+from services.controller.servicer import ControllerService
+from services.controller.sessions import SessionLookup
 from services.controller.settings import authorizer_of, intervals_of, performance_log_of, settings_of
 from services.controller.snapshots import Snapshots
 
 log = logger(__name__)
 
 
-async def main(life: Life) -> None:
-    """Replay, and decide when it is our turn, until asked to stop."""
+async def main(life: ServiceLife) -> None:
+    """Builds the controller from its configuration and runs it until it is asked to stop."""
     start_logs(os.environ)
-    config = load(Config, sys.argv[1:], os.environ, others=NAMES)
+    set_from_environment(os.environ)
+    config = load(ControllerConfig, sys.argv[1:], os.environ, others=NAMES)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     bootstrap = read_bootstrap(config.metadata_log_dir)
     telemetry = Telemetry.start(service="controller", instance=f"controller-{config.node_id}", environ=os.environ)
@@ -48,7 +64,7 @@ async def main(life: Life) -> None:
     channel = open_channel(str(config.quorum))
     engine = Engine(ClusterState(supported_features()))
     performance = performance_log_of(config)
-    driver = Driver(
+    driver = ControllerDriver(
         engine,
         channel,
         SystemClock(),
@@ -58,47 +74,105 @@ async def main(life: Life) -> None:
         performance=performance,
     )
     forwarding = Forwarding(driver, telemetry)
-    placers = Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry)
+    asked = _Asked.of(config, telemetry)
     apis = Apis(
-        driver, QuorumNode(channel), placers, settings, cluster_id=meta.cluster_id, authorizer=authorizer_of(config)
+        driver,
+        QuorumNode(channel),
+        asked.placers,
+        settings,
+        cluster_id=meta.cluster_id,
+        sessions=asked.sessions,
+        authorizer=authorizer_of(config),
     )
-    servicer = Servicer(apis, forwarding, AdminDoor(apis, forwarding, telemetry))  # type: ignore[abstract]  # most methods come from tables
-    server = Server(telemetry=telemetry, on_fatal=life.fail)
+    servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))  # type: ignore[abstract]  # most methods come from tables
+    server = Server(telemetry=telemetry, limits=ServerLimits(calls=config.call_limits), on_fatal=life.fail)
     server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)
-    server.listen(str(config.listeners.endpoint))
-    registration = Registration(driver, node_id=config.node_id, listener=config.listeners)
+    life.at_end(server.abort)
+    port = server.listen(str(config.listeners.endpoint))
+    listener = reached_at(config.listeners, config.advertised_listeners, port=port)
+    work = _work(config, settings, driver, channel, performance, listener)
     log.info("starting", cluster_id=meta.cluster_id, **describe(config))
+    _watch(driver, engine, settings)
+    watch_isr_updates(apis.isr_updates)
+    export = Export.of(os.environ)
     await server.start()
-    async with asyncio.TaskGroup() as tasks:
-        loops = [
-            tasks.create_task(work)
-            for work in (
-                driver.run(),
-                registration.run(),
-                performance.run(lambda: driver.is_active),
-                Chores(driver, settings, intervals_of(config)).run(),
-                _be_ready(driver, server),
-                Snapshots(
-                    driver,
-                    channel,
-                    SystemClock(),
-                    bytes_between=config.bytes_between_snapshots,
-                    interval_ms=config.snapshot_interval_ms,
-                ).run(),
-            )
-        ]
+    async with (
+        asyncio.TaskGroup() as tasks,
+        exported_metrics(tasks, export, service="controller", instance=f"controller-{config.node_id}"),
+    ):
+        loops = [tasks.create_task(each) for each in (*work, _be_ready(driver, server))]
         await life.stopping()
         await server.stop()
         for loop in loops:
             loop.cancel()
     await forwarding.close()
-    await placers.close()
+    await asked.close()
     await channel.close()
     await telemetry.close()
 
 
-async def _be_ready(driver: Driver, server: Server) -> None:
-    """Ready while it is known who is active: any controller can then answer, itself or by passing the call on."""
+def _watch(driver: ControllerDriver, engine: Engine, settings: ControllerSettings) -> None:
+    """Binds the metrics of the controller and of the cluster to this process's driver and state."""
+    watch(driver)
+    cluster_metrics.watch(
+        cluster_metrics.Applied(
+            state=lambda: engine.state,
+            applied=lambda: engine.next_offset,
+            committed=lambda: engine.committed,
+            applied_at_ms=lambda: driver.applied_at_ms,
+            now_ms=SystemClock().wall_ms,
+            is_active=lambda: driver.is_active,
+            settings=settings,
+        )
+    )
+
+
+def _work(
+    config: ControllerConfig,
+    settings: ControllerSettings,
+    driver: ControllerDriver,
+    channel: grpc.aio.Channel,
+    performance: PerformanceLog,
+    listener: ListenerAddress,
+) -> tuple[Coroutine[Any, Any, None], ...]:
+    """Returns the background tasks: driver, registration, performance log, periodic tasks, and snapshots."""
+    snapshots = Snapshots(
+        driver,
+        channel,
+        SystemClock(),
+        bytes_between=config.bytes_between_snapshots,
+        interval_ms=config.snapshot_interval_ms,
+    )
+    return (
+        driver.run(),
+        ControllerRegistration(driver, node_id=config.node_id, listener=listener).run(),
+        performance.run(lambda: driver.is_active),
+        PeriodicTasks(driver, settings, intervals_of(config)).run(),
+        snapshots.run(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The clients of the placers and of the heartbeat service."""
+
+    placers: Client[PlacerStub]
+    sessions: SessionLookup
+
+    @staticmethod
+    def of(config: ControllerConfig, telemetry: Telemetry) -> _Asked:
+        return _Asked(
+            Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry),
+            SessionLookup(Client([str(config.heartbeat)], HeartbeatStub) if config.heartbeat else None),
+        )
+
+    async def close(self) -> None:
+        await self.placers.close()
+        await self.sessions.close()
+
+
+async def _be_ready(driver: ControllerDriver, server: Server) -> None:
+    """Reports ready while the active controller is known: any call can then be answered here or forwarded."""
     while True:
         changed = driver.changed
         await server.set_ready(driver.leader_id >= 0)

@@ -1,4 +1,4 @@
-"""Submit and AdminStream: any admin API in one envelope, with a dry run, a safe retry, and many at once."""
+"""Submit and AdminStream: any admin API in one envelope, with a dry run, an idempotent retry, and streaming."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kraft.service.admin_pb2 import (
 )
 from quorate.controller.configs.secrets import redacted
 from quorate.controller.decision import Proposal
+from quorate.controller.deduplication import ID_BYTES, RequestId
 from quorate.controller.engine import Answer
-from quorate.controller.repeats import ID_BYTES, RequestId
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
 from quorate.nouns import Offset
@@ -34,21 +34,23 @@ from quorate.wire.schema import layout
 from services.controller.apis import KEEPS_THE_CLUSTER, Apis
 from services.controller.authorizing import Caller
 from services.controller.call import Call
-from services.controller.driver import LEADER_EPOCH, OFFSET
+from services.controller.caps import check_items
+from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding, is_forwarded
 from services.controller.handlers import HANDLERS, answer_to
 from services.controller.pages import Pages, parse
-from services.controller.under_way import OneOfMany, Opened, UnderWay
+from services.controller.pending import LEADER_EPOCH, OFFSET
+from services.controller.stream_requests import RequestContext, StreamContext, StreamRequests
 
 TIMEOUT_MS: Final = 60_000
-"""For a request that does not say how long its answer is waited for."""
+"""Timeout (ms) of an AdminStream request that states none."""
 METHOD: Final = "kraft.service.Controller/AdminStream"
 PACKED_PER_TURN: Final = 500
-"""Proposed records that are made ready before others have their turn: about 6 ms."""
+"""Proposed records that are packed (about 6 ms) before the event loop runs other tasks."""
 
 
 class Api(NamedTuple):
-    """One arm of the envelope: its field, the RPC of the same form, and the response's class."""
+    """An admin API of the envelope: its field in the `request` oneof, its RPC name, and its response class."""
 
     field: str
     rpc: str
@@ -70,15 +72,15 @@ def _apis() -> dict[str, Api]:
 
 
 APIS: Final = _apis()
-"""By the field of the envelope."""
+"""Admin APIs by their field in the envelope's `request` oneof."""
 PAGED: Final = "DescribeTopicPartitions"
-"""The list that has pages; Kafka's own cursor goes on in whatever state there is then."""
+"""The only API with page tokens; unlike Kafka's cursor, all its pages show the state at one offset."""
 
 assert {api.rpc for api in APIS.values()} == HANDLERS.keys() - KEEPS_THE_CLUSTER, APIS
 
 
 class AdminDoor:
-    """Takes envelopes apart and answers them through the same handlers as the RPCs of Kafka's form."""
+    """Serves envelopes with the same handlers as the Kafka RPCs."""
 
     def __init__(self, apis: Apis, forwarding: Forwarding, telemetry: Telemetry) -> None:
         self._apis = apis
@@ -87,7 +89,7 @@ class AdminDoor:
         self._pages = Pages(apis.driver.engine)
 
     async def submit(self, request: AdminRequest, context: Any) -> AdminResponse:
-        """One request. Raises ApiError."""
+        """Answers one envelope on the active controller, here or by forwarding. Raises ApiError."""
 
         async def here() -> AdminResponse:
             return await self._answer(request, self._apis.authorizing.caller(context))
@@ -97,9 +99,9 @@ class AdminDoor:
             return response
 
     async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:
-        """Many requests, each answered when it is ready."""
-        opened = Opened(context)
-        under_way = UnderWay(lambda request: self._one_of_many(request, opened))
+        """Answers a stream of envelopes, each as soon as it is ready; an error is sent in its own answer."""
+        opened = StreamContext(context)
+        under_way = StreamRequests(lambda request: self._one_of_many(request, opened))
         try:
             under_way.begin(requests)
             while (ready := await under_way.ready()).responses:
@@ -107,11 +109,11 @@ class AdminDoor:
         finally:
             await under_way.end()
 
-    async def _one_of_many(self, request: AdminRequest, opened: Opened) -> AdminResponse:
+    async def _one_of_many(self, request: AdminRequest, opened: StreamContext) -> AdminResponse:
         timeout_ms = request.timeout_ms or TIMEOUT_MS
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self.submit(request, OneOfMany(opened, timeout_ms))
+                return await self.submit(request, RequestContext(opened, timeout_ms))
         except TimeoutError:
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within its timeout_ms of {timeout_ms}")
         except ApiError as refusal:
@@ -127,9 +129,12 @@ class AdminDoor:
 
     async def _answer(self, request: AdminRequest, caller: Caller) -> AdminResponse:
         api = _chosen(request)
+        asked = getattr(request, api.field)
+        check_items(asked)
         call = Call(
             rpc=api.rpc,
-            asked=to_struct(getattr(request, api.field)),
+            asked=to_struct(asked),
+            timeout_ms=timeout_of(api.rpc, asked),
             principal=caller.principal,
             host=caller.host,
             client_id=caller.client_id,
@@ -143,7 +148,7 @@ class AdminDoor:
         return await self._filled(request, api, await answer_to(self._apis, call))
 
     async def _page(self, request: AdminRequest, api: Api, call: Call) -> AdminResponse:
-        """One page of a list; the first is of what is committed now, the others of the same moment."""
+        """Answers one page of a list: the first shows the committed state of now, the others the same state."""
         if request.page_token:
             page = parse(request.page_token)
             self._pages.check(page)
@@ -184,7 +189,7 @@ class AdminDoor:
         return filled
 
     def _span(self, request: AdminRequest, context: Any) -> Span:
-        """The request's own span if it has a trace of its own; else what it does hangs on the call's."""
+        """Returns the span of one envelope: a child of its `traceparent` if it has one, else of the call's span."""
         if not self._telemetry.enabled:
             return self._telemetry.span(METHOD)
         api = request.WhichOneof("request") or ""

@@ -1,4 +1,4 @@
-"""What a handler may need on the controller that is active: to write, at once or in turns, to place, to meter."""
+"""The services that handlers use on the active controller: writes, chunked writes, placement, and mutation quotas."""
 
 from __future__ import annotations
 
@@ -10,76 +10,101 @@ from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.committed import Committed
 from quorate.controller.decision import Command, propose
-from quorate.controller.engine import Answer, Lane
+from quorate.controller.engine import Answer, QueueLimit
 from quorate.controller.metered import metered
-from quorate.controller.mutation_quotas import MutationQuotas, Purse, quota_of
+from quorate.controller.mutation_quotas import MutationQuotas, RequestTokens, quota_of
 from quorate.controller.new_partitions import Placements, StalePlacement, usable_brokers
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
+from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
 from quorate.runtime.client import Client
 from services.controller.authorizing import Authorizing
 from services.controller.call import Call
-from services.controller.driver import Driver
-from services.controller.placing import Placing
+from services.controller.driver import ControllerDriver
+from services.controller.isr_updates import IsrUpdates
+from services.controller.pending import OFFSET
+from services.controller.placement_requests import Placing
 from services.controller.quorum_node import QuorumNode
+from services.controller.sessions import SessionLookup
 
 __all__ = ["KEEPS_THE_CLUSTER", "Apis"]
 
 PLACEMENTS_TRIED_MAX: Final = 3
-"""Brokers come and go while the placer is asked; who meets that so often is told to try again."""
+"""Placements are requested anew this often if brokers change meanwhile; then the caller gets a retriable error."""
 
 KEEPS_THE_CLUSTER: Final = frozenset(
     {"AllocateProducerIds", "AlterPartition", "AssignReplicasToDirs", "BrokerRegistration", "ControllerRegistration"}
 )
-"""What brokers and controllers ask for. It has room where admins are told to try again."""
+"""The RPCs of brokers and controllers: a queue limit of their own keeps room for them when admins fill theirs."""
 
 _Wanted: TypeAlias = Callable[[ClusterState], tuple[tuple[str, PlacementSpec], ...]]
 
 
 class Apis:
-    """Everything that a handler may need, on the controller that is active."""
+    """The driver, clients, settings, quotas and authorizer of one controller, for its handlers."""
 
     def __init__(
         self,
-        driver: Driver,
+        driver: ControllerDriver,
         quorum: QuorumNode,
         placers: Client[PlacerStub],
-        settings: Settings,
+        settings: ControllerSettings,
         *,
         cluster_id: str,
+        sessions: SessionLookup | None = None,
         authorizer: StandardAuthorizer | None = None,
     ) -> None:
         self.driver = driver
+        self.sessions = sessions or SessionLookup(None)
         self.quorum = quorum
         self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state))
         self.settings = settings
         self.cluster_id = cluster_id
+        self.isr_updates = IsrUpdates()
         self.authorizing = Authorizing(driver.engine, authorizer)
         self._quotas = MutationQuotas(settings.quota_windows)
         self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
+        self.features = Committed(driver.engine, driver.engine.state.features)
 
-    async def write(self, call: Call, command: Command[Any]) -> Answer:
-        """Decides, and writes unless it was only asked what would be written."""
-        return await self.driver.write(
-            call.rpc,
-            propose(command) if call.validate_only else command,
-            lane=_lane(call),
-            request_id=call.request_id,
-        )
+    async def write(self, call: Call, command: Command[Any], *, has_written: bool = False) -> Answer:
+        """Runs the command and writes its records; with `validate_only` it writes none. Raises ApiError.
+
+        REQUEST_TIMED_OUT if the call's deadline has passed before the decision begins. An answer without records, and
+        a refusal that rests on the state, are reads: leadership is confirmed before they are returned (ReadIndex,
+        Raft thesis 6.4), or a deposed leader would answer from a stale state. Kafka answers them unconfirmed.
+        `has_written` says that `write_ahead` has committed records of this call, which confirms the leadership too.
+        """
+        if call.deadline is not None:
+            call.deadline.begin()
+        epoch = self.driver.leader_epoch
+        try:
+            answer = await self.driver.write(
+                call.rpc,
+                propose(command) if call.validate_only else command,
+                lane=_lane(call),
+                request_id=call.request_id,
+            )
+        except ApiError as refusal:
+            if OFFSET in refusal.metadata and not has_written:
+                await self.quorum.confirm(epoch)
+            raise
+        if not (answer.wrote or has_written):
+            await self.quorum.confirm(epoch)
+        return answer
 
     def within_quota(self, call: Call, command: Callable[[Any], Command[Any]]) -> Command[Any]:
-        """The command for what is asked, or for as much of it as the client's quota leaves room for. KIP-599."""
+        """Applies the client's mutation quota to a command: topics beyond it are refused in the answer. KIP-599."""
         quota = quota_of(self._client_quotas.now(), user=call.principal.name, client_id=call.client_id)
         if quota is None:
             return command(call.asked)
-        return metered(call.rpc, call.asked, command, Purse(self._quotas, quota))
+        return metered(call.rpc, call.asked, command, RequestTokens(self._quotas, quota))
 
     async def write_ahead(self, call: Call, turns: Iterator[Command[None]]) -> bool:
-        """Clears the way for what is to be written, while others write in between; True when that is committed.
+        """Writes a chunked change that has to come before the call's own write; True once it is committed.
 
-        False if there was nothing to do: also where it is only asked what would be written, and for a request that
-        has been answered before. Raises ApiError.
+        Other requests run between its chunks. False if there is nothing to write: `turns` is empty, the call is
+        `validate_only`, or its request id was answered before. Raises ApiError.
         """
         first = None if call.validate_only or self._is_answered(call) else next(turns, None)
         if first is None:
@@ -93,7 +118,7 @@ class Apis:
     async def place_and_write(
         self, call: Call, wanted: _Wanted, command: Callable[[Placements], Command[Any]]
     ) -> Answer:
-        """Places, then writes; places again if the brokers have changed in between."""
+        """Requests replica placements, then writes; places again if the brokers changed meanwhile. Raises ApiError."""
         for tried in range(1, PLACEMENTS_TRIED_MAX + 1):
             placements = await self.placing.place(wanted(self.driver.engine.state))
             try:
@@ -104,5 +129,5 @@ class Apis:
         raise AssertionError("the loop returns or raises")
 
 
-def _lane(call: Call) -> Lane:
-    return Lane.CLUSTER if call.rpc in KEEPS_THE_CLUSTER else Lane.ADMIN
+def _lane(call: Call) -> QueueLimit:
+    return QueueLimit.CLUSTER if call.rpc in KEEPS_THE_CLUSTER else QueueLimit.ADMIN

@@ -1,4 +1,4 @@
-"""Who was denied what, and who was allowed: for whoever has to look into it, in the words of Kafka's authorizer log."""
+"""Audit log of the authorizer: each allowed and denied operation, with the fields of Kafka's authorizer log."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from quorate.authorizer import Requester, Resource, Rule, Ruling
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.authorizer import AclResource, DefaultRule, Requester, Ruling
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord
 from quorate.runtime.logs import logger
 
 LOGGER: Final = "kafka.authorizer.logger"
-"""Kafka's name, by which operators and their tools know it."""
+"""The logger name that Kafka uses, known to operators and their tools."""
 
 log = logger(LOGGER)
 
 
-def tell(request: str, who: Requester, operation: Operation, resource: Resource, ruling: Ruling) -> None:
-    """One decision: a denial is info, a permission debug. Names of resources are in it, and nothing of a request."""
+def tell(request: str, who: Requester, operation: AclOperation, resource: AclResource, ruling: Ruling) -> None:
+    """Logs one decision: a denial at info, a permission at debug. It has resource names, but no request content."""
     write = log.debug if ruling.allowed else log.info
     write(
         "allowed" if ruling.allowed else "denied",
@@ -32,9 +32,9 @@ def tell(request: str, who: Requester, operation: Operation, resource: Resource,
 
 
 def named(member: IntEnum) -> str:
-    """Kafka's spelling for people.
+    """Returns an enum member's name in Kafka's display form.
 
-    >>> named(Operation.CLUSTER_ACTION), named(ResourceType.DELEGATION_TOKEN)
+    >>> named(AclOperation.CLUSTER_ACTION), named(ResourceType.DELEGATION_TOKEN)
     ('ClusterAction', 'DelegationToken')
     """
     return "".join(word.capitalize() for word in member.name.split("_"))
@@ -42,9 +42,9 @@ def named(member: IntEnum) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A resource, put into words only if it is written."""
+    """A resource that is formatted only if its log line is written."""
 
-    resource: Resource
+    resource: AclResource
 
     def __str__(self) -> str:
         kind, name = self.resource
@@ -53,13 +53,13 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _Because:
-    """What decided, put into words only if it is written."""
+    """The rule or ACL behind a decision, formatted only if its log line is written."""
 
     ruling: Ruling
 
     def __str__(self) -> str:
         because = self.ruling.because
-        return because.value if isinstance(because, Rule) else f"MatchingAcl({_entry(because)})"
+        return because.value if isinstance(because, DefaultRule) else f"MatchingAcl({_entry(because)})"
 
 
 def _entry(entry: AccessControlEntryRecord) -> str:
@@ -68,7 +68,7 @@ def _entry(entry: AccessControlEntryRecord) -> str:
             f"{ResourceType(entry.resource_type).name}:{PatternType(entry.pattern_type).name}:{entry.resource_name}",
             entry.principal,
             entry.host,
-            Operation(entry.operation).name,
-            Permission(entry.permission_type).name,
+            AclOperation(entry.operation).name,
+            AclPermission(entry.permission_type).name,
         )
     )

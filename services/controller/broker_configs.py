@@ -1,4 +1,4 @@
-"""Kafka's broker configs in a controller's file: what stands in for topic configs, and is told of as STATIC."""
+"""Static broker configs of a controller, from its file, its environment or `--set`; DescribeConfigs reports STATIC."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quorate.metadata.configs import BROKER
 from quorate.runtime.config import ConfigError, given_texts
 
 NAMES: Final = frozenset(DYNAMIC.keys() | FILE_ONLY.keys())
-"""What may stand in the file beside the controller's own settings."""
+"""The Kafka broker configs that the file may have beside the controller's own settings."""
 
 
 def static_configs(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that are given, as text; secrets are left out, which decide nothing here. Raises ConfigError."""
+    """Returns the given broker configs as text, without secrets, which no decision needs. Raises ConfigError."""
     given = given_texts(argv, environ, NAMES)
     faults = file_faults(given)
     if faults:

@@ -1,36 +1,41 @@
-"""One request on its way through a controller: what is asked, by whom, and whether it is meant."""
+"""The request context that a handler gets: the Kafka request, its caller, its deadline, and its dry-run flag."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from quorate.controller.deduplication import RequestId
 from quorate.controller.delegation_tokens import Allows, allows_all
-from quorate.controller.repeats import RequestId
 from quorate.nouns import ANONYMOUS, Offset, Principal
+from services.controller.deadlines import Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a handler gets, whatever door it came through.
+    """One request to a handler; the same for an RPC, for Submit and for AdminStream.
 
-    `asked` is Kafka's request. With `validate_only` nothing is written, and the answer's response is a Proposal: what
-    would be answered, and the records that would be written.
+    `asked` is Kafka's request. With `validate_only` nothing is written, and the response is a Proposal: the answer that
+    would be given, and the records that would be written.
     """
 
     rpc: str
     asked: Any
     principal: Principal = ANONYMOUS
     host: str = ""
-    """Where the caller is, as the server sees it; empty for this controller itself."""
+    """The caller's IP address, as the server sees it; empty for this controller itself."""
     client_id: str = ""
-    """What the caller calls itself: its share of a quota goes by that, and nothing else. KIP-599."""
+    """The client id that the caller states; only quotas use it. KIP-599."""
     validate_only: bool = False
+    timeout_ms: int | None = None
+    """The time limit for the decision to begin, in ms; None for no limit. See `deadlines`."""
+    deadline: Deadline | None = None
+    """The running timer of `timeout_ms`; None before it starts."""
     request_id: RequestId | None = None
-    """Of a request that may be sent again without being meant again."""
+    """The deduplication id: a retry with the same id gets the first answer. None for a request without one."""
     as_of: Offset | None = None
-    """Of a read that is to see the state at this offset, which is held; the present if None."""
+    """A read sees the state at this offset, which the timeline keeps; None for the current state."""
     allows: Allows = allows_all
-    """What the caller may do to single resources; the call as a whole is granted."""
+    """Answers whether the caller may do an operation on one resource; the call as a whole is already authorized."""
     would_allow: Allows = allows_all
-    """The same, for what is only to be told: nothing hangs on it, so that the audit log has nothing of it."""
+    """As `allows`, but without an audit entry: for operations that the response only lists as allowed."""

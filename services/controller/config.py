@@ -1,4 +1,4 @@
-"""What a controller has to be told. Names and defaults are Kafka's where Kafka has the setting."""
+"""The configuration of a controller. Names and defaults are Kafka's where Kafka has the setting."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import (
+from quorate.runtime.reaching import advertised
+from quorate.runtime.setting_types import (
     Endpoint,
-    Kind,
-    Listener,
+    ListenerAddress,
+    SettingType,
     boolean,
     choice,
     endpoint,
@@ -28,9 +30,9 @@ from quorate.runtime.kinds import (
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def principals() -> Kind[frozenset[str]]:
-    """Principals as Kafka lists them: User:alice;User:CN=bob,O=example. Names may have commas and colons."""
-    return Kind(
+def principals() -> SettingType[frozenset[str]]:
+    """Returns the setting type for principals: `User:alice;User:CN=bob,O=x`; names may have commas and colons."""
+    return SettingType(
         "principals of the form type:name with ; between them", _principals, lambda users: ";".join(sorted(users))
     )
 
@@ -45,17 +47,31 @@ def _principals(text: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The settings of one controller."""
+class ControllerConfig(CallSettings):
+    """The settings of one controller process, by their property names."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node: that of the quorum node beside it.")
-    listeners: Listener = setting("listeners", listener(), "Where admins, brokers and other controllers reach it.")
+    listeners: ListenerAddress = setting(
+        "listeners", listener(), "Where admins, brokers and other controllers reach it."
+    )
+    advertised_listeners: ListenerAddress | None = setting(
+        "advertised.listeners",
+        optional(advertised()),
+        "Where others reach this controller, if not by `listeners`: it goes into the log (KIP-919).",
+        default=None,
+    )
     quorum: Endpoint = setting("quorum.endpoint", endpoint(), "The quorum node beside it.")
     placers: tuple[Endpoint, ...] = setting(
         "placer.endpoints", list_of(endpoint()), "Placers; the first that answers is asked."
     )
+    heartbeat: Endpoint | None = setting(
+        "heartbeat.endpoint",
+        optional(endpoint()),
+        "The heartbeat service, for whose session is valid when another process registers under the same broker id.",
+        default=None,
+    )
     metadata_log_dir: Path = setting(
-        "metadata.log.dir", path(), "The formatted directory, for its bootstrap.checkpoint and its meta.properties."
+        "metadata.log.dir", path(), "The formatted directory, for its bootstrap records and its meta.properties."
     )
     num_partitions: int = setting(
         "num.partitions", integer(1, 2**31 - 1), "Partitions of a topic that does not say how many.", default=1
@@ -96,7 +112,7 @@ class Config:
     idle_interval_ms: int = setting(
         "metadata.max.idle.interval.ms",
         milliseconds(0),
-        "How long the log may be silent before a NoOpRecord is written; 0 for never.",
+        "How often the active controller writes a NoOpRecord, whatever else is written; 0 for never.",
         default=500,
     )
     performance_period_ms: int = setting(

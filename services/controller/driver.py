@@ -1,67 +1,53 @@
-"""write → commit → apply: the loop around the engine.
+"""The event loop around the controller's engine: it carries records and answers between the engine and the quorum node.
 
-`write` takes a command and hands its records to the quorum node; `commit` answers what has become durable on a
-majority; `apply` replays what another controller has written. The engine decides, this file only carries.
+`write` runs a command and appends its records at the quorum node; `commit` answers the requests whose records the high
+watermark has passed; `apply` replays the committed batches of another controller. The engine makes every decision.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 import grpc
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer, Engine, Lane
-from quorate.controller.repeats import RequestId
-from quorate.errors import ApiError, ErrorCode
+from quorate.controller.deduplication import RequestId
+from quorate.controller.engine import Answer, Engine, QueueLimit
+from quorate.controller.failures import Consequence, Fault, Where, row_for, told_to_caller
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset
-from quorate.records import decode_record
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.turns import decoded
 from quorate.wire.batch import batches, data_values
-from services.controller.loading import Loading
+from services.controller.failing import failing
+from services.controller.pending import FOR_NOW, PendingWrite, response_of
 from services.controller.performance import PerformanceLog
-from services.controller.quorum_link import Behind, QuorumLink
-from services.controller.snapshots import Applied
-from services.controller.tracing import Tracer
+from services.controller.quorum_link import EventsBehind, QuorumLink
+from services.controller.snapshot_loading import SnapshotLoading
+from services.controller.snapshots import AppliedSinceSnapshot
+from services.controller.tracing import WriteTracer
 
 log = logger(__name__)
 
 T = TypeVar("T")
 NOBODY: Final = -1
 TURNS_UNDER_WAY_MAX: Final = 4
-"""Turns of one change that wait to be committed: one is decided while those before it are flushed and fetched."""
-FOR_NOW: Final = {
-    ErrorCode.KAFKA_STORAGE_ERROR: "the quorum's leader has no room on its disk",
-    ErrorCode.REQUEST_TIMED_OUT: "the quorum's leader is handing over to another",
-}
-"""Refusals of an append after which this controller may stay active: whoever waits is told to try again."""
-OF_NO_STATE: Final = frozenset({*FOR_NOW, ErrorCode.NOT_CONTROLLER})
-"""Refusals that rest on nothing that is committed."""
-LEADER_EPOCH: Final = "leader_epoch"
-OFFSET: Final = "offset"
-"""Metadata keys of a refusal: it speaks of the state after all records below this offset."""
+"""Chunks of one chunked change that wait for their commit: the next is decided while these are replicated."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Waiting:
-    """A command whose answer is awaited, and what its spans need."""
-
-    answered: asyncio.Future[Answer]
-    traceparent: bytes | None
-    api: str
-    written_ns: int
+class NotActivated(Exception):
+    """Raised when the activation command, which writes the first records of an epoch, refuses."""
 
 
-class Driver:
-    """Carries between the engine and the quorum node."""
+class ControllerDriver:
+    """Connects the engine to the quorum node: sends its appends, feeds it events, and resolves the callers' futures."""
 
     def __init__(
         self,
@@ -78,62 +64,93 @@ class Driver:
         self._performance = performance or PerformanceLog()
         self.leader_id: NodeId = NOBODY
         self.leader_epoch: Epoch = 0
+        self.leaders_heard = 0
+        """Count of leadership events that named a leader, for the metrics."""
+        self.applied_at_ms: int = -1
+        """Wall-clock time (ms) at which the last applied record was appended; -1 before any."""
         self.changed = asyncio.Event()
         self._link = QuorumLink(channel, self)
         self._clock = clock
-        self._tracer = Tracer(telemetry, clock, node_id=node_id)
+        self._tracer = WriteTracer(telemetry, clock, node_id=node_id)
         self._node_id = node_id
         self._activation = activation
         self._activated: Offset = 0
-        """Where the activation of this epoch ends. Until the quorum has it, nothing else may stand in its place."""
-        self.applied = Applied()
-        self._loading = Loading(engine)
+        """End offset of this epoch's activation records. They must be appended before any other write."""
+        self.applied = AppliedSinceSnapshot()
+        self._loading = SnapshotLoading(engine)
+        self._fatal: Fault | None = None
+        self._is_fatal = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        await self._link.run()
+        """Runs until cancelled. Raises Fault or Corrupt when the process has to end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._link.run())
+            tasks.create_task(self._until_fatal())
+
+    async def _until_fatal(self) -> None:
+        await self._is_fatal.wait()
+        assert self._fatal is not None
+        raise self._fatal
 
     @property
     def is_active(self) -> bool:
-        """May it write?"""
+        """Whether this controller is the active one, which may write."""
         return self.engine.epoch is not None
 
     # WRITE
 
     async def write(
-        self, api: str, command: Command[T], *, lane: Lane = Lane.CLUSTER, request_id: RequestId | None = None
+        self,
+        api: str,
+        command: Command[T],
+        *,
+        lane: QueueLimit = QueueLimit.CLUSTER,
+        request_id: RequestId | None = None,
     ) -> Answer:
-        """Decide, apply, append; the answer comes when everything that it rests on is committed.
+        """Runs a command, applies and appends its records, and returns the answer once they are committed.
 
-        A request that was sent with the same `request_id` before is answered as then. Raises ApiError: the command's
-        refusal, NOT_CONTROLLER when this controller is not active or ceases to be.
+        A request whose `request_id` was sent before gets the same answer again. Raises ApiError: the command's own
+        refusal, or NOT_CONTROLLER if this controller is not active or loses its leadership before the commit.
         """
-        return _said(await self._begin(api, command, lane, request_id))
+        return response_of(await self._begin(api, command, lane, request_id))
 
-    async def write_in_turns(self, api: str, turns: Iterable[Command[T]], *, lane: Lane = Lane.CLUSTER) -> Answer:
-        """Write one command after the other, while others write in between; the answer is the last one's.
+    async def write_in_turns(
+        self, api: str, turns: Iterable[Command[T]], *, lane: QueueLimit = QueueLimit.CLUSTER
+    ) -> Answer:
+        """Writes a chunked change: command after command, with other requests in between; returns the last answer.
 
-        Each is taken from `turns` when the one before has been decided; also when nobody waits for the answer any
-        more, as half of such a change helps nobody. Raises ApiError, as `write`: what was written before stays.
+        Each command is drawn from `turns` when the one before has been decided. The change runs to its end even if the
+        caller has gone. Raises ApiError as `write` does; the chunks that were written before stay.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._take_turns(api, turns, lane)))
+        return await asyncio.shield(asyncio.ensure_future(self._write_chunks(api, turns, lane)))
 
-    async def _take_turns(self, api: str, turns: Iterable[Command[T]], lane: Lane) -> Answer:
+    async def _write_chunks(self, api: str, turns: Iterable[Command[T]], lane: QueueLimit) -> Answer:
         under_way: deque[asyncio.Future[Answer]] = deque()
-        for command in turns:
+        following = iter(turns)
+        while (command := self._next(api, following)) is not None:
             under_way.append(self._begin(api, command, lane))
-            await asyncio.sleep(0)  # the others' turn
+            await asyncio.sleep(0)  # lets other requests run between two chunks
             if len(under_way) > TURNS_UNDER_WAY_MAX:
-                _said(await under_way.popleft())
-        answers = [_said(await answered) for answered in under_way]
+                response_of(await under_way.popleft())
+        answers = [response_of(await answered) for answered in under_way]
         return answers[-1]
 
+    def _next(self, api: str, turns: Iterator[Command[T]]) -> Command[T] | None:
+        """Draws the next chunk's command; an exception of the iterator counts as a failed decision. Raises ApiError."""
+        try:
+            return next(turns, None)
+        except ApiError:
+            raise
+        except Exception as cause:  # as in the engine
+            failure = self.engine.failed(Where.DECIDING, cause, f"{api} in turns")
+            raise (self._failed(failure) if isinstance(failure, Fault) else failure) from None
+
     def _begin(
-        self, api: str, command: Command[T], lane: Lane, request_id: RequestId | None = None
+        self, api: str, command: Command[T], lane: QueueLimit, request_id: RequestId | None = None
     ) -> asyncio.Future[Answer]:
-        """Decide, apply, append."""
+        """Runs the command in the engine, sends its append, and returns the future of its answer. Raises ApiError."""
         begun_ns = self._clock.wall_ns()
-        waiting = _Waiting(
+        waiting = PendingWrite(
             answered=asyncio.get_running_loop().create_future(),
             traceparent=self._tracer.traceparent(),
             api=api,
@@ -148,20 +165,25 @@ class Driver:
             return decision
 
         with self._tracer.write(api) as span:
-            self.engine.write(
-                waiting,
-                timed if self._tracer.enabled else command,
-                now_ms=self._clock.wall_ms(),
-                traceparent=waiting.traceparent,
-                request_id=request_id,
-                lane=lane,
-            )
+            try:
+                self.engine.write(
+                    waiting,
+                    failing(timed if self._tracer.enabled else command),
+                    now_ms=self._clock.wall_ms(),
+                    traceparent=waiting.traceparent,
+                    request_id=request_id,
+                    lane=lane,
+                )
+            except Fault as fault:
+                raise self._failed(fault) from None
             record_count = self.engine.next_offset - base
             span.set("kraft.base_offset", base)
             span.set("kraft.record_count", record_count)
         waiting.written_ns = self._clock.wall_ns()
         self._performance.note(api, waiting.written_ns - begun_ns)
-        # Before the append, since what cannot be applied must not be replicated.
+        if record_count:
+            self.applied_at_ms = self._clock.wall_ms()
+        # Applied before the append: a record that cannot be applied must not be replicated.
         self._tracer.applied(
             waiting.traceparent,
             epoch=self.leader_epoch,
@@ -174,76 +196,121 @@ class Driver:
         return waiting.answered
 
     def read(self, command: Command[T], *, as_of: Offset) -> Answer:
-        """What a read says of the state at an offset that is held, and committed. Raises ApiError."""
+        """Runs a read on the state at `as_of`, a committed offset whose state the timeline keeps. Raises ApiError."""
         decision = command(self.engine.state.at(as_of), Moment(next_offset=as_of, now_ms=self._clock.wall_ms()))
         assert not decision.records, decision.records
         return Answer(token=None, response=decision.response, epoch=self.leader_epoch, offset=as_of)
 
     def appended(self, end_offset: Offset) -> None:
-        """The quorum node has it in its log."""
+        """Handles an append that succeeded: the quorum node's log has everything below `end_offset`."""
         if self.is_active:
             self.engine.took(end_offset)
-            self._carry_out()  # the commit may have been heard of before
+            self._carry_out()  # the high watermark may have passed it already
 
     def refused(self, error: ErrorCode, wanted: Offset) -> None:
-        """The quorum node did not take it: another leader, or a control record in between.
-
-        Raises Behind if this controller cannot stay active though its node leads.
-        """
+        """Handles a refused append; the quorum node expects offset `wanted`. Raises Behind if it has to reconnect."""
         if not self.is_active:
             return
-        is_activated = self.engine.appended >= self._activated
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE and self.engine.wanted(wanted):
-            log.info("deciding again", wanted=wanted, next_offset=self.engine.next_offset)
-            if not is_activated:
-                self._activated = self.engine.next_offset
-        elif error in FOR_NOW and is_activated and self.engine.refuse(ApiError(error, FOR_NOW[error])):
-            log.warning("nothing can be written", reason=FOR_NOW[error])
-        else:
+        if not self._stays(error, wanted):
             self._renounce(f"append refused: {error.name}")
-            if error is ErrorCode.OFFSET_OUT_OF_RANGE or error in FOR_NOW:
+            if row_for(Where.APPENDING, error).consequence is not Consequence.STAND_BY:
                 self._carry_out()
-                # The quorum node leads on, and takes this controller for active: only a new stream ends that.
-                raise Behind(f"this controller cannot stay active: {error.name}")
+                # The quorum node still leads, and regards this controller as active: only a new stream ends that.
+                raise EventsBehind(f"this controller cannot stay active: {error.name}")
         self._carry_out()
+
+    def _stays(self, error: ErrorCode, wanted: Offset) -> bool:
+        """Decides again or fails the waiting requests, by the table in `failures`; False if it must renounce."""
+        is_activated = self.engine.appended >= self._activated
+        match row_for(Where.APPENDING, error).consequence:
+            case Consequence.DECIDE_AGAIN if self._decides_again(wanted):
+                log.info("deciding again", wanted=wanted, next_offset=self.engine.next_offset)
+                if not is_activated:
+                    self._activated = self.engine.next_offset
+                return True
+            case Consequence.REFUSE if is_activated and self.engine.refuse(ApiError(error, FOR_NOW[error])):
+                log.warning("nothing can be written", reason=FOR_NOW[error])
+                return True
+        return False
+
+    def _decides_again(self, wanted: Offset) -> bool:
+        """Runs the commands again whose append was refused, from offset `wanted`; False if that is impossible."""
+        try:
+            return self.engine.wanted(wanted)
+        except Fault as fault:
+            self._failed(fault)
+            return False
+
+    def _failed(self, fault: Fault) -> ApiError:
+        """Renounces or ends the process after a failure, by the table in `failures`; returns the caller's ApiError."""
+        log.error(
+            "this controller has failed",
+            exception=fault.cause,
+            fault=str(fault),
+            consequence=fault.consequence.name.lower(),
+            epoch=self.engine.epoch,
+        )
+        self._renounce(str(fault))
+        self._carry_out()
+        self._tell()
+        match fault.consequence:
+            case Consequence.RENOUNCE:
+                self._link.begin_anew()
+            case Consequence.FATAL:
+                self._fatal = self._fatal or fault
+                self._is_fatal.set()
+        return told_to_caller(fault)
+
+    def _failed_on_standby(self, where: Where, cause: Exception, what: str) -> Exception:
+        """Returns the exception that ends a standby's process: Corrupt unchanged, as it has its own exit code."""
+        failure = self.engine.failed(where, cause, what)
+        return cause if isinstance(cause, Corrupt) else failure
 
     # COMMIT
 
     def commit(self, high_watermark: Offset) -> None:
-        """Answer what is committed now."""
+        """Advances the high watermark and answers the requests that are committed by it. No effect on a standby."""
         if self.is_active:
             self.engine.commit(high_watermark)
             self._carry_out()
 
     # APPLY
 
-    def apply(self, data: bytes) -> None:
-        """Replay committed batches that another controller has written. Raises Corrupt, ReplayFault."""
+    async def apply(self, data: bytes) -> None:
+        """Replays committed batches that another controller wrote. Raises EventsBehind, Corrupt, Fault.
+
+        A large batch is decoded in turns and replayed at once, so no reader sees half of it. In between the engine does
+        not change: on standby only events change it, and they are handled one after the other.
+        """
         for position, header in batches(data):
             if header.next_offset <= self.engine.next_offset:
                 continue
             if header.base_offset > self.engine.next_offset:
-                raise Behind(f"offset {self.engine.next_offset} is wanted, {header.base_offset} came")
+                raise EventsBehind(f"offset {self.engine.next_offset} is wanted, {header.base_offset} came")
             started = self._clock.wall_ns()
-            records = () if header.is_control else tuple(map(decode_record, data_values(data, position, header)))
-            self.engine.replay(records, base_offset=header.base_offset, end_offset=header.next_offset)
+            try:
+                records = () if header.is_control else await decoded(data_values(data, position, header))
+                self.engine.replay(records, base_offset=header.base_offset, end_offset=header.next_offset)
+            except Exception as cause:  # as in the engine
+                raise self._failed_on_standby(Where.REPLAYING, cause, f"the batch at {header.base_offset}") from cause
             self.applied.note(header.epoch, header.size)
+            self.applied_at_ms = header.max_timestamp
             if records:
                 self._tracer.replayed(records[0], header, start_ns=started)
 
-    # What the quorum node tells.
+    # Events from the quorum node.
 
     def next_offset(self) -> Offset:
-        """Where to go on listening."""
+        """Returns the offset from which the quorum node's events are requested."""
         return self.engine.next_offset
 
-    def hear(self, event: ListenResponse) -> None:
-        """One event, in order."""
+    async def hear(self, event: ListenResponse) -> None:
+        """Handles one event of the Listen stream: a commit, batches, a leader change, or a snapshot chunk."""
         match event.WhichOneof("event"):
             case "committed":
                 self.commit(event.committed.high_watermark)
             case "batches":
-                self.apply(event.batches.records)
+                await self.apply(event.batches.records)
             case "leadership":
                 self._lead(event.leadership)
             case "snapshot":
@@ -253,7 +320,7 @@ class Driver:
         self._tell()
 
     def cut_off(self) -> None:
-        """The quorum node is gone: what waits may or may not come to be committed."""
+        """Handles the loss of the quorum node: renounces, and forgets the leader; waiting writes get NOT_CONTROLLER."""
         self._renounce("cut off from the quorum node")
         self._loading.give_up()
         self.leader_id = NOBODY
@@ -263,24 +330,36 @@ class Driver:
     def _lead(self, leadership: ListenResponse.Leadership) -> None:
         self._renounce(f"{leadership.leader_id} leads epoch {leadership.epoch}")
         self.leader_id, self.leader_epoch = leadership.leader_id, leadership.epoch
+        self.leaders_heard += leadership.leader_id != NOBODY
         if leadership.leader_id == self._node_id:
             self._claim(leadership.epoch, leadership.next_offset)
         self._carry_out()
 
     def _claim(self, epoch: Epoch, next_offset: Offset) -> None:
-        """Become active; the first write of the epoch is the activation, before any that is asked for."""
+        """Becomes the active controller of `epoch`; the activation records are its first write."""
         self.engine.claim(epoch, next_offset)
         self.applied.note(epoch, 0)
         log.info("active", epoch=epoch, next_offset=next_offset)
-        waiting = _Waiting(
+        waiting = PendingWrite(
             answered=asyncio.get_running_loop().create_future(),
             traceparent=None,
             api="activation",
             written_ns=self._clock.wall_ns(),
         )
         waiting.answered.add_done_callback(_report_activation)
-        self.engine.write(waiting, self._activation, now_ms=self._clock.wall_ms())
+        try:
+            self.engine.write(waiting, self._activate, now_ms=self._clock.wall_ms())
+        except Fault as fault:
+            # Any failure here is fatal: an epoch cannot go on without its activation records.
+            self._failed(Fault(Where.ACTIVATING, fault.cause, f"epoch {epoch} at offset {next_offset}"))
         self._activated = self.engine.next_offset
+
+    def _activate(self, state: ClusterState, moment: Moment) -> Decision[None]:
+        """Runs the activation command; a refusal (ApiError) becomes NotActivated, as no caller could be answered."""
+        try:
+            return self._activation(state, moment)
+        except ApiError as refusal:
+            raise NotActivated(str(refusal)) from refusal
 
     def _renounce(self, reason: str) -> None:
         if self.is_active:
@@ -289,7 +368,11 @@ class Driver:
             self.engine.renounce()
 
     def _load(self, chunk: ListenResponse.SnapshotChunk) -> None:
-        self._loading.take(chunk)
+        try:
+            self._loading.take(chunk)
+        except Exception as cause:  # as in the engine
+            what = f"the snapshot that ends at {chunk.end_offset}, epoch {chunk.epoch}"
+            raise self._failed_on_standby(Where.LOADING, cause, what) from cause
         if chunk.last:
             self.applied.restart(chunk.epoch)
             log.info("loaded a snapshot", end_offset=chunk.end_offset, epoch=chunk.epoch)
@@ -300,23 +383,14 @@ class Driver:
             self._link.send(append)
             self.applied.note(append.epoch, sum(map(len, append.values)))
         for answer in ready.answers:
-            waiting: _Waiting = answer.token
+            waiting: PendingWrite = answer.token
             self._tracer.committed(waiting.traceparent, waiting.api, answer, start_ns=waiting.written_ns)
-            if not waiting.answered.done():  # the asker may have gone
+            if not waiting.answered.done():  # the caller may have gone
                 waiting.answered.set_result(answer)
 
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
-
-
-def _said(answer: Answer) -> Answer:
-    """Raises ApiError if that is what the command came to; it tells of which state, as an answer does."""
-    if answer.error is not None:
-        if answer.error.code not in OF_NO_STATE:
-            answer.error.metadata |= {LEADER_EPOCH: str(answer.epoch), OFFSET: str(answer.offset)}
-        raise answer.error
-    return answer
 
 
 def _report_activation(answered: asyncio.Future[Answer]) -> None:

@@ -1,9 +1,8 @@
-"""The way to the active controller: here, or over there, or after a wait until there is one."""
+"""Forwarding (KIP-590): runs a call on this controller if it is active, else sends it once to the active one."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import unquote
@@ -14,46 +13,49 @@ from google.protobuf.message import Message as ProtobufMessage
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.client import call, open_channel
+from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
-from services.controller.driver import NOBODY, Driver
+from services.controller.driver import NOBODY, ControllerDriver
 from services.controller.quorum_node import UNTOUCHED
 
 FORWARDED: Final = "kraft-forwarded"
-"""Metadata key of a call that a controller has passed on: who is not active either, refuses it."""
+"""Metadata key of a forwarded call: a receiver that is not active refuses it instead of forwarding it again."""
 CLIENT_HOST: Final = "kraft-client-host"
-"""Metadata key of a call that was passed on: the address that it came from."""
+"""Metadata key of a forwarded call: the IP address of the original caller."""
 CLIENT_ID: Final = "client-id"
-"""Metadata key of what a caller calls itself, as in the header of Kafka's requests; passed on as it came."""
+"""Metadata key of the caller's client id, as in Kafka's request header; forwarded unchanged."""
 DEADLINE_MS: Final = 30_000
-"""For calls that have no deadline of their own."""
+"""Deadline (ms) of a forwarded call if the caller has set none."""
 HOLD_S: Final = 5.0
-"""So long a call is held while nobody is known to be active: elections are over by then, other troubles are not."""
+"""Longest time (s) for which a call waits for an active controller to be known: longer than an election takes."""
 MARGIN_S: Final = 0.1
-"""So much of its deadline is left to a call when it is told that no controller is active, and why."""
+"""Time (s) before a call's deadline at which it gets NOT_CONTROLLER, so that the reason still reaches the caller."""
 LOOK_AGAIN_S: Final = 0.05
-"""Two controllers learn of a new leader one after the other; this one may not be told again when the other is."""
+"""Longest pause (s) between two attempts: the active controller may learn later than this one that it leads."""
 
 
 class Forwarding:
-    """Finds the active controller for a call. Where it listens stands in its registration record (KIP-919).
+    """Sends calls to the active controller, whose address is in its registration record (KIP-919).
 
-    A call is handed over at most once: only what has certainly not begun is tried elsewhere.
+    A call is tried again only if it has certainly not been executed.
     """
 
-    def __init__(self, driver: Driver, telemetry: Telemetry) -> None:
+    def __init__(self, driver: ControllerDriver, telemetry: Telemetry) -> None:
         self._driver = driver
         self._telemetry = telemetry
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def serve(self, rpc: str, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer of `here` if this controller is active, else the active one's to the same call.
+        """Returns the answer of `here` if this controller is active, else forwards the call to the active one.
 
-        Waits for one to be known for as long as the caller does, and an election takes. Raises
-        ApiError(NOT_CONTROLLER) when none was.
+        Waits until an active controller is known, at most 5 s and within the caller's deadline. Raises
+        ApiError(NOT_CONTROLLER) if there is none by then.
         """
         forwarded = is_forwarded(context)
         left_s = context.time_remaining()
-        begun = time.monotonic()
+        now_s = asyncio.get_running_loop().time
+        begun = now_s()
         ends = begun + (DEADLINE_MS / 1000 if left_s is None else left_s)
         while True:
             changed = self._driver.changed
@@ -62,19 +64,19 @@ class Forwarding:
                     return await here()
                 if forwarded:
                     raise self._refusal("the call was passed on to this controller, which is not active")
-                address = self._address()
+                address = active_address(self._driver)
                 if address is not None and await self._reaches(address, changed):
                     return await self._hand_over(address, rpc, request, context, ends)
             except ApiError as refusal:
-                if forwarded or UNTOUCHED not in refusal.metadata:
+                if forwarded or not _is_untouched(refusal):
                     raise
-            left_s = min(begun + HOLD_S, ends - MARGIN_S) - time.monotonic()
+            left_s = min(begun + HOLD_S, ends - MARGIN_S) - now_s()
             if left_s <= 0:
                 raise self._refusal("no controller is active, or it is not known where it listens")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Closes the connections to the other controllers."""
         for channel in self._channels.values():
             await channel.close()
 
@@ -82,7 +84,7 @@ class Forwarding:
         return await call(
             getattr(ControllerStub(self._channel(address)), rpc),
             request,
-            deadline_ms=max(1, int((ends - time.monotonic()) * 1000)),
+            deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
             telemetry=self._telemetry,
             metadata=((FORWARDED, "1"), (CLIENT_HOST, peer_address(context)), *_client_id(context)),
             server=address,
@@ -90,7 +92,7 @@ class Forwarding:
         )
 
     async def _reaches(self, address: str, changed: asyncio.Event) -> bool:
-        """Is there a connection, before anything is sent over it? False once something else is known to lead."""
+        """Waits for a connection before anything is sent; False if it fails or the driver's state changes meanwhile."""
         channel = self._channel(address)
         while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
             await _either(changed.wait(), channel.wait_for_state_change(state), asyncio.sleep(LOOK_AGAIN_S))
@@ -99,25 +101,17 @@ class Forwarding:
         return True
 
     def _refusal(self, why: str) -> ApiError:
-        """Of a controller that is not active: it says who is, as far as it knows."""
+        """Returns NOT_CONTROLLER with the leader's id, epoch and endpoint, as far as they are known here."""
         return ApiError(
             ErrorCode.NOT_CONTROLLER,
             why,
             {
                 "leader_id": str(self._driver.leader_id),
                 "leader_epoch": str(self._driver.leader_epoch),
-                "leader_endpoint": self._address() or "",
+                "leader_endpoint": active_address(self._driver) or "",
                 UNTOUCHED: "true",
             },
         )
-
-    def _address(self) -> str | None:
-        if self._driver.leader_id == NOBODY:
-            return None
-        active = self._driver.engine.state.controllers.get(self._driver.leader_id)
-        if active is None or not active.end_points:
-            return None
-        return f"{active.end_points[0].host}:{active.end_points[0].port}"
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
@@ -125,8 +119,28 @@ class Forwarding:
         return self._channels[address]
 
 
+def active_address(driver: ControllerDriver) -> str | None:
+    """Returns the `host:port` of the active controller; None if unknown or its registration is not replayed yet."""
+    active = None if driver.leader_id == NOBODY else driver.engine.state.controllers.get(driver.leader_id)
+    if active is None or not active.end_points:
+        return None
+    return str(Endpoint(active.end_points[0].host, active.end_points[0].port))
+
+
+def _is_untouched(refusal: ApiError) -> bool:
+    """Whether a refused call has certainly not been executed.
+
+    A server without the method has executed nothing. Until the active controller's new process has registered, the
+    log still names the address of its last one, where another server may listen by now.
+    """
+    is_no_controller = (
+        BARE in refusal.metadata and refusal.metadata["grpc_status"] == grpc.StatusCode.UNIMPLEMENTED.name
+    )
+    return UNTOUCHED in refusal.metadata or is_no_controller
+
+
 def is_forwarded(context: Any) -> bool:
-    """Has another controller passed this call on?"""
+    """Whether another controller has forwarded this call."""
     return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
 
 
@@ -135,13 +149,13 @@ def _client_id(context: Any) -> tuple[tuple[str, str], ...]:
 
 
 def peer_address(context: Any) -> str:
-    """The address at the other end of a call's connection; empty if it has none. gRPC writes `ipv4:10.0.0.1:5000`."""
+    """Returns the IP address of a call's peer, from gRPC's `ipv4:10.0.0.1:5000`; empty if the peer has none."""
     kind, _, rest = unquote(context.peer()).partition(":")
     return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
 
 
 async def _either(*waits: Awaitable[Any]) -> None:
-    """Until the first of them is over; the others are cancelled."""
+    """Waits until the first of `waits` is done, and cancels the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

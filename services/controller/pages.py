@@ -1,4 +1,4 @@
-"""Lists of several pages that are all of one moment: states held at an offset for as long as somebody reads on."""
+"""Pagination at one offset: all pages of a list show the same state, which the timeline keeps while it is read."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
 
 KEPT_S: Final = 60.0
-"""A state is held so long after its last page was read; what it costs is what has been overwritten since."""
+"""Time (s) for which a state is kept after its last page was read; its cost is what has been overwritten since."""
 KEPT_MAX: Final = 16
-"""States held for readers at once. The one that was read longest ago makes room."""
+"""States kept for readers at once; beyond it the least recently read one is dropped."""
 
 Cursor = DescribeTopicPartitionsRequest.Cursor
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where a list goes on: the state's offset, and the first item."""
+    """The position of a page: the offset of the state, and the cursor of the page's first item."""
 
     offset: Offset
     cursor: Cursor
 
     def token(self) -> str:
-        """Opaque to clients."""
+        """Returns the page as a base64 token, opaque to clients."""
         text = f"{self.offset}:{self.cursor.partition_index}:{self.cursor.topic_name}"
         return urlsafe_b64encode(text.encode()).decode("ascii")
 
 
 def parse(token: str) -> Page:
-    """The page that a token names. Raises ApiError(INVALID_REQUEST)."""
+    """Parses a page token. Raises ApiError(INVALID_REQUEST) for a malformed one."""
     try:
         offset, partition, name = urlsafe_b64decode(token.encode("ascii")).decode().split(":", 2)
         return Page(int(offset), Cursor(name, int(partition)))
@@ -45,14 +45,14 @@ def parse(token: str) -> Page:
 
 
 class Pages:
-    """The states that readers of an active controller page through."""
+    """The states that the timeline keeps for readers of paginated lists, each with a timer that drops it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._kept: dict[Offset, asyncio.TimerHandle] = {}
 
     def check(self, page: Page) -> None:
-        """Raises ApiError(SNAPSHOT_NOT_FOUND) if its state is not held, here or any more."""
+        """Raises ApiError(SNAPSHOT_NOT_FOUND) if this controller does not keep the page's state, or no longer does."""
         if page.offset not in self._kept or not self._engine.state.registry.is_held(page.offset):
             raise ApiError(
                 ErrorCode.SNAPSHOT_NOT_FOUND,
@@ -60,7 +60,7 @@ class Pages:
             )
 
     def turn(self, offset: Offset, response: DescribeTopicPartitionsResponse) -> str:
-        """The token of the page after `response`, whose state is kept from now on; empty if that was the last one."""
+        """Returns the token of the page after `response` and keeps its state; empty after the last page."""
         if response.next_cursor is None:
             return ""
         self._keep(offset)

@@ -1,4 +1,4 @@
-"""Writes down how long decisions take: once a period, and at once if one took too long. As EventPerformanceMonitor."""
+"""Logs decision times once a period, and slow decisions at once, as Kafka's EventPerformanceMonitor."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Final
 
 from quorate.controller.performance import Performance
 from quorate.runtime.logs import logger
+from services.controller.metrics import DECISION_TIME
 
 log = logger(__name__)
 
 NS: Final = 1_000_000
-"""In a millisecond."""
+"""Nanoseconds in a millisecond."""
 
 
 class PerformanceLog:
-    """Is told of every decision; one that takes `always_from_ms` or more is not left to the end of the period."""
+    """Collects the time of every decision; one of `always_from_ms` or more is logged at once."""
 
     def __init__(
         self,
@@ -31,13 +32,14 @@ class PerformanceLog:
         self._sleep = sleep
 
     def note(self, api: str, took_ns: int) -> None:
-        """A decision is made, and applied; nothing else was done meanwhile."""
+        """Adds one decision with its time, including applying its records, in ns."""
         self._performance.note(api, took_ns)
+        DECISION_TIME.record(took_ns / 1e9)
         if took_ns >= self._always_from_ms * NS:
             log.warning("exceptionally slow", api=api, took_ms=took_ns // NS)
 
     async def run(self, is_active: Callable[[], bool]) -> None:
-        """Until cancelled. Who stands by decides nothing, and says nothing."""
+        """Logs each period's count, average and slowest decision until cancelled; a standby logs nothing."""
         while True:
             await self._sleep(self._period_ms / 1000)
             period = self._performance.take()

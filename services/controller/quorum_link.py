@@ -1,15 +1,22 @@
-"""The controller's end of the RaftClient contract: appends that go out, events that come in."""
+"""Client of the quorum node's RaftClient service: streams appends to it, and receives its events (Listen)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from random import getrandbits
 from typing import Final, Protocol
 
 import grpc
 
-from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenRequest, ListenResponse
+from kraft.service.quorum_pb2 import (
+    AppendRequest,
+    AppendResponse,
+    ControllerHeartbeatRequest,
+    ListenRequest,
+    ListenResponse,
+)
 from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.controller.engine import Append
 from quorate.errors import ErrorCode
@@ -18,45 +25,49 @@ from quorate.runtime.logs import logger
 
 log = logger(__name__)
 
+HEARTBEAT_S: Final = 0.25
+"""Interval of ControllerHeartbeat: a twentieth of the default of `controller.presence.timeout.ms`."""
+HEARTBEAT_TIMEOUT_S: Final = 1.0
+SESSION_BITS: Final = 63
 RETRY_S: Final = 0.1
-"""Pause before the quorum node is tried again: it lies beside, and is back as soon as it has started."""
+"""Pause before a reconnect to the quorum node, which runs on the same host."""
 APPENDS_WAITING_MAX: Final = 10_000
-"""The engine refuses writes long before this many are on their way."""
+"""Bound of the queue of appends; the engine refuses writes long before it is reached."""
 REQUEST_BYTES_MAX: Final = 8 << 20
-"""Of appends that leave in one message: half of what the quorum node receives at once, so that one more fits."""
+"""Size at which one message of appends is full: half of the quorum node's receive limit, so the last one still fits."""
 
 
-class Behind(EOFError):
-    """The engine has gone back further than the stream of events knows: it has to begin anew."""
+class EventsBehind(EOFError):
+    """Raised when the stream of events does not continue at the engine's next offset: both streams are reopened."""
 
 
-class Told(Protocol):
-    """Whom the link tells."""
+class QuorumListener(Protocol):
+    """The callbacks of a QuorumLink; the driver implements them."""
 
     def next_offset(self) -> Offset:
-        """Where to go on listening."""
+        """Returns the log offset from which the quorum node's events are requested."""
 
-    def hear(self, event: ListenResponse) -> None:
-        """One event, in order."""
+    async def hear(self, event: ListenResponse) -> None:
+        """Handles one event of the Listen stream; events arrive in order."""
 
     def appended(self, end_offset: Offset) -> None:
-        """The quorum has the batch that ends there."""
+        """Called when the quorum node's log has everything below `end_offset`."""
 
     def refused(self, error: ErrorCode, wanted: Offset) -> None:
-        """The quorum did not take a batch; those sent after it are void too."""
+        """Called when an append was refused; the node expects offset `wanted`. All later appends are void too."""
 
     def cut_off(self) -> None:
-        """The quorum node cannot be heard: nothing is known any more of what it leads or has taken."""
+        """Called when the streams have ended: the leader and the fate of sent appends are unknown from then on."""
 
 
 class QuorumLink:
-    """Listens and appends for as long as it runs; begins anew when the quorum node comes back.
+    """Keeps the Listen and Append streams to the quorum node open, and reconnects when it comes back.
 
-    One message of appends is under way at a time, and all that is decided until it is committed goes into the next
-    one: a round of the quorum costs seven messages between its nodes, however much is in it.
+    Group commit: one message of appends is sent at a time, and all records decided until its commit share the next
+    message. A commit costs seven messages between the nodes, however many records it has.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, told: Told) -> None:
+    def __init__(self, channel: grpc.aio.Channel, told: QuorumListener) -> None:
         self._stub = RaftClientStub(channel)
         self._told = told
         self._sent = 0
@@ -64,29 +75,39 @@ class QuorumLink:
         self._attempt = 0
         self._waiting: deque[Append] = deque()
         self._under_way: Offset | None = None
-        """Where the message ends that is not committed."""
+        """End offset of the message that waits for its commit; None if there is none."""
         self._changed = asyncio.Event()
-        """Something more waits, or nothing is under way any more."""
+        """Set when an append is queued or the message under way is committed."""
+        self._is_over = asyncio.Event()
+        """Set when the streams to the quorum node have to be reopened."""
 
     def send(self, append: Append) -> None:
-        """One batch on its way; never waits."""
+        """Queues one batch of records to append at the quorum node; never blocks."""
         assert len(self._waiting) < APPENDS_WAITING_MAX, len(self._waiting)
         self._waiting.append(append)
         self._changed.set()
 
     def drop(self) -> None:
-        """What was not sent yet is void, and so are the answers to what was."""
+        """Discards the queued appends, and ignores the answers to those that were sent."""
         self._waiting.clear()
         self._under_way = None
         self._void_up_to = self._sent
         self._attempt += 1
 
+    def begin_anew(self) -> None:
+        """Closes both streams and reopens them; a quorum leader whose active controller does so resigns."""
+        self._is_over.set()
+
     async def run(self) -> None:
-        """Until cancelled."""
+        """Opens the streams, again after each failure, until cancelled."""
         while True:
+            self._is_over.clear()
             try:
                 async with asyncio.TaskGroup() as streams:
-                    streams.create_task(self._listen())
+                    session_id = getrandbits(SESSION_BITS)
+                    streams.create_task(self._until_over())
+                    streams.create_task(self._listen(session_id))
+                    streams.create_task(self._beat(session_id))
                     streams.create_task(self._append())
             except* (grpc.aio.AioRpcError, asyncio.InvalidStateError, EOFError) as failure:
                 # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
@@ -95,10 +116,30 @@ class QuorumLink:
             self._told.cut_off()
             await asyncio.sleep(RETRY_S)
 
-    async def _listen(self) -> None:
-        async for event in self._stub.Listen(ListenRequest(next_offset=self._told.next_offset())):
-            self._told.hear(event)
-            self._hear_of_commit(event.committed.high_watermark)
+    async def _until_over(self) -> None:
+        await self._is_over.wait()
+        raise EventsBehind("this controller cannot stay active")
+
+    async def _beat(self, session_id: int) -> None:
+        """Sends heartbeats (controller presence): the quorum node treats a controller without them as hung."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            try:
+                request = ControllerHeartbeatRequest(session_id=session_id)
+                await self._stub.ControllerHeartbeat(request, timeout=HEARTBEAT_TIMEOUT_S)
+            except grpc.aio.AioRpcError as failure:  # the streams report it if the node is gone
+                log.debug("heartbeat not heard", reason=str(failure.details()))
+
+    async def _listen(self, session_id: int) -> None:
+        wanted = ListenRequest(next_offset=self._told.next_offset(), session_id=session_id)
+        call = self._stub.Listen(wanted)
+        try:
+            async for event in call:
+                await self._told.hear(event)
+                self._hear_of_commit(event.committed.high_watermark)
+        finally:
+            # Cancelled at once, or the quorum node would keep a controller active that no longer reads the stream.
+            call.cancel()
         raise EOFError("the quorum node has ended the stream of events")
 
     def _hear_of_commit(self, high_watermark: Offset) -> None:
@@ -126,7 +167,7 @@ class QuorumLink:
             await write(self._request(appends))  # type: ignore[misc]  # a coroutine; the stubs say object
 
     def _take(self) -> list[Append]:
-        """All that waits, as far as it fits into one message."""
+        """Takes appends from the queue, at least one, up to the size of one message."""
         appends = [self._waiting.popleft()]
         size = _size(appends[0])
         while self._waiting and size < REQUEST_BYTES_MAX:
@@ -135,7 +176,7 @@ class QuorumLink:
         return appends
 
     def _request(self, appends: Sequence[Append]) -> AppendRequest:
-        """All that waited in one message: what a message costs is shared by what is in it."""
+        """Builds one AppendRequest from several appends of the same epoch."""
         first = appends[0]
         assert all(append.epoch == first.epoch for append in appends), appends
         return AppendRequest(

@@ -1,9 +1,9 @@
-"""What a controller asks of the quorum node beside it, unary: the streams are in `quorum_link.py`."""
+"""Client of the controller's own quorum node for unary RPCs; its streams are in `quorum_link.py`."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 
@@ -16,21 +16,29 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Epoch
+from quorate.nouns import Epoch, NodeId
 from quorate.runtime.client import call
 
 DEADLINE_MS: Final = 5_000
-"""For a question to the node beside, which answers out of what it knows."""
+"""Deadline of RPCs that the quorum node answers from its present state."""
 CHANGE_DEADLINE_MS: Final = 60_000
-"""A change of voters is answered once it is committed, or refused within its own time limit before."""
+"""Deadline of a voter change: it is answered once committed, or refused earlier by the quorum's own time limit."""
 
 
 UNTOUCHED: Final = "untouched"
-"""Metadata key of a refusal by which nothing was begun, so that the same call may go to another controller."""
+"""Metadata key of an error before which nothing was executed: the call may be sent again to another controller."""
+
+
+class Quorum(NamedTuple):
+    """kraft.version and the voter ids, as the controller's own quorum node knows them."""
+
+    kraft_version: int
+    """The finalized kraft.version: 1 if the voter set is stored in the log, else 0. KIP-853."""
+    voters: frozenset[NodeId]
 
 
 class QuorumNode:
-    """The node beside. Everything raises ApiError."""
+    """Calls the controller's own quorum node. Every method raises ApiError."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._quorum = QuorumStub(channel)
@@ -38,15 +46,16 @@ class QuorumNode:
         self._under_way: asyncio.Future[None] | None = None
         self._next: asyncio.Future[None] | None = None
 
-    async def kraft_version(self) -> int:
-        """1 where the log has the voters (KIP-853), which is for the quorum node to know."""
+    async def quorum(self) -> Quorum:
+        """Queries kraft.version and the voter ids (FindQuorum)."""
         found = await call(self._quorum.FindQuorum, FindQuorumRequest(), deadline_ms=DEADLINE_MS)
-        return found.kraft_version
+        return Quorum(found.kraft_version, frozenset(voter.id for voter in found.voters))
 
     async def confirm(self, epoch: Epoch) -> None:
-        """Returns if the node led `epoch` at some moment after this was called. Raises ApiError.
+        """Confirms by a majority that the node leads `epoch`, for a linearizable read (ReadIndex).
 
-        Whoever calls meanwhile shares the next answer: the one under way may be older than their question.
+        Calls during a round trip share the next one, as its start is after their arrival. Raises
+        ApiError(NOT_CONTROLLER) if the node does not lead.
         """
         if self._next is None:
             self._next = asyncio.ensure_future(self._confirm_after(self._under_way, epoch))
@@ -66,12 +75,12 @@ class QuorumNode:
             )
 
     async def upgrade_kraft_version(self, version: int, epoch: Epoch, *, validate_only: bool = False) -> None:
-        """Has the node, which leads `epoch`, write the level. The refusal names what is in the way."""
+        """Asks the own node, the leader of `epoch`, to write a kraft.version. Raises ApiError if it cannot."""
         request = UpgradeKRaftVersionRequest(epoch=epoch, version=version, validate_only=validate_only)
         _raise(await call(self._raft_client.UpgradeKRaftVersion, request, deadline_ms=DEADLINE_MS))
 
     async def ask(self, rpc: str, request: Any, *, deadline_ms: int) -> Any:
-        """The answer to a request about the quorum, as it came. A request that fails as a whole raises."""
+        """Sends any unary quorum RPC and returns its answer. Raises ApiError for a top-level error code."""
         answer = await call(getattr(self._quorum, rpc), request, deadline_ms=deadline_ms)
         _raise(answer)
         return answer
@@ -79,7 +88,7 @@ class QuorumNode:
     def alter_quorum(
         self, request: AlterQuorumRequest, *, left_s: float | None
     ) -> grpc.aio.UnaryStreamCall[AlterQuorumRequest, AlterQuorumResponse]:
-        """The walk to another voter set, step by step."""
+        """Opens AlterQuorum, a stream of the steps to the target voter set; `left_s` is its deadline, None for none."""
         return self._quorum.AlterQuorum(request, timeout=left_s)
 
 

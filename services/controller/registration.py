@@ -1,4 +1,4 @@
-"""Tells the cluster that this controller is here and where it listens: a record that everybody replays (KIP-919)."""
+"""Controller registration (KIP-919): writes this controller's listeners and features to the log as a record."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId
 from quorate.runtime.client import Client
-from quorate.runtime.kinds import Listener
 from quorate.runtime.logs import logger
+from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import OFF
 from quorate.wire.protobuf import to_protobuf
-from services.controller.driver import Driver
+from services.controller.driver import ControllerDriver
+from services.controller.forwarding import active_address
 
 log = logger(__name__)
 
@@ -28,10 +29,10 @@ DEADLINE_MS: Final = 5_000
 PLAINTEXT: Final = 0
 
 
-class Registration:
-    """Registers until its own record is in the state: with itself when it is active, else with the active one."""
+class ControllerRegistration:
+    """Registers this controller, with itself if it is active, else with the active one, until the record is applied."""
 
-    def __init__(self, driver: Driver, *, node_id: NodeId, listener: Listener) -> None:
+    def __init__(self, driver: ControllerDriver, *, node_id: NodeId, listener: ListenerAddress) -> None:
         self._driver = driver
         self._node_id = node_id
         self._request = ControllerRegistrationRequest(
@@ -52,10 +53,10 @@ class Registration:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Registers whenever the state lacks this process's record. Runs until cancelled."""
         while True:
             changed = self._driver.changed
-            if not self._is_registered() and (self._driver.is_active or self._active_address() is not None):
+            if not self._is_registered() and (self._driver.is_active or active_address(self._driver) is not None):
                 try:
                     await self._register()
                     async with asyncio.timeout(DEADLINE_MS / 1000):
@@ -67,16 +68,9 @@ class Registration:
             await changed.wait()
 
     async def _applied(self) -> None:
-        """Wait until the record has come back by the log."""
+        """Waits until the registration record is committed and replayed here."""
         while not self._is_registered():
             await self._driver.changed.wait()
-
-    def _active_address(self) -> str | None:
-        """Where the active controller listens; None before its own registration has come by the log."""
-        active = self._driver.engine.state.controllers.get(self._driver.leader_id)
-        if active is None or not active.end_points:
-            return None
-        return f"{active.end_points[0].host}:{active.end_points[0].port}"
 
     def _is_registered(self) -> bool:
         known = self._driver.engine.state.controllers.get(self._node_id)
@@ -86,7 +80,7 @@ class Registration:
         if self._driver.is_active:
             await self._driver.write("ControllerRegistration", register_controller(self._request))
             return
-        address = self._active_address()
+        address = active_address(self._driver)
         assert address is not None
         client = Client((address,), ControllerStub, telemetry=OFF)
         try:

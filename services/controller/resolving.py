@@ -1,4 +1,4 @@
-"""Looks up host names for decisions that depend on it: a core does no I/O, and decides the same twice."""
+"""DNS look-ups for commands that need them: done before the decision, as a command does no I/O and may run twice."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 RESOLVE_S: Final = 2.0
-"""A name that takes longer is not known: a request waits for its slowest name, and a resolver may be away."""
+"""Time limit (s) of a look-up; a name that takes longer counts as unknown."""
 NAMES_MAX: Final = 100
-"""Names looked up for one request, each in a thread of a small pool; those beyond are not known."""
+"""Names looked up for one request, as each takes a pool thread; further names count as unknown."""
 
 
 async def resolvable(names: Iterable[str]) -> frozenset[str]:
-    """Those of `names` that have an address now, as Kafka's controller would find (InetAddress.getByName)."""
+    """Returns those of `names` that DNS resolves now, as Kafka's InetAddress.getByName would."""
     async with asyncio.TaskGroup() as lookups:
         found = {name: lookups.create_task(_has_address(name)) for name in sorted(names)[:NAMES_MAX]}
     return frozenset(name for name, lookup in found.items() if lookup.result())

@@ -1,15 +1,19 @@
-"""gRPC ↔ the driver: each RPC becomes a command here, or is passed on to the active controller."""
+"""The gRPC servicer of `kraft.service.Controller`: runs each RPC here, or forwards it to the active controller."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message_factory import GetMessageClass
 
 from kraft import Uuid
+from kraft.api.api_versions import ApiVersionsResponse as ApiVersionsStruct
+from kraft.api.api_versions_pb2 import ApiVersionsRequest, ApiVersionsResponse
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse, AdminResponses
 from kraft.service.controller_pb2 import (
+    DESCRIPTOR,
     ChangeBrokerStateRequest,
     ChangeBrokerStateResponse,
     ListErrorReasonsRequest,
@@ -17,19 +21,26 @@ from kraft.service.controller_pb2 import (
 )
 from kraft.service.controller_pb2_grpc import ControllerServicer
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
+from quorate.controller.api_versions import api_versions
 from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import parse_uuid
+from quorate.runtime.logs import logger
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
-from services.controller.apis import Apis
+from services.controller.apis import KEEPS_THE_CLUSTER, Apis
 from services.controller.call import Call
+from services.controller.caps import check_items
+from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding
 from services.controller.handlers import HANDLERS, answer_to
 from services.controller.quorum_node import CHANGE_DEADLINE_MS, DEADLINE_MS
+
+log = logger(__name__)
 
 ABOUT_THE_QUORUM: Final = {
     "AddRaftVoter": CHANGE_DEADLINE_MS,
@@ -37,11 +48,11 @@ ABOUT_THE_QUORUM: Final = {
     "RemoveRaftVoter": CHANGE_DEADLINE_MS,
     "TransferLeadership": CHANGE_DEADLINE_MS,
 }
-"""RPCs that the leader's quorum node answers, which lies beside the active controller, and how long it may take."""
+"""RPCs that the active controller sends to its own quorum node, the leader; with the deadline of each, in ms."""
 
 
-class Servicer(ControllerServicer):
-    """Serves `kraft.service.Controller` on one controller, active or not. Most of its methods come from tables."""
+class ControllerService(ControllerServicer):
+    """Serves `kraft.service.Controller`, active or standby. Methods for HANDLERS and ABOUT_THE_QUORUM are set below."""
 
     def __init__(self, apis: Apis, forwarding: Forwarding, admin: AdminDoor) -> None:
         self._apis = apis
@@ -50,18 +61,21 @@ class Servicer(ControllerServicer):
         self._admin = admin
 
     async def Submit(self, request: AdminRequest, context: Any) -> AdminResponse:
-        """One envelope."""
+        """Answers one AdminRequest, the envelope of any admin API."""
         return await self._admin.submit(request, context)
 
     async def AdminStream(
         self, request_iterator: AsyncIterator[AdminRequests], context: Any
     ) -> AsyncIterator[AdminResponses]:
-        """Many envelopes."""
+        """Answers a stream of AdminRequests, each as soon as it is ready."""
         async for answer in self._admin.stream(request_iterator, context):
             yield answer
 
     async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
-        """The heartbeat service reports, this controller decides."""
+        """Changes a broker's control state (fenced, unfenced, controlled shutdown); the heartbeat service calls it.
+
+        Raises ApiError(INVALID_REQUEST) for an unknown target or a malformed directory id.
+        """
         if request.target not in _STATES:
             known = ", ".join(f"{number} {state.name}" for number, state in _STATES.items())
             why = f"target {request.target} is none of {known}"
@@ -80,6 +94,7 @@ class Servicer(ControllerServicer):
 
         async def change() -> ChangeBrokerStateResponse:
             self._check("ChangeBrokerState", context)
+            log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
             answer = await self._driver.write_in_turns("ChangeBrokerState", turns)
             self._speak_of(answer, context)
             return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
@@ -87,7 +102,7 @@ class Servicer(ControllerServicer):
         return await self._forwarding.serve("ChangeBrokerState", request, context, change)
 
     async def AlterQuorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
-        """The quorum node beside this controller walks, whoever leads."""
+        """Has the leader write a target voter set, and streams each step. This controller's quorum node serves it."""
         self._check("AlterQuorum", context)
         try:
             async for step in self._apis.quorum.alter_quorum(request, left_s=context.time_remaining()):
@@ -95,8 +110,14 @@ class Servicer(ControllerServicer):
         except grpc.aio.AioRpcError as error:
             raise error_from_call(error) from None
 
+    async def ApiVersions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
+        """Answers the API versions and features of this controller itself, active or standby, as in Kafka."""
+        quorum = await self._apis.quorum.quorum()
+        answer = api_versions(self._apis.features.now(), kraft_version=quorum.kraft_version, served=SERVED)
+        return to_protobuf(answer)  # type: ignore[return-value]  # the protobuf class of this struct
+
     async def ListErrorReasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
-        """Every error that there is."""
+        """Lists every error code with its gRPC status and whether it is retriable."""
         reason = ListErrorReasonsResponse.Reason
         return ListErrorReasonsResponse(
             reasons=[
@@ -111,11 +132,20 @@ class Servicer(ControllerServicer):
         )
 
     async def serve(self, rpc: str, request: Any, context: Any) -> Any:
-        """One of `HANDLERS`."""
+        """Serves an RPC of `HANDLERS`: authorizes it and runs its handler on the active controller."""
+        if rpc not in KEEPS_THE_CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
+            check_items(request)
 
         async def here() -> Any:
             principal, host, client_id = self._apis.authorizing.caller(context)
-            call = Call(rpc=rpc, asked=to_struct(request), principal=principal, host=host, client_id=client_id)
+            call = Call(
+                rpc=rpc,
+                asked=to_struct(request),
+                principal=principal,
+                host=host,
+                client_id=client_id,
+                timeout_ms=timeout_of(rpc, request),
+            )
             answer = await answer_to(self._apis, call)
             self._speak_of(answer, context)
             return to_protobuf(answer.response)
@@ -123,7 +153,7 @@ class Servicer(ControllerServicer):
         return await self._forwarding.serve(rpc, request, context, here)
 
     async def ask_quorum(self, rpc: str, request: Any, context: Any) -> Any:
-        """One of `ABOUT_THE_QUORUM`."""
+        """Serves an RPC of `ABOUT_THE_QUORUM`: the active controller sends it to its quorum node."""
 
         async def here() -> Any:
             self._check(rpc, context)
@@ -134,11 +164,11 @@ class Servicer(ControllerServicer):
         return await self._forwarding.serve(rpc, request, context, here)
 
     def _check(self, rpc: str, context: Any) -> None:
-        """May whoever calls ask for this? Raises ApiError(CLUSTER_AUTHORIZATION_FAILED)."""
+        """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the caller may not send this RPC."""
         self._apis.authorizing.check(rpc, self._apis.authorizing.caller(context))
 
     def _speak_of(self, answer: Answer, context: Any) -> None:
-        """Say of which state the answer speaks."""
+        """Puts leader id, leader epoch and offset of the answer into the call's trailing metadata."""
         context.set_trailing_metadata(
             (
                 ("kraft-leader-id", str(self._driver.leader_id)),
@@ -148,25 +178,41 @@ class Servicer(ControllerServicer):
         )
 
 
+def _served() -> Iterator[ApiVersionsStruct.ApiVersion]:
+    """Yields each RPC that is a Kafka API, with all its versions: a protobuf message has the fields of all of them."""
+    for method in DESCRIPTOR.services_by_name["Controller"].methods:
+        if method.input_type.file.package == "kraft.api":
+            request: Any = GetMessageClass(method.input_type)  # a class, which the stubs do not take for hashable
+            api = layout(request)
+            assert api.key is not None, api
+            yield ApiVersionsStruct.ApiVersion(api.key, api.versions.start, api.versions.stop - 1)
+
+
+SERVED: Final = tuple(sorted(_served(), key=lambda api: api.api_key))
+"""The Kafka APIs that ApiVersions lists, by API key."""
+
+
 def _ids(field: str, texts: Iterable[str]) -> tuple[Uuid, ...]:
-    """Raises ApiError(INVALID_REQUEST) for what is no id."""
+    """Parses directory ids. Raises ApiError(INVALID_REQUEST) with the field's name for a malformed one."""
     try:
         return tuple(map(parse_uuid, texts))
     except ValueError as problem:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{field}: {problem}", {"field": field}) from None
 
 
-def _method(serve: Callable[[Servicer, str, Any, Any], Awaitable[Any]], rpc: str) -> Callable[..., Awaitable[Any]]:
-    async def method(self: Servicer, request: Any, context: Any) -> Any:
+def _method(
+    serve: Callable[[ControllerService, str, Any, Any], Awaitable[Any]], rpc: str
+) -> Callable[..., Awaitable[Any]]:
+    async def method(self: ControllerService, request: Any, context: Any) -> Any:
         return await serve(self, rpc, request, context)
 
     return method
 
 
 for _rpc in HANDLERS:
-    setattr(Servicer, _rpc, _method(Servicer.serve, _rpc))
+    setattr(ControllerService, _rpc, _method(ControllerService.serve, _rpc))
 for _rpc in ABOUT_THE_QUORUM:
-    setattr(Servicer, _rpc, _method(Servicer.ask_quorum, _rpc))
+    setattr(ControllerService, _rpc, _method(ControllerService.ask_quorum, _rpc))
 
 _STATES: Final = {
     1: ControlState.FENCED,
@@ -174,5 +220,5 @@ _STATES: Final = {
     3: ControlState.CONTROLLED_SHUTDOWN,
     4: ControlState.SHUTDOWN_NOW,
 }
-"""The proto's enum numbers, which have an unspecified one below them."""
+"""Control state by its number in the proto, where 0 is unspecified."""
 _NUMBERS: Final = {state: number for number, state in _STATES.items()}

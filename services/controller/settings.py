@@ -1,4 +1,4 @@
-"""What an operator's file comes to: what decisions depend on, how often chores are done, who decides on rights."""
+"""Builds the controller's parts from its configuration: decision settings, task intervals, and the authorizer."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.delegation_tokens import TokenSettings
 from quorate.controller.mutation_quotas import QuotaWindows
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.runtime.config import describe
-from services.controller.config import Config
+from services.controller.config import ControllerConfig
 from services.controller.performance import PerformanceLog
 
 
-def settings_of(config: Config, static_configs: Mapping[str, str]) -> Settings:
-    """What decisions depend on; `static_configs` are the broker configs in the same file."""
-    return Settings(
+def settings_of(config: ControllerConfig, static_configs: Mapping[str, str]) -> ControllerSettings:
+    """Returns the settings that commands read; `static_configs` are the broker configs in the same file."""
+    return ControllerSettings(
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
@@ -33,8 +33,8 @@ def settings_of(config: Config, static_configs: Mapping[str, str]) -> Settings:
     )
 
 
-def intervals_of(config: Config) -> dict[str, int]:
-    """How often which chore is done, in ms by the name of its setting; 0 for never."""
+def intervals_of(config: ControllerConfig) -> dict[str, int]:
+    """Returns the interval of each periodic task in ms, by the name of its setting; 0 turns the task off."""
     rebalances = config.auto_leader_rebalance_enable
     return {
         "metadata.max.idle.interval.ms": config.idle_interval_ms,
@@ -44,13 +44,13 @@ def intervals_of(config: Config) -> dict[str, int]:
     }
 
 
-def performance_log_of(config: Config) -> PerformanceLog:
-    """Who writes down how long decisions take."""
+def performance_log_of(config: ControllerConfig) -> PerformanceLog:
+    """Returns the log of decision times, with the configured period and threshold."""
     return PerformanceLog(period_ms=config.performance_period_ms, always_from_ms=config.performance_always_log_ms)
 
 
-def authorizer_of(config: Config) -> StandardAuthorizer | None:
-    """Who decides what callers may do; None, and they may do everything."""
+def authorizer_of(config: ControllerConfig) -> StandardAuthorizer | None:
+    """Returns the configured authorizer; None if none is set, and then every caller may do everything."""
     if config.authorizer is None:
         return None
     return StandardAuthorizer(
@@ -58,8 +58,8 @@ def authorizer_of(config: Config) -> StandardAuthorizer | None:
     )
 
 
-def _policy(policy: type | None, config: Config) -> Any:
-    """An instance of what the operator wrote, who knows what it is; it may look at the other settings."""
+def _policy(policy: type | None, config: ControllerConfig) -> Any:
+    """Returns an instance of a policy class, configured with all settings if it has `configure`; None for None."""
     made: Any = None if policy is None else policy()
     if hasattr(made, "configure"):
         made.configure(describe(config))

@@ -1,7 +1,7 @@
-"""Makes snapshots of the state, by size of the log and by time, on any controller, and hands them to its quorum node.
+"""Snapshot upload (KIP-630): makes snapshots of the committed state by log size and time, for the quorum node.
 
-KIP-630. The state is held as of the last commit while writes and replay go on. It is written in slices, so that a large
-one never keeps the event loop for long.
+Every controller does this. The timeline keeps the state at the last commit while writes and replay go on. Records are
+written in short slices, so that a large snapshot does not block the event loop.
 """
 
 from __future__ import annotations
@@ -25,53 +25,53 @@ from quorate.runtime.logs import logger
 log = logger(__name__)
 
 LOOKS_S: Final = 0.25
-"""Pause between two looks whether a snapshot is due: by so much log may it come too late."""
+"""Pause (s) between two checks whether a snapshot is due."""
 SLICE_MS: Final = 5
-"""Records are written so long before others have their turn: a tenth of the pause that nobody may notice."""
+"""Longest slice of encoding (ms) before the event loop runs other tasks: a tenth of the longest pause allowed."""
 SLICE_RECORDS: Final = 64
-"""The clock is read after so many."""
+"""Number of snapshot records that are encoded between two reads of the clock."""
 PIECE_BYTES: Final = 512 * 1024
-"""Records of one message."""
+"""Size at which one message of a snapshot upload is full."""
 RETRY_S: Final = 1.0
-"""Pause after a snapshot that did not come about."""
+"""Pause (s) after a snapshot that failed."""
 DEADLINE_S: Final = 600.0
-"""A bound against hanging, far beyond what the largest state takes."""
+"""Deadline of one snapshot upload, far above what the largest state needs."""
 
 
 @dataclass(slots=True)
-class Applied:
-    """How much of the log a controller has applied since its last snapshot: `size` in bytes, about."""
+class AppliedSinceSnapshot:
+    """How much of the log a controller has applied since its last snapshot; `size` is approximate, in bytes."""
 
     epoch: Epoch = 0
     """The epoch of the record that was applied last."""
     size: int = 0
 
     def note(self, epoch: Epoch, size: int) -> None:
-        """A batch, or as much of the log as `size` says."""
+        """Adds `size` bytes of log that were applied in `epoch`."""
         self.epoch = epoch
         self.size += size
 
     def restart(self, epoch: Epoch) -> None:
-        """The state is that of a snapshot now."""
+        """Resets the count of applied bytes after a snapshot of `epoch` was loaded."""
         self.epoch, self.size = epoch, 0
 
 
-class Stands(Protocol):
-    """The controller whose state it is."""
+class HasState(Protocol):
+    """The parts of the driver that snapshots need: the engine, and how much of the log was applied."""
 
     engine: Engine
-    applied: Applied
+    applied: AppliedSinceSnapshot
 
 
-class Lost(Exception):
-    """The state that was being written is gone: the controller has gone back, or has loaded a snapshot."""
+class StateLost(Exception):
+    """Raised when the state being written is no longer kept: the controller has reverted, or has loaded a snapshot."""
 
 
 class Snapshots:
-    """Makes one when it is due; `bytes_between` and `interval_ms` say when, `interval_ms` 0 never by time."""
+    """Makes a snapshot after `bytes_between` bytes of log, or after `interval_ms` if the log has grown; 0 for never."""
 
     def __init__(
-        self, stands: Stands, channel: grpc.aio.Channel, clock: Clock, *, bytes_between: int, interval_ms: int
+        self, stands: HasState, channel: grpc.aio.Channel, clock: Clock, *, bytes_between: int, interval_ms: int
     ) -> None:
         self._stands = stands
         self._stub = RaftClientStub(channel)
@@ -81,18 +81,21 @@ class Snapshots:
         self._last_ms = clock.monotonic_ms()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Makes each snapshot that is due, until cancelled."""
         while True:
             await asyncio.sleep(LOOKS_S)
             if self._is_due():
                 try:
                     await self.make()
-                except (grpc.aio.AioRpcError, Lost) as failure:
+                except (grpc.aio.AioRpcError, StateLost) as failure:
                     log.debug("no snapshot", reason=str(failure).partition("\n")[0])
                     await asyncio.sleep(RETRY_S)
 
     async def make(self) -> OffsetAndEpoch | None:
-        """Make a snapshot of what is committed; None if there is none to be made now. Raises AioRpcError, Lost."""
+        """Makes a snapshot of the committed state and uploads it; None if nothing stable is committed yet.
+
+        Raises AioRpcError if the quorum node refuses it or is gone, Lost if the state is no longer kept.
+        """
         engine, applied = self._stands.engine, self._stands.applied
         size, epoch, started_ms = applied.size, applied.epoch, self._clock.monotonic_ms()
         offset = engine.hold_stable()
@@ -115,7 +118,10 @@ class Snapshots:
         return size >= self._bytes_between or bool(size and self._interval_ms and age_ms >= self._interval_ms)
 
     async def _write(self, state: ClusterState, snapshot: OffsetAndEpoch) -> int:
-        """The state's records to the quorum node, which knows from its log when the last one was appended."""
+        """Streams the state's records to the quorum node; returns the size of the snapshot in bytes.
+
+        The node takes the snapshot's timestamp from its own log.
+        """
         call = self._stub.CreateSnapshot(timeout=DEADLINE_S)
         try:
             await call.write(CreateSnapshotRequest(end_offset=snapshot.offset, epoch=snapshot.epoch))
@@ -123,11 +129,11 @@ class Snapshots:
                 await call.write(CreateSnapshotRequest(values=values))
                 await asyncio.sleep(0)
                 if not state.registry.is_held(snapshot.offset):
-                    raise Lost(f"the state at offset {snapshot.offset} is gone")
-            await call.write(CreateSnapshotRequest())  # only this says that it is whole
+                    raise StateLost(f"the state at offset {snapshot.offset} is gone")
+            await call.write(CreateSnapshotRequest())  # an empty message marks the end
             await call.done_writing()
         except asyncio.InvalidStateError:
-            pass  # gRPC's answer to a write on a stream that has been refused: the call says why
+            pass  # gRPC raises it for a write on a refused stream; awaiting the call raises the reason
         except BaseException:
             call.cancel()
             raise
@@ -135,7 +141,7 @@ class Snapshots:
         return answer.size_bytes
 
     def _pieces(self, state: ClusterState, offset: Offset) -> Iterator[list[bytes]]:
-        """The encoded records, as many at a time as one message takes, or as take no longer than a slice."""
+        """Yields encoded records in chunks of at most one message's size and one slice's time."""
         values: list[bytes] = []
         size = 0
         until_ms = self._clock.monotonic_ms() + SLICE_MS

@@ -1,4 +1,4 @@
-"""The spans of a controller: hung on the context that a batch carries in its first record; none when that is off."""
+"""Trace spans of a controller: write, apply and commit, children of the W3C trace context in a batch's first record."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from quorate.runtime.telemetry import Span, Telemetry, current_traceparent
 from quorate.wire.batch import BatchHeader
 
 
-class Tracer:
-    """Writes down when this controller decided, applied, and heard of the commit."""
+class WriteTracer:
+    """Records the write, apply and commit spans of one controller; does nothing while telemetry is off."""
 
     def __init__(self, telemetry: Telemetry, clock: Clock, *, node_id: NodeId) -> None:
         self._telemetry = telemetry
@@ -21,21 +21,21 @@ class Tracer:
 
     @property
     def enabled(self) -> bool:
-        """Does anybody look?"""
+        """Whether traces are recorded (telemetry is on)."""
         return self._telemetry.enabled
 
     def traceparent(self) -> bytes | None:
-        """What the records of whoever asks now are to carry."""
+        """Returns the current W3C traceparent, which the written records carry; None while telemetry is off."""
         return current_traceparent() if self._telemetry.enabled else None
 
     def write(self, api: str) -> Span:
-        """WRITE: to be entered while a command is run."""
+        """Returns the `write` span, a context manager to run a command in."""
         return self._telemetry.span("write", attributes={"kraft.api": api}, root=False)
 
     def applied(
         self, traceparent: bytes | None, *, epoch: Epoch, offset: Offset, record_count: int, start_ns: int, end_ns: int
     ) -> None:
-        """APPLY: a batch is in the state, of the writer itself as of a replica; from decoding or deciding it on."""
+        """Records the `apply` span of a batch, on the active controller and on standbys; times in ns."""
         if self._telemetry.enabled and record_count:
             self._telemetry.span_from(
                 traceparent,
@@ -51,7 +51,7 @@ class Tracer:
             )
 
     def replayed(self, first: Message, header: BatchHeader, *, start_ns: int) -> None:
-        """APPLY on a replica, which is just done: nothing is written down for an untraced batch."""
+        """Records the `apply` span of a batch that a standby has just replayed; none for a batch without a trace."""
         if self._telemetry.enabled:
             self.applied(
                 trace_of(first),
@@ -63,7 +63,7 @@ class Tracer:
             )
 
     def committed(self, traceparent: bytes | None, api: str, answer: Answer, *, start_ns: int) -> None:
-        """COMMIT: what was written at `start_ns` is answered now."""
+        """Records the `commit` span, from the end of the write (`start_ns`) until now, when the answer leaves."""
         if self._telemetry.enabled:
             self._telemetry.span_from(
                 traceparent,

@@ -1,1 +1,1 @@
-"""Broker liveness, off the log and off the controller's loop: who was heard of, and what that changes."""
+"""The heartbeat service: receives broker heartbeats (KIP-631), and has the controller fence and unfence brokers."""

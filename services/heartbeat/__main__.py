@@ -1,4 +1,4 @@
-"""`python -m services.heartbeat --config heartbeat.properties`"""
+"""The heartbeat service's process: `python -m services.heartbeat --config heartbeat.properties`."""
 
 from __future__ import annotations
 
@@ -14,32 +14,45 @@ from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import Life, run
+from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
+from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
-from services.heartbeat.config import Config
-from services.heartbeat.driver import Driver
-from services.heartbeat.servicer import Servicer
+from services.heartbeat.config import HeartbeatConfig
+from services.heartbeat.driver import HeartbeatDriver
+from services.heartbeat.metrics import watch
+from services.heartbeat.servicer import HeartbeatService
 
 log = logger(__name__)
 
 
-async def main(life: Life) -> None:
-    """Follow the log and the brokers until asked to stop."""
+async def main(life: ServiceLife) -> None:
+    """Replays the log and serves heartbeats until asked to stop."""
     start_logs(os.environ)
-    config = load(Config, sys.argv[1:], os.environ)
+    config = load(HeartbeatConfig, sys.argv[1:], os.environ)
     clock = SystemClock()
     telemetry = Telemetry.start(service="heartbeat", instance=f"heartbeat-{config.node_id}", environ=os.environ)
-    reader = LogReader([str(server) for server in config.quorum], open_channel)
+    reader = LogReader([str(server) for server in config.quorum], open_channel, cluster_id=config.cluster_id)
     controllers = Client([str(controller) for controller in config.controllers], ControllerStub, telemetry=telemetry)
-    driver = Driver(Replica(reader, clock, telemetry), Sessions(config.session_timeout_ms), controllers, clock)
-    server = Server(telemetry=telemetry, on_fatal=life.fail, quiet=("kraft.service.Heartbeat",))
-    server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, Servicer(driver))
+    driver = HeartbeatDriver(Replica(reader, clock, telemetry), Sessions(config.session_timeout_ms), controllers, clock)
+    server = Server(
+        telemetry=telemetry,
+        limits=ServerLimits(calls=config.call_limits),
+        on_fatal=life.fail,
+        quiet=("kraft.service.Heartbeat",),
+    )
+    server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))
+    life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
     log.info("starting", **describe(config))
+    watch(driver)
+    export = Export.of(os.environ)
     await server.start()
-    async with asyncio.TaskGroup() as tasks:
+    async with (
+        asyncio.TaskGroup() as tasks,
+        exported_metrics(tasks, export, service="heartbeat", instance=f"heartbeat-{config.node_id}"),
+    ):
         loops = [tasks.create_task(driver.run()), tasks.create_task(_be_ready(driver, server))]
         await life.stopping()
         await server.stop()
@@ -50,8 +63,8 @@ async def main(life: Life) -> None:
     await telemetry.close()
 
 
-async def _be_ready(driver: Driver, server: Server) -> None:
-    """Ready once the log has been read up to what is committed."""
+async def _be_ready(driver: HeartbeatDriver, server: Server) -> None:
+    """Reports ready once the log is applied up to the high watermark."""
     async for applied in driver.replica.changes():
         if applied and applied >= driver.replica.high_watermark:
             await server.set_ready(True)

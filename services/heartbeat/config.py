@@ -1,22 +1,39 @@
-"""What the heartbeat service has to be told."""
+"""The configuration of the heartbeat service. Names and defaults are Kafka's where Kafka has the setting."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from quorate.liveness import SESSION_TIMEOUT_MS
+from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import Endpoint, Listener, endpoint, integer, list_of, listener, milliseconds
+from quorate.runtime.setting_types import (
+    Endpoint,
+    ListenerAddress,
+    endpoint,
+    integer,
+    list_of,
+    listener,
+    milliseconds,
+    optional,
+    text,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The settings of one tracker."""
+class HeartbeatConfig(CallSettings):
+    """The settings of one heartbeat service."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)
-    listeners: Listener = setting("listeners", listener(), "Where brokers reach it.")
+    listeners: ListenerAddress = setting("listeners", listener(), "Where brokers reach it.")
     quorum: tuple[Endpoint, ...] = setting(
         "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log."
+    )
+    cluster_id: str | None = setting(
+        "cluster.id",
+        optional(text()),
+        "Only this cluster's log is read; without it that of the node which answers first after a start.",
+        default=None,
     )
     controllers: tuple[Endpoint, ...] = setting(
         "controller.endpoints", list_of(endpoint()), "Controllers, for changes of a broker's state; any will do."

@@ -1,8 +1,7 @@
-"""Heartbeats in, changes of state out: the sessions beside the replayed log.
+"""The heartbeat service's event loop: handles broker heartbeats, and has the controller change broker states (KIP-631).
 
-What the log says of a broker (its epoch, whether it is fenced) comes from this service's own replica; when a
-broker was heard of is kept here alone. A change is asked of the controller, and answered to the broker when this
-replica has applied it.
+A broker's epoch and fenced state come from this service's own replica of the log; the times of its heartbeats are kept
+only here. The heartbeat that leads to a state change is answered once this replica has applied that change.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatRe
 from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse, LogDirectories
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError
-from quorate.liveness import ControlState, Registration, Sessions, Transition, decide
+from quorate.liveness import BrokerTransition, ControlState, RegisteredBroker, Sessions, decide
 from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
@@ -27,7 +26,7 @@ from quorate.runtime.replica import Replica
 log = logger(__name__)
 
 CHECK_S: Final = 0.1
-"""How often it is looked who is late."""
+"""Interval (s) of the check for expired broker sessions."""
 DEADLINE_MS: Final = 5_000
 
 _NUMBERS: Final = {
@@ -36,11 +35,11 @@ _NUMBERS: Final = {
     ControlState.CONTROLLED_SHUTDOWN: 3,
     ControlState.SHUTDOWN_NOW: 4,
 }
-"""The numbers of kraft.service.BrokerControlState."""
+"""The number of each control state in the proto enum kraft.service.BrokerControlState."""
 
 
-class Driver:
-    """One tracker."""
+class HeartbeatDriver:
+    """Connects the log's replica, the broker sessions, and the controller that changes a broker's state."""
 
     def __init__(self, replica: Replica, sessions: Sessions, controllers: Client[ControllerStub], clock: Clock) -> None:
         self.replica = replica
@@ -49,14 +48,14 @@ class Driver:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Replays the log, watches the unfenced brokers, and expires sessions, until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.replica.run())
             loops.create_task(self._watch())
             loops.create_task(self._expire())
 
     def keep_alive(self, broker_id: NodeId, *, broker_epoch: int, metadata_offset: int) -> bool:
-        """A heartbeat that wants nothing: an active broker's session goes on. False if there is more to it."""
+        """Extends an active broker's session for a heartbeat that changes nothing; False if it needs `heartbeat`."""
         broker = self.replica.state.brokers.get(broker_id)
         if (
             broker is None
@@ -69,11 +68,15 @@ class Driver:
         return True
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        """One sign of life. Raises ApiError(STALE_BROKER_EPOCH) for a registration that is not the present one."""
+        """Handles one heartbeat: extends the session, and has the controller change the broker's state where needed.
+
+        Returns once a state change is applied here. Raises ApiError: STALE_BROKER_EPOCH if the broker epoch is not the
+        registered one, or the controller's refusal.
+        """
         broker_id, broker_epoch = request.broker_id, request.broker_epoch
         broker = self.replica.state.brokers.get(broker_id)
         if broker is None or broker.epoch < broker_epoch:
-            # its registration is committed, or it would not know the epoch: this replica has not got there yet
+            # The broker knows the epoch, so its registration is committed; this replica has not applied it yet.
             await self._catch_up(broker_epoch)
             broker = self.replica.state.brokers.get(broker_id)
         transition = decide(
@@ -94,13 +97,15 @@ class Driver:
                 broker_id, broker_epoch, transition.next, reason="the broker's heartbeat", told=transition
             )
             await self._reached(answer.offset)
+        if transition.next is ControlState.SHUTDOWN_NOW:
+            self.sessions.end(broker_id)
         if transition.next is ControlState.CONTROLLED_SHUTDOWN:
             self.sessions.begin_shutdown(broker_id, broker_epoch=broker_epoch, offset=self.replica.applied - 1)
         return transition.response
 
     @property
     def now_ms(self) -> int:
-        """Sessions are kept by the monotonic clock alone."""
+        """The monotonic clock, in ms, by which broker sessions expire."""
         return self._clock.monotonic_ms()
 
     async def _reached(self, offset: int) -> None:
@@ -114,9 +119,15 @@ class Driver:
             log.debug("no such registration in the log", offset=offset, applied=self.replica.applied)
 
     async def _change(
-        self, broker_id: NodeId, broker_epoch: int, target: ControlState, *, reason: str, told: Transition | None = None
+        self,
+        broker_id: NodeId,
+        broker_epoch: int,
+        target: ControlState,
+        *,
+        reason: str,
+        told: BrokerTransition | None = None,
     ) -> ChangeBrokerStateResponse:
-        """`told` is what the broker says of its directories besides."""
+        """Requests a state change from the controller; `told` has the log directories that the broker reported."""
         cordoned = None if told is None else told.cordoned_log_dirs
         request = ChangeBrokerStateRequest(
             broker_id=broker_id,
@@ -131,7 +142,7 @@ class Driver:
         return answer
 
     async def _watch(self) -> None:
-        """Watch exactly the brokers that the log says are not fenced; a new tracker gives each a full session."""
+        """Keeps a session for each broker that is unfenced in the log; a new one lasts the full session timeout."""
         async for _ in self.replica.changes():
             known = {broker.id: broker for broker in self.replica.state.brokers}
             for broker_id in self.sessions.watched - known.keys():
@@ -143,7 +154,7 @@ class Driver:
                     self.sessions.watch(broker.id, broker_epoch=broker.epoch, now_ms=self.now_ms)
 
     async def _expire(self) -> None:
-        """Have the one fenced that has been silent longest; then look again."""
+        """Has the controller fence, one at a time, the broker whose session expired first."""
         while True:
             await asyncio.sleep(CHECK_S)
             late = self.sessions.first_late(self.now_ms)
@@ -161,8 +172,8 @@ class Driver:
         return self.sessions.lowest_metadata_offset(active)
 
 
-def _tells_news(state: ClusterState, broker: Broker | None, told: Transition) -> bool:
-    """Does the broker say of its directories what the log does not have, and has room for? Then it is to be written."""
+def _tells_news(state: ClusterState, broker: Broker | None, told: BrokerTransition) -> bool:
+    """Whether the heartbeat reports offline or cordoned directories that the log lacks and its version can store."""
     level = state.features.record_level
     if broker is None or level < DIRECTORIES:
         return False
@@ -171,8 +182,8 @@ def _tells_news(state: ClusterState, broker: Broker | None, told: Transition) ->
     return not set(told.offline_log_dirs).isdisjoint(broker.log_dirs) or (is_news and level >= CORDONED_DIRECTORIES)
 
 
-def _registration(broker: Broker) -> Registration:
-    return Registration(
+def _registration(broker: Broker) -> RegisteredBroker:
+    return RegisteredBroker(
         broker_epoch=broker.epoch,
         offset=broker.registration_offset,
         fenced=broker.fenced,

@@ -1,9 +1,9 @@
-"""gRPC ↔ the driver, nothing else."""
+"""The gRPC servicer of `kraft.service.Heartbeat`: converts messages and calls the driver."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -14,40 +14,45 @@ from kraft.service.heartbeat_pb2 import (
     DescribeSessionsResponse,
 )
 from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer
-from quorate.errors import ApiError
+from quorate.errors import ApiError, ErrorCode
+from quorate.liveness.sessions import UNKNOWN_OFFSET
+from quorate.metadata.brokers import Broker
 from quorate.wire.protobuf import to_protobuf, to_struct
-from services.heartbeat.driver import Driver
+from services.heartbeat.driver import HeartbeatDriver
 
 NEVER = -1
 SIDE_BY_SIDE_MAX: Final = 64
-"""Heartbeats of one message that wait for the controller at once: more would only wait there."""
+"""Heartbeats of one message that are served at the same time; more would only wait at the controller."""
 PLAIN: Final = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
-"""For an active broker that only says that it is there."""
+"""The answer to a heartbeat that changes nothing, from an active broker."""
 
 
-class Servicer(HeartbeatServicer):
-    """Serves `kraft.service.Heartbeat`."""
+class HeartbeatService(HeartbeatServicer):
+    """Serves `kraft.service.Heartbeat`: heartbeats and sessions of brokers."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: HeartbeatDriver) -> None:
         self._driver = driver
 
     async def BrokerHeartbeat(self, request: BrokerHeartbeatRequest, context: Any) -> BrokerHeartbeatResponse:
-        """One heartbeat; what the controller refuses is the call's error."""
+        """Answers one heartbeat; a refusal of the controller becomes the call's error. Raises ApiError."""
         if self._is_plain(request):
             return PLAIN
+        if request.current_metadata_offset < UNKNOWN_OFFSET:
+            why = f"current_metadata_offset {request.current_metadata_offset} is none; one is from {UNKNOWN_OFFSET} on"
+            raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "current_metadata_offset"})
         return to_protobuf(await self._driver.heartbeat(to_struct(request)))  # type: ignore[return-value]
 
     async def BrokerHeartbeatStream(
         self, request_iterator: AsyncIterable[BrokerHeartbeatRequest], context: Any
     ) -> AsyncIterator[BrokerHeartbeatResponse]:
-        """Many; an error is the item's, the stream goes on."""
+        """Answers a stream of heartbeats in order; an error is sent in its own answer, and the stream goes on."""
         async for request in request_iterator:
             yield await self._item(request)
 
     async def BrokerHeartbeats(
         self, request_iterator: AsyncIterable[BrokerHeartbeatsRequest], context: Any
     ) -> AsyncIterator[BrokerHeartbeatsResponse]:
-        """Many of many: those that want something are served side by side."""
+        """Answers a stream of messages with heartbeats of many brokers; those that change a state run concurrently."""
         async for request in request_iterator:
             heartbeats = request.heartbeats
             answers = [PLAIN] * len(heartbeats)
@@ -68,7 +73,7 @@ class Servicer(HeartbeatServicer):
             return BrokerHeartbeatResponse(error_code=refusal.code)  # type: ignore[arg-type]
 
     def _is_plain(self, request: BrokerHeartbeatRequest) -> bool:
-        """Is there nothing in it but that an active broker is there? Nearly all are so, and that is then noted."""
+        """Extends the session if the heartbeat changes nothing and its broker is active; else returns False."""
         wants = request.want_fence or request.want_shut_down
         tells = request.offline_log_dirs or request.HasField("cordoned_log_dirs")
         return not (wants or tells) and self._driver.keep_alive(
@@ -78,11 +83,11 @@ class Servicer(HeartbeatServicer):
         )
 
     async def DescribeSessions(self, request: DescribeSessionsRequest, context: Any) -> DescribeSessionsResponse:
-        """All registered brokers, by id."""
-        contacts, now_ms = self._driver.sessions.contacts, self._driver.now_ms
+        """Lists the sessions of the requested brokers, or of all registered ones, by id; unknown ids are left out."""
+        sessions, now_ms = self._driver.sessions, self._driver.now_ms
         response = DescribeSessionsResponse(applied_offset=self._driver.replica.applied)
-        for broker in self._driver.replica.state.brokers:
-            contact = contacts.get(broker.id)
+        for broker in self._asked_for(request):
+            contact = sessions.contacts.get(broker.id)
             known = contact is not None and contact.broker_epoch == broker.epoch
             response.sessions.add(
                 broker_id=broker.id,
@@ -90,5 +95,13 @@ class Servicer(HeartbeatServicer):
                 fenced=broker.fenced,
                 last_contact_ms_ago=now_ms - contact.at_ms if contact is not None and known else NEVER,
                 current_metadata_offset=contact.metadata_offset if contact is not None and known else NEVER,
+                valid=sessions.has_session(broker.id, broker_epoch=broker.epoch, now_ms=now_ms),
             )
         return response
+
+    def _asked_for(self, request: DescribeSessionsRequest) -> Iterable[Broker]:
+        brokers = self._driver.replica.state.brokers
+        if not request.broker_ids:
+            return brokers
+        found = map(brokers.get, sorted(set(request.broker_ids)))
+        return (broker for broker in found if broker is not None)

@@ -1,1 +1,1 @@
-"""A read replica: the state for reads, and the traces of how it came about. Any number of copies."""
+"""The observer service: a read replica of the metadata, and a store of trace spans. Any number of copies can run."""

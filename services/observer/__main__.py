@@ -1,4 +1,4 @@
-"""`python -m services.observer --config observer.properties`"""
+"""The observer's process: `python -m services.observer --config observer.properties`."""
 
 from __future__ import annotations
 
@@ -11,47 +11,65 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 
 from kraft.service.observer_pb2_grpc import add_ObserverServicer_to_server
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
+from quorate.runtime import cluster_metrics
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import Life, run
+from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
+from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
-from services.observer.config import Config
+from services.observer.config import ObserverConfig
 from services.observer.database import open_store
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
-from services.observer.relay import RelayServicer
-from services.observer.servicer import Servicer
+from services.observer.relay import ObserverLogService
+from services.observer.servicer import ObserverService
 
 log = logger(__name__)
 
 QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
-"""To look at traces makes none, nor does reading the log."""
+"""RPCs that create no spans: queries of traces, and reads of the log."""
 
 
-async def main(life: Life) -> None:
-    """Follow the log, keep spans and answer reads until asked to stop."""
+async def main(life: ServiceLife) -> None:
+    """Replays the log, stores spans and answers reads until asked to stop."""
     start_logs(os.environ)
-    config = load(Config, sys.argv[1:], os.environ)
+    config = load(ObserverConfig, sys.argv[1:], os.environ)
     store = open_store(config.database)
     telemetry = Telemetry.start(service="observer", instance=f"observer-{config.node_id}", environ=os.environ)
     servers = [str(server) for server in config.quorum]
-    reader = LogReader(servers, open_channel, replica_id=config.node_id, from_any=config.from_any)
+    reader = LogReader(
+        servers, open_channel, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
+    )
     replica = Replica(reader, SystemClock(), telemetry)
-    server = Server(telemetry=telemetry, on_fatal=life.fail, quiet=QUIET)
-    server.add("kraft.service.Observer", add_ObserverServicer_to_server, Servicer(replica, store))
+    server = Server(telemetry=telemetry, limits=ServerLimits(calls=config.call_limits), on_fatal=life.fail, quiet=QUIET)
+    server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
-    relay = RelayServicer(servers, open_channel)  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED
+    relay = ObserverLogService(servers, open_channel)  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED
     if config.serves_log:
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
+    life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
     log.info("starting", **describe(config))
+    cluster_metrics.watch(
+        cluster_metrics.Applied(
+            state=lambda: replica.state,
+            applied=lambda: replica.applied,
+            committed=lambda: replica.high_watermark,
+            applied_at_ms=lambda: replica.applied_at_ms,
+            now_ms=SystemClock().wall_ms,
+        )
+    )
+    export = Export.of(os.environ)
     await server.start()
-    async with asyncio.TaskGroup() as tasks:
+    async with (
+        asyncio.TaskGroup() as tasks,
+        exported_metrics(tasks, export, service="observer", instance=f"observer-{config.node_id}"),
+    ):
         loops = [tasks.create_task(replica.run()), tasks.create_task(_be_ready(replica, server))]
         await life.stopping()
         for loop in loops:
@@ -64,7 +82,7 @@ async def main(life: Life) -> None:
 
 
 async def _be_ready(replica: Replica, server: Server) -> None:
-    """Ready once the log has been read up to what is committed."""
+    """Reports ready once the log is applied up to the high watermark."""
     async for applied in replica.changes():
         if applied and applied >= replica.high_watermark:
             await server.set_ready(True)

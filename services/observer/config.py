@@ -1,22 +1,41 @@
-"""What an observer has to be told."""
+"""The configuration of an observer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import Endpoint, Listener, boolean, endpoint, integer, list_of, listener
+from quorate.runtime.setting_types import (
+    Endpoint,
+    ListenerAddress,
+    boolean,
+    endpoint,
+    integer,
+    list_of,
+    listener,
+    optional,
+    text,
+)
 from services.observer.database import database_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class ObserverConfig(CallSettings):
     """The settings of one observer."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Its id among the quorum's observers.")
-    listeners: Listener = setting("listeners", listener(), "Where it is reached, by readers and by span exporters.")
+    listeners: ListenerAddress = setting(
+        "listeners", listener(), "Where it is reached, by readers and by span exporters."
+    )
     quorum: tuple[Endpoint, ...] = setting(
         "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log."
+    )
+    cluster_id: str | None = setting(
+        "cluster.id",
+        optional(text()),
+        "Only this cluster's log is read; without it that of the node which answers first after a start.",
+        default=None,
     )
     from_any: bool = setting(
         "observer.fetch.from.any",

@@ -1,4 +1,4 @@
-"""Where spans are kept: a database that the operator names by SQLAlchemy's URL, and what is wrong with it in words."""
+"""The database of the span store, set by an SQLAlchemy URL: checks the URL, and explains what is wrong with it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from quorate.runtime.config import ConfigError
-from quorate.runtime.kinds import Kind
 from quorate.runtime.logs import redact
+from quorate.runtime.setting_types import SettingType
 from services.observer.spans import SpanStore
 
 __all__ = ["database_url", "open_store"]
@@ -21,13 +21,13 @@ RULE: Final = (
 )
 
 
-def database_url() -> Kind[str]:
-    """A database whose driver is here; whether it answers is seen when it is opened."""
+def database_url() -> SettingType[str]:
+    """Returns the setting type of a database URL; its driver must be installed. It opens no connection."""
 
     def parse(value: str) -> str:
         try:
             url = sa.make_url(value)
-            # Of a password with an @ in it, the rest would be taken for the host, and told.
+            # A password with an unescaped @ would put its rest into the host, and so into logs.
             if url.get_backend_name() not in BACKENDS or "@" in (url.host or ""):
                 raise ValueError
             dialect = url.get_dialect()
@@ -37,11 +37,11 @@ def database_url() -> Kind[str]:
             raise ValueError from None
         return value
 
-    return Kind(RULE, parse)
+    return SettingType(RULE, parse)
 
 
 def open_store(url: str) -> SpanStore:
-    """The store at a URL that `database_url` took. Raises ConfigError if the database does not let us in."""
+    """Opens the span store at a URL that `database_url` accepted. Raises ConfigError if the database refuses access."""
     try:
         return SpanStore(url)
     except sa.exc.DBAPIError as error:

@@ -1,4 +1,4 @@
-"""Takes spans as any OpenTelemetry exporter sends them (OTLP over gRPC) and gives them to the trace store."""
+"""OTLP receiver (TraceService over gRPC): takes spans from any OpenTelemetry exporter into the span store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from quorate.traces import AttributeValue, Span
+from quorate.traces import AttributeValue, SpanData
 from services.observer.spans import SpanStore
 
 __all__ = ["TRACE_SERVICE", "TraceServicer", "spans_of"]
@@ -26,11 +26,11 @@ __all__ = ["TRACE_SERVICE", "TraceServicer", "spans_of"]
 TRACE_SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 NS_MAX: Final = 2**63 - 1
-"""The database's integers are signed; OTLP's times are not."""
+"""The latest time (ns) that is stored: the database's integers are signed 64-bit, OTLP's times unsigned."""
 
 
 class TraceServicer(trace_service_pb2_grpc.TraceServiceServicer):
-    """OTLP's TraceService. What is malformed or finds no room is counted in `partial_success`, the rest is kept."""
+    """Serves OTLP's TraceService; spans that are malformed or find no room are counted in `partial_success`."""
 
     def __init__(self, store: SpanStore) -> None:
         self._store = store
@@ -52,15 +52,15 @@ class TraceServicer(trace_service_pb2_grpc.TraceServiceServicer):
         return ExportTraceServiceResponse(partial_success=partial)
 
 
-def spans_of(resource_spans: ResourceSpans) -> Iterator[Span]:
-    """The well-formed spans of one resource: ids of 16 and 8 bytes, not zero, and an end not before the start."""
+def spans_of(resource_spans: ResourceSpans) -> Iterator[SpanData]:
+    """Yields a resource's well-formed spans: ids of 16 and 8 bytes, not zero, and an end not before the start."""
     resource = _attributes(resource_spans.resource.attributes)
     service = str(resource.get("service.name", ""))
     instance = str(resource.get("service.instance.id", ""))
     for scope in resource_spans.scope_spans:
         for span in scope.spans:
             if _is_well_formed(span):
-                yield Span(
+                yield SpanData(
                     trace_id=span.trace_id.hex(),
                     span_id=span.span_id.hex(),
                     parent_span_id=span.parent_span_id.hex(),
@@ -90,7 +90,7 @@ def _attributes(pairs: Any) -> dict[str, AttributeValue]:  # protobuf's repeated
 
 
 def _value(pair: KeyValue) -> AttributeValue:
-    """Scalars as they are; lists and maps as JSON, bytes as hexadecimal."""
+    """Converts an attribute value: scalars unchanged, lists and maps to JSON, bytes to hexadecimal."""
     value: AnyValue = pair.value
     match value.WhichOneof("value"):
         case "string_value":
@@ -100,7 +100,7 @@ def _value(pair: KeyValue) -> AttributeValue:
         case "int_value":
             return value.int_value
         case "double_value":
-            # JSON has no word for what is not finite, and PostgreSQL refuses Python's.
+            # JSON cannot express NaN and infinity, and PostgreSQL refuses Python's spelling of them.
             number = value.double_value
             return number if number - number == 0 else str(number)
         case "bytes_value":

@@ -1,7 +1,7 @@
-"""The log's door of an observer: it hands requests on to a quorum node, whichever can answer, and the answers back.
+"""Log relay of an observer: forwards fetches of the committed log to a quorum node, and returns its answers.
 
-An observer keeps no log: what it has applied it forgets. So who reads here reads what a quorum node has committed, as
-old as that says it is, and needs to reach no quorum node. The nodes answer as relays do (`RelayFetchStream`).
+It serves readers that cannot reach the quorum nodes. An observer keeps no log itself, so each request goes to any
+quorum node that can answer; the answer says how long that node has not heard from the leader (`silent_ms`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kraft.service.quorum_pb2_grpc import QuorumServicer, QuorumStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX
 
-__all__ = ["RelayServicer"]
+__all__ = ["ObserverLogService"]
 
 T = TypeVar("T")
 
 WAIT_MS_MAX: Final = 5_000
-"""A fetch is held no longer by the node that is asked, whatever the reader says: its stream is to end some time."""
+"""Longest wait (ms) of a relayed long poll, whatever the reader asks for: its stream has to end at some time."""
 
 
-class RelayServicer(QuorumServicer):
-    """The part of `kraft.service.Quorum` that a reader of the log needs; the rest is not implemented."""
+class ObserverLogService(QuorumServicer):
+    """Serves the RPCs of `kraft.service.Quorum` that a reader of the log needs; the others are UNIMPLEMENTED."""
 
     def __init__(self, servers: Sequence[str], connect: Callable[[str], grpc.aio.Channel]) -> None:
         assert servers
@@ -42,29 +42,32 @@ class RelayServicer(QuorumServicer):
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
-        """As a quorum node sees it. Raises ApiError."""
+        """Returns the leader and the voters as one quorum node knows them. Raises ApiError if no node answers."""
         return await self._asked(lambda stub: stub.FindQuorum(request, timeout=DEADLINE_S), lambda _: True)
 
     async def RelayFetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[RelayFetchResponse]:
-        """One answer a request, in order. Raises ApiError."""
+        """Answers each fetch of the stream in order, with committed records. Raises ApiError if no node answers."""
         async for request in request_iterator:
             request.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
             yield await self._asked(lambda stub, request=request: _fetched(stub, request), _has_log)  # type: ignore[misc]
 
     async def RelayFetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> RelayFetchSnapshotResponse:
-        """A piece of a snapshot. Raises ApiError."""
+        """Returns one chunk of a snapshot. Raises ApiError if no node answers."""
         return await self._asked(lambda stub: stub.RelayFetchSnapshot(request, timeout=DEADLINE_S), _has_snapshot)
 
     async def close(self) -> None:
-        """Close every channel."""
+        """Closes the channels to the quorum nodes."""
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
 
     async def _asked(self, ask: Callable[[Any], Awaitable[T | None]], is_good: Callable[[T], bool]) -> T:
-        """The first good answer, of the node that gave the last one if it does; else any; else ApiError."""
+        """Asks the quorum nodes in turn, the last good one first, until an answer satisfies `is_good`.
+
+        Else it returns any answer it got. Raises ApiError(NETWORK_EXCEPTION) if no node answers.
+        """
         given: T | None = None
         why = ""
         for _ in range(len(self._servers)):
@@ -88,7 +91,7 @@ class RelayServicer(QuorumServicer):
 
 
 async def _fetched(stub: Any, request: FetchRequest) -> RelayFetchResponse | None:
-    """One request on a stream of its own, which ends with the answer; None if it ends without."""
+    """Sends one fetch on a stream of its own and returns the answer; None if the stream ends without one."""
     call = stub.RelayFetchStream(_alone(request), timeout=request.max_wait_ms / 1000 + DEADLINE_S)
     try:
         answer = await call.read()
@@ -102,15 +105,15 @@ async def _alone(request: FetchRequest) -> AsyncIterator[FetchRequest]:
 
 
 def _has_log(answer: RelayFetchResponse) -> bool:
-    """Not what another node may do better: one that has no leader, or has not heard it for long."""
-    found = {ErrorCode(answer.response.error_code)}
-    found |= {ErrorCode(each.error_code) for topic in answer.response.responses for each in topic.partitions}
+    """Whether the answer is good: its node has a leader, and has heard from it within `SILENT_MS_MAX`."""
+    found = {int(answer.response.error_code)}
+    found |= {int(each.error_code) for topic in answer.response.responses for each in topic.partitions}
     return ErrorCode.NOT_LEADER_OR_FOLLOWER not in found and answer.silent_ms <= SILENT_MS_MAX
 
 
 def _has_snapshot(answer: RelayFetchSnapshotResponse) -> bool:
-    """The same; and not every node has every snapshot."""
-    found = {ErrorCode(answer.response.error_code)}
-    found |= {ErrorCode(each.error_code) for topic in answer.response.topics for each in topic.partitions}
+    """Whether the answer is good: as for `_has_log`, and the node has the snapshot, which not every node keeps."""
+    found = {int(answer.response.error_code)}
+    found |= {int(each.error_code) for topic in answer.response.topics for each in topic.partitions}
     poor = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.SNAPSHOT_NOT_FOUND}
     return poor.isdisjoint(found) and answer.silent_ms <= SILENT_MS_MAX

@@ -1,8 +1,9 @@
-"""gRPC ↔ the replica and the trace store, nothing else."""
+"""The gRPC servicer of `kraft.service.Observer`: answers reads from the replica, and traces from the span store."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from typing import Any
 
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
@@ -18,14 +19,16 @@ from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.decision import Command, Moment
 from quorate.runtime.replica import Replica
+from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.observer.spans import SpanStore
 
-UNKNOWN_CONTROLLER: Final = -1
+SPANS_PER_TURN = 500
+"""Spans that are converted (about 5 ms) before the event loop runs other tasks."""
 
 
-class Servicer(ObserverServicer):
-    """Serves `kraft.service.Observer`: reads are of what this replica has applied, and say how far that is."""
+class ObserverService(ObserverServicer):
+    """Serves `kraft.service.Observer`; each read has the applied offset in its trailing metadata (`kraft-offset`)."""
 
     def __init__(self, replica: Replica, store: SpanStore) -> None:
         self._replica = replica
@@ -34,37 +37,32 @@ class Servicer(ObserverServicer):
     async def DescribeTopicPartitions(
         self, request: DescribeTopicPartitionsRequest, context: Any
     ) -> DescribeTopicPartitionsResponse:
-        """Committed state, perhaps not the newest."""
+        """Describes topic partitions in the state that this replica has applied; it is committed, but may be stale."""
         return self._read(describe_topic_partitions(to_struct(request)), context)
 
     async def DescribeCluster(self, request: DescribeClusterRequest, context: Any) -> DescribeClusterResponse:
-        """Committed state, perhaps not the newest."""
-        command = describe_cluster(to_struct(request), cluster_id="", controller_id=UNKNOWN_CONTROLLER)
+        """Describes the cluster in the state that this replica has applied; it is committed, but may be stale.
+
+        The controller id is that of the last known quorum leader.
+        """
+        replica = self._replica
+        command = describe_cluster(
+            to_struct(request), cluster_id=replica.cluster_id or "", controller_id=replica.leader_id
+        )
         return self._read(command, context)
 
     async def GetTrace(self, request: GetTraceRequest, context: Any) -> GetTraceResponse:
-        """What has arrived of it so far."""
+        """Returns the spans of a trace that have arrived so far. Raises ApiError for a malformed trace id."""
         await self._store.flush()
-        spans = await self._store.trace(request.trace_id)
-        return GetTraceResponse(
-            spans=[
-                SpanMessage(
-                    span_id=span.span_id,
-                    parent_span_id=span.parent_span_id,
-                    name=span.name,
-                    service=span.service,
-                    instance=span.instance,
-                    start_unix_nano=span.start_ns,
-                    end_unix_nano=span.end_ns,
-                    error=span.error,
-                    attributes={key: str(value) for key, value in span.attributes.items()},
-                )
-                for span in spans
-            ]
-        )
+        response = GetTraceResponse()
+        for count, span in enumerate(await self._store.trace(request.trace_id), start=1):
+            response.spans.append(_message(span))
+            if count % SPANS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return response
 
     async def ListTraces(self, request: ListTracesRequest, context: Any) -> ListTracesResponse:
-        """Newest first."""
+        """Lists traces, newest first. Raises ApiError for a negative limit."""
         await self._store.flush()
         return ListTracesResponse(
             traces=[
@@ -83,3 +81,17 @@ class Servicer(ObserverServicer):
         decision = command(self._replica.state, Moment(next_offset=self._replica.applied, now_ms=0))
         context.set_trailing_metadata((("kraft-offset", str(self._replica.applied)),))
         return to_protobuf(decision.response)
+
+
+def _message(span: SpanData) -> SpanMessage:
+    return SpanMessage(
+        span_id=span.span_id,
+        parent_span_id=span.parent_span_id,
+        name=span.name,
+        service=span.service,
+        instance=span.instance,
+        start_unix_nano=span.start_ns,
+        end_unix_nano=span.end_ns,
+        error=span.error,
+        attributes={key: str(value) for key, value in span.attributes.items()},
+    )

@@ -1,4 +1,4 @@
-"""The trace store: spans in a table, written in batches off the event loop, the oldest traces dropped."""
+"""The span store: trace spans in one database table, written in batches by a thread; the oldest traces are dropped."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.logs import logger
-from quorate.traces import Span
+from quorate.traces import SpanData
 
 __all__ = ["ROWS_MAX", "SPANS", "SpanStore", "TraceSummary"]
 
 log = logger(__name__)
 
 ROWS_MAX: Final = 200_000
-"""Spans kept: about 20,000 traces, 100 MB."""
+"""Most spans that are kept: about 20,000 traces, 100 MB."""
 PENDING_MAX: Final = 50_000
-"""Spans that wait to be written; more are refused, so that a slow disk costs spans and not memory."""
+"""Most spans that wait to be written; more are refused, so that a slow disk loses spans instead of filling memory."""
 BATCH_ROWS: Final = 2_000
-"""Rows in one transaction."""
+"""Spans that are written in one database transaction."""
 LIST_DEFAULT: Final = 20
 LIST_MAX: Final = 1_000
 
@@ -36,7 +36,7 @@ METADATA: Final = sa.MetaData()
 
 # Attributes keep their types as JSON; on PostgreSQL they can be indexed.
 _JSON: Final = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
-# SQLite numbers rows itself only for an INTEGER key.
+# SQLite generates row numbers only for an INTEGER key.
 _SEQUENCE: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 SPANS: Final = sa.Table(
@@ -56,14 +56,14 @@ SPANS: Final = sa.Table(
     sa.UniqueConstraint("trace_id", "span_id"),
     sa.Index("spans_by_start", "start_ns", "trace_id"),
     sa.Index("spans_by_name", "name", "start_ns", "trace_id"),
-    # A number that was dropped is not given again: retention counts by it.
+    # Row numbers are never reused, as retention counts by them.
     sqlite_autoincrement=True,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSummary:
-    """One trace in a line. `root` is the name of its root, or of its first span while the root is missing."""
+    """A summary of one trace. `root` is the name of its root span, or of its first span while the root is missing."""
 
     trace_id: str
     root: str
@@ -73,9 +73,9 @@ class TraceSummary:
 
 
 class SpanStore:
-    """Spans in a database that SQLAlchemy knows: `sqlite://` (memory), `sqlite:////path`, `postgresql+psycopg://…`.
+    """Stores spans in a database by its SQLAlchemy URL: `sqlite://` (in memory), `sqlite:////path`, or PostgreSQL.
 
-    `offer` never waits; a thread of the store's own writes. What `flush` has seen, the queries show.
+    `offer` never blocks, as a thread of the store writes. Queries see every span that was offered before a `flush`.
     """
 
     def __init__(self, url: str = "sqlite://", *, rows_max: int = ROWS_MAX) -> None:
@@ -83,17 +83,17 @@ class SpanStore:
         self._rows_max = rows_max
         self._engine = _engine(url)
         self._writer = ThreadPoolExecutor(1, "spans-writer")
-        # An SQLite database in memory is one connection: its reads stand in line with its writes.
+        # An SQLite database in memory has one connection: its reads queue behind its writes.
         in_memory = self._engine.pool.__class__ is sa.StaticPool
         self._reader = self._writer if in_memory else ThreadPoolExecutor(1, "spans-reader")
         self._lock = threading.Lock()
-        self._pending: deque[Span] = deque()
+        self._pending: deque[SpanData] = deque()
         self._draining = False
         self._failure: Exception | None = None
         METADATA.create_all(self._engine)
 
-    def offer(self, spans: Sequence[Span]) -> int:
-        """Takes spans to be written, and returns how many; the rest finds no room. Known ones are kept once."""
+    def offer(self, spans: Sequence[SpanData]) -> int:
+        """Queues spans and returns how many; the rest is refused for lack of room. A duplicate is stored once."""
         with self._lock:
             taken = spans[: max(0, PENDING_MAX - len(self._pending))]
             self._pending.extend(taken)
@@ -104,24 +104,24 @@ class SpanStore:
         return len(taken)
 
     async def flush(self) -> None:
-        """Waits until all that was offered is written. Raises what the database raised since the last flush."""
+        """Waits until all offered spans are written. Raises the last database error since the previous flush."""
         await self._run(self._writer, self._drain)
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
-    async def trace(self, trace_id: str) -> tuple[Span, ...]:
-        """The spans of a trace by start; none if it is not known (yet). Raises ApiError for what is no trace id."""
+    async def trace(self, trace_id: str) -> tuple[SpanData, ...]:
+        """Returns a trace's spans by start, empty for an unknown one. Raises ApiError for a malformed trace id."""
         if len(trace_id) != 32 or not set(trace_id) <= set("0123456789abcdef"):
             message = f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits"
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "trace_id", "trace_id": trace_id})
         found = sa.select(SPANS).where(SPANS.c.trace_id == trace_id).order_by(SPANS.c.start_ns, SPANS.c.seq)
-        return tuple(_span(row) for row in await self._run(self._reader, lambda: self._all(found)))
+        return await self._run(self._reader, lambda: tuple(map(_span, self._all(found))))
 
     async def traces(self, span_name: str = "", limit: int = 0) -> tuple[TraceSummary, ...]:
-        """The traces that began last, newest first: all, or those with a span of `span_name`.
+        """Returns summaries of the latest traces, newest first; with `span_name` only traces that have such a span.
 
-        At most `limit`, 0 for 20; more than 1,000 are not returned. Raises ApiError when it is negative.
+        At most `limit` of them: 0 means 20, and 1,000 is the maximum. Raises ApiError for a negative `limit`.
         """
         if limit < 0:
             message = f"limit {limit} is negative; it takes the number of traces to list, or 0 for {LIST_DEFAULT}"
@@ -129,7 +129,7 @@ class SpanStore:
         return await self._run(self._reader, lambda: self._summaries(span_name, min(limit or LIST_DEFAULT, LIST_MAX)))
 
     async def close(self) -> None:
-        """Writes what waits, then closes the database."""
+        """Writes the queued spans, then closes the database."""
         try:
             await self.flush()
         finally:
@@ -141,18 +141,18 @@ class SpanStore:
         return await asyncio.get_running_loop().run_in_executor(executor, work)
 
     def _drain(self) -> None:
-        """Writes batch after batch until nothing waits. Only the writer's thread comes here."""
+        """Writes the queued spans in batches until the queue is empty. Runs only in the writer's thread."""
         while batch := self._next_batch():
             try:
                 with self._engine.begin() as connection:
                     connection.execute(self._insert(), [_row(span) for span in batch])
                     self._drop_oldest(connection)
             except sa.exc.SQLAlchemyError as error:
-                # A trace is worth a try, not a queue that grows while the database is away.
+                # Dropped after one attempt, so that the queue does not grow while the database is away.
                 self._failure = error
                 log.error("spans could not be written and are lost", exception=error, span_count=len(batch))
 
-    def _next_batch(self) -> list[Span]:
+    def _next_batch(self) -> list[SpanData]:
         with self._lock:
             count = min(BATCH_ROWS, len(self._pending))
             self._draining = count > 0
@@ -165,7 +165,7 @@ class SpanStore:
         return sqlite.insert(SPANS).on_conflict_do_nothing(index_elements=("trace_id", "span_id"))
 
     def _drop_oldest(self, connection: sa.Connection) -> None:
-        """Keeps the last `rows_max` arrivals; a trace of which a span goes, goes as a whole."""
+        """Deletes every trace that has a span older than the last `rows_max` spans."""
         last = connection.scalar(sa.select(sa.func.max(SPANS.c.seq))) or 0
         cut = last - self._rows_max
         if cut > 0:
@@ -201,14 +201,14 @@ def _engine(url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def tune(connection: Any, _: object) -> None:  # the driver's connection, of which SQLAlchemy has no type
-        # Readers do not wait for the writer. A span lost with the power is no harm, so no flush a commit.
+        # WAL: readers do not wait for the writer. A power loss may lose spans, so a commit needs no fsync.
         for pragma in ("journal_mode = WAL", "synchronous = OFF", "busy_timeout = 5000"):
             connection.execute(f"PRAGMA {pragma}")
 
     return engine
 
 
-def _row(span: Span) -> dict[str, object]:
+def _row(span: SpanData) -> dict[str, object]:
     return {
         "trace_id": span.trace_id,
         "span_id": span.span_id,
@@ -223,14 +223,14 @@ def _row(span: Span) -> dict[str, object]:
     }
 
 
-def _span(row: sa.Row[Any]) -> Span:
+def _span(row: sa.Row[Any]) -> SpanData:
     fields = dict(row._mapping)
     del fields["seq"]
-    return Span(**fields)
+    return SpanData(**fields)
 
 
 def _summary(spans: Sequence[sa.Row[Any]]) -> TraceSummary:
-    """`spans` are one trace's, by start."""
+    """Summarizes one trace from its spans, which are ordered by start."""
     root = next((span for span in spans if not span.parent_span_id), spans[0])
     start_ns = spans[0].start_ns
     return TraceSummary(

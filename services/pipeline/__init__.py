@@ -1,1 +1,1 @@
-"""The data pipeline: metadata logs and checkpoints of many clusters, for years, as tables on Spark."""
+"""The data pipeline: turns metadata logs and checkpoints of many clusters, over years, into tables with Spark."""

@@ -1,4 +1,4 @@
-"""`quorate pipeline JOB`, or `python -m services.pipeline JOB`: what can be asked for, and a session to do it in."""
+"""The command `quorate pipeline JOB` (`python -m services.pipeline`): parses arguments, starts Spark, runs a job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from quorate.pipeline.places import find, parse_endpoints
+from quorate.pipeline.log_files import find, parse_endpoints
 from services.pipeline.exits import FAILED
+from services.pipeline.size import are_few
+from services.pipeline.steps import Steps, say
 
 __all__ = ["main", "parser"]
 
@@ -20,7 +22,7 @@ MASTER: Final = re.compile(r"local(\[.+\])?|(spark|k8s|sc)://.+|yarn|" + UNDER_S
 MASTERS: Final = "local[*], spark://…, k8s://…, yarn, sc://… (Spark Connect); 'submit' under spark-submit"
 MODES: Final = ("PERMISSIVE", "FAILFAST")
 FORMATS: Final = ("parquet", "delta", "iceberg")
-"""`services.pipeline.tables` has them, and says of the last one why not; said here so that help waits for no Spark."""
+"""The table formats, repeated from `services.pipeline.tables` so that `--help` does not have to import Spark."""
 _HELP: Final = {
     "ingest": "files of metadata logs, checkpoints and spans to bronze",
     "stream": "the same as it comes, from files or a live quorum, until interrupted",
@@ -35,32 +37,36 @@ _HELP: Final = {
 _TAKES: Final = {
     "ingest": ("source", "spans", "cluster_id", "mode"),
     "stream": ("source", "cluster_id", "mode", "stream"),
+    "gold": ("min_isr",),
     "report": ("report",),
-    "what-if": ("cluster", "loss"),
+    "what-if": ("cluster", "loss", "min_isr"),
     "compact": ("before",),
-    "run": ("source", "spans", "cluster_id", "mode", "report"),
+    "run": ("source", "spans", "cluster_id", "mode", "min_isr", "report"),
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job in a session of its own; the exit code is one of `services.pipeline.exits`."""
+    """Runs one job in its own Spark session; returns one of the exit codes of `services.pipeline.exits`."""
     asked = parser().parse_args(arguments)
     try:
         _check(asked)
-        # Only here, so that help and misuse are answered at once, and without Spark.
+        # Imported here so that help and wrong arguments are answered at once, and without Spark.
         from services.pipeline.jobs import run
         from services.pipeline.session import NoJava, start
     except ModuleNotFoundError as problem:
-        _say(f"{asked.name}: {problem}; Spark is not installed, or not all of it: `make spark-setup`")
+        say(f"{asked.name}: {problem}; Spark is not installed, or not all of it: `make spark-setup`")
         return FAILED
     except (OSError, ValueError) as problem:
-        _say(f"{asked.name}: {problem}")
+        say(f"{asked.name}: {problem}")
         return FAILED
+    steps = Steps()
     try:
-        spark = start(None if asked.master == UNDER_SUBMIT else asked.master, format_=asked.format)
+        master = None if asked.master == UNDER_SUBMIT else asked.master
+        spark = start(master, format_=asked.format, for_few=_are_few(asked))
     except NoJava as problem:
-        _say(f"{asked.name}: {problem}")
+        say(f"{asked.name}: {problem}")
         return FAILED
+    steps.done("a session of Spark")
     try:
         return run(spark, asked)
     finally:
@@ -68,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """Builds the argument parser of all jobs."""
     whole = argparse.ArgumentParser(
         prog="quorate pipeline",
         description="Metadata logs of Kafka clusters as tables, on Spark.",
@@ -138,6 +144,17 @@ def _add_before(one: argparse.ArgumentParser, _: str) -> None:
     one.add_argument("--before", type=_day, default=datetime.now(UTC).date(), metavar="YYYY-MM-DD", help=what)
 
 
+def _add_min_isr(one: argparse.ArgumentParser, _: str) -> None:
+    what = "min.insync.replicas where no record says it, as the brokers' own files are in no log (1)"
+    one.add_argument("--min-isr", type=_count, default=1, metavar="N", help=what)
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is no whole number of 1 or more")
+
+
 def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
@@ -154,12 +171,13 @@ _OPTIONS: Final = {
     "spans": _add_spans,
     "cluster_id": _add_cluster_id,
     "mode": _add_mode,
+    "min_isr": _add_min_isr,
     "report": _add_report,
 }
 
 
 def _check(asked: argparse.Namespace) -> None:
-    """Before the wait for a session: what cannot be is said at once. Raises OSError, ValueError."""
+    """Checks the arguments before Spark is started. Raises OSError and ValueError."""
     if asked.name == "ingest" and asked.source is None and asked.spans is None:
         raise OSError("there is nothing to read: give --from, --spans, or both")
     if asked.name == "stream" and (asked.source is None) == (asked.endpoints is None):
@@ -176,8 +194,9 @@ def _check(asked: argparse.Namespace) -> None:
         find([asked.source])
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
+def _are_few(asked: argparse.Namespace) -> bool:
+    """Returns whether the job's input is small enough for a session for few records; never for a stream."""
+    return asked.name != "stream" and are_few(asked.to, getattr(asked, "source", None), getattr(asked, "spans", None))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a job's exit code says."""
+"""The exit codes of the pipeline's commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["DONE", "FAILED", "FOUND"]
 
 DONE: Final = 0
 FOUND: Final = 1
-"""It ran, and there is something wrong: damage, a gap, differences."""
+"""The job ran and found damage, a gap, or differences."""
 FAILED: Final = 2
-"""It could not run."""
+"""The job could not run."""

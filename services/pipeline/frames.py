@@ -1,4 +1,4 @@
-"""Spark's types of the records, off their descriptors: what the JSON of a payload is parsed with."""
+"""Derives Spark types from the record schemas, and parses JSON payloads with them."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from pyspark.sql.types import (
 
 from kraft import Message
 from quorate.pipeline.json_text import json_name, type_name
-from quorate.wire.schema import Field, Kind, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
 __all__ = ["parsed", "struct_type"]
 
-_TYPES: Final[dict[Kind, DataType]] = {
-    Kind.BOOL: BooleanType(),
-    Kind.INT8: IntegerType(),
-    Kind.INT16: IntegerType(),
-    Kind.INT32: IntegerType(),
-    Kind.INT64: LongType(),
-    Kind.UINT16: IntegerType(),
-    Kind.UINT32: LongType(),
-    Kind.FLOAT64: DoubleType(),
-    Kind.STRING: StringType(),
-    Kind.BYTES: StringType(),
-    Kind.RECORDS: StringType(),
-    Kind.UUID: StringType(),
+_TYPES: Final[dict[FieldType, DataType]] = {
+    FieldType.BOOL: BooleanType(),
+    FieldType.INT8: IntegerType(),
+    FieldType.INT16: IntegerType(),
+    FieldType.INT32: IntegerType(),
+    FieldType.INT64: LongType(),
+    FieldType.UINT16: IntegerType(),
+    FieldType.UINT32: LongType(),
+    FieldType.FLOAT64: DoubleType(),
+    FieldType.STRING: StringType(),
+    FieldType.BYTES: StringType(),
+    FieldType.RECORDS: StringType(),
+    FieldType.UUID: StringType(),
 }
 
 
 def struct_type(*records: type[Message]) -> StructType:
-    """All fields of these records, by Kafka's names; a name that several have is one field.
+    """Returns the struct type of all fields of these records, by Kafka's names; a shared name is one field.
 
-    What a record's version has not, or a tagged field at its default, is null.
+    A field is null if the record's version does not have it, or if it is tagged and at its default.
     """
     fields: dict[str, StructField] = {}
     for record in records:
@@ -54,7 +54,7 @@ def struct_type(*records: type[Message]) -> StructType:
 
 
 def parsed(events: DataFrame, *records: type[Message], only: Sequence[str] = ()) -> DataFrame:
-    """The rows of these records, with the payload's fields (`only` these, if any are named) in the column `r`."""
+    """Selects the rows of these record types and adds the parsed payload as column `r`; `only` limits its fields."""
     named = [type_name(record) for record in records]
     every = struct_type(*records)
     wanted = StructType([every[name] for name in only]) if only else every

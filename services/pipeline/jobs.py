@@ -1,9 +1,8 @@
-"""The jobs: each reads tables and writes tables, says on stderr what it did, and answers with an exit code."""
+"""The jobs of `quorate pipeline`: each reads and writes tables, reports on stderr, and returns an exit code."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,62 +12,66 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from quorate.pipeline.places import find, is_being_written
+from quorate.pipeline.log_files import find, is_being_written
 from quorate.runtime.clock import SystemClock
 from services.pipeline import bronze, gold, verify
 from services.pipeline.bronze.claims import withdraw_halves
 from services.pipeline.bronze.spans import SPAN_FILES, SPANS, ingest_spans
 from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.exits import DONE, FAILED, FOUND
+from services.pipeline.memory import is_small
 from services.pipeline.report import report
 from services.pipeline.silver import image
 from services.pipeline.silver.events import reach
 from services.pipeline.silver.progress import PROGRESS
 from services.pipeline.source import NAME
 from services.pipeline.source.options import SETTLE_MS
-from services.pipeline.tables import Lake, Tables, Telling, open_tables, tables_of
+from services.pipeline.steps import Steps, say
+from services.pipeline.tables import Lake, Remembered, Tables, Telling, open_tables, tables_of
 from services.pipeline.what_if_text import consequences
 
 __all__ = ["JOBS", "run"]
 
 SHOWN_MAX: Final = 20
-"""Of damage or differences; the tables have all."""
+"""Most damaged inputs or differences that are printed; the tables have all of them."""
 COMPACTED: Final = (bronze.RECORDS, bronze.SNAPSHOTS, bronze.QUARANTINE, bronze.WITHDRAWN, SPANS, SPAN_FILES)
-"""Tables that are appended to; the others are written whole."""
+"""The append-only tables, which `compact` rewrites; all other tables are written whole."""
 
 
 def run(spark: SparkSession, asked: argparse.Namespace) -> int:
-    """Run one job, as `parser` understood it. What is wrong is one line on stderr."""
+    """Runs the job that the parsed arguments name, and returns its exit code; an error is printed as one line."""
     try:
-        return _timed(asked.name, spark, open_tables(spark, asked.to, asked.format), asked)
+        lake = open_tables(spark, asked.to, asked.format)
+        return _timed(asked.name, spark, Remembered(lake) if is_small(spark) else lake, asked)
     except (ArithmeticError, LookupError, NotImplementedError, OSError) as problem:
-        _say(f"{asked.name}: {problem}")
+        say(f"{asked.name}: {problem}")
     except PySparkException as problem:
-        _say(f"{asked.name}: {_first_words(problem)}")
+        say(f"{asked.name}: {_first_words(problem)}")
     return FAILED
 
 
 def ingest(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """Files of logs, and of spans, to bronze."""
+    """The job `ingest`: reads files of logs and spans into bronze."""
+    steps = Steps()
     if asked.source is not None:
         _show_files(asked)
-        _ingest_records(spark, tables, asked)
+        _ingest_records(spark, tables, asked, steps)
     if asked.spans is not None:
         spans = ingest_spans(spark, tables, asked.spans, cluster_id=asked.cluster_id)
-        _say(f"spans: {spans.spans} new")
-        _say(f"quarantine: {spans.quarantined} spans new")
+        steps.done(f"spans: {spans.spans} new")
+        say(f"quarantine: {spans.quarantined} spans new")
         _show_withdrawn(spans.withdrawn)
         for path in spans.waiting:
-            _say(f"{path}: its last line is being written; left for another time")
+            say(f"{path}: its last line is being written; left for another time")
     return FOUND if _show_damage(tables) else DONE
 
 
 def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """What comes to bronze, as it comes: until interrupted, or with `once` until all is read that is there."""
+    """The job `stream`: streams records into bronze until interrupted, or with `once` until everything is read."""
 
-    def told(number: int, counts: bronze.Counts) -> None:
+    def told(number: int, counts: bronze.RowCounts) -> None:
         words = f"{counts.records} records, {counts.snapshots} checkpoint records, {counts.quarantined} in quarantine"
-        _say(f"batch {number}: {words} new")
+        say(f"batch {number}: {words} new")
 
     given = {"endpoints": asked.endpoints, "clusterId": asked.cluster_id, "mode": asked.mode}
     query = ingest_stream(
@@ -90,47 +93,50 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
 
 
 def silver(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """Bronze to histories."""
+    """The job `silver`: builds the histories from bronze."""
     records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
     if records is None:
         raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
     whole = None if snapshots is None else bronze.whole_snapshots(snapshots)
-    telling = Telling(tables, _show_written)
+    telling = Telling(tables, _written(Steps()))
     image.build(records, whole, telling)
     if not telling.told:
-        _say("silver: nothing new")
+        say("silver: nothing new")
     return FOUND if _show_gaps(reach(bronze.settled(records), whole)) else DONE
 
 
-def make_gold(_: SparkSession, tables: Tables, __: argparse.Namespace) -> int:
-    """Histories to answers."""
-    gold.build(Telling(tables, _show_written))
+def make_gold(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
+    """The job `gold`: builds gold's tables from the histories."""
+    gold.build(Telling(tables, _written(Steps())), min_isr=asked.min_isr)
     return DONE
 
 
 def verify_replay(_: SparkSession, tables: Tables, __: argparse.Namespace) -> int:
-    """Is the replay what the checkpoints say? FOUND if not, and if there was none to compare with."""
+    """The job `verify`: compares the replay with the checkpoints; FOUND if they differ or none was compared."""
     compared, differing = _compare(tables)
     return DONE if compared and not differing else FOUND
 
 
 def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """Answers to one page."""
-    page = report(tables).encode()
+    """The job `report`: writes the report page."""
+    page = report(tables, tell=Steps().done).encode()
     path = Path(asked.report)
-    # Nobody ever reads half a page: the old one stays until the new one is whole.
+    # The page is written beside the old one and renamed, so nobody reads an incomplete page.
     beside = path.with_name(f".{path.name}.new")
     beside.write_bytes(page)
     beside.replace(path)
-    _say(f"{path}: {len(page):,} bytes")
+    say(f"{path}: {len(page):,} bytes")
     return DONE
 
 
 def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
-    """All jobs in order; the answer is FOUND if one found something. A log without a checkpoint is nothing wrong."""
+    """The job `run`: runs ingest, silver, gold, verify and report in order; returns the highest exit code.
+
+    A log without a checkpoint is not an error.
+    """
     codes = [_timed(name, spark, tables, asked) for name in ("ingest", "silver", "gold")]
     if tables.read(bronze.SNAPSHOTS) is None:
-        _say("verify: there is no checkpoint to compare the replay with")
+        say("verify: there is no checkpoint to compare the replay with")
     else:
         _, differing = _compare(tables)
         codes.append(FOUND if differing else DONE)
@@ -138,15 +144,15 @@ def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int
 
 
 def compact(_: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
-    """Many small files of closed days as one a day."""
+    """The job `compact`: rewrites the small files of closed days as one file a day."""
     for name in COMPACTED:
         done = tables.compact(name, before=asked.before)
-        _say(f"{name}: {done.files} files are {done.into} now" if done.files else f"{name}: nothing to do")
+        say(f"{name}: {done.files} files are {done.into} now" if done.files else f"{name}: nothing to do")
     return DONE
 
 
 def show_loss(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """What would be, to stdout: it is an answer, not a progress."""
+    """The job `what-if`: prints the consequences of a loss to stdout, because they are the command's result."""
     lines = consequences(
         tables,
         asked.cluster_id,
@@ -154,6 +160,7 @@ def show_loss(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int
         lost_racks=asked.racks,
         at_offset=asked.at_offset,
         prefer=asked.prefer,
+        min_isr=asked.min_isr,
     )
     for line in lines:
         print(line)
@@ -177,88 +184,89 @@ JOBS: Final[dict[str, Job]] = {
 def _timed(name: str, spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
     began = time.monotonic()
     code = JOBS[name](spark, tables, asked)
-    _say(f"{name}: {time.monotonic() - began:.1f} s")
+    say(f"{name}: {time.monotonic() - began:.1f} s")
     return code
 
 
-def _ingest_records(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> None:
+def _ingest_records(spark: SparkSession, tables: Tables, asked: argparse.Namespace, steps: Steps) -> None:
     read = spark.read.format(NAME).option("mode", asked.mode)
     rows = (read if asked.cluster_id is None else read.option("clusterId", asked.cluster_id)).load(asked.source)
-    counts = bronze.ingest(rows.persist(), tables)
-    _say(f"records: {counts.records} new")
-    _say(f"checkpoint records: {counts.snapshots} new")
-    _say(f"quarantine: {counts.quarantined} new")
+    counts = bronze.ingest(rows, tables)
+    steps.done(f"records: {counts.records} new")
+    say(f"checkpoint records: {counts.snapshots} new")
+    say(f"quarantine: {counts.quarantined} new")
     _show_withdrawn(withdraw_halves(tables))
 
 
-def _show_written(name: str, rows: int) -> None:
-    if name != PROGRESS:
-        _say(f"{name.rpartition('/')[2]}: {rows} rows")
+def _written(steps: Steps) -> Callable[[str, int], None]:
+    """Returns a function that reports each table that is written."""
+
+    def report_table(name: str, rows: int) -> None:
+        if name != PROGRESS:
+            steps.done(f"{name.rpartition('/')[2]}: {rows} rows")
+
+    return report_table
 
 
 def _show_withdrawn(count: int) -> None:
     if count:
-        _say(f"quarantine: {count} withdrawn, as they are whole now or given up")
+        say(f"quarantine: {count} withdrawn, as they are whole now or given up")
 
 
 def _show_files(asked: argparse.Namespace) -> None:
-    """Say what is read, and left out. Through Spark Connect the files are not to be seen from here."""
+    """Prints how many files are read and which are left out; under Spark Connect the files are not visible here."""
     by_ms = SystemClock().wall_ms() - SETTLE_MS
     with suppress(FileNotFoundError):
         places = find([asked.source], cluster_id=asked.cluster_id)
         size = sum(Path(place.path).stat().st_size for place in places)
-        _say(f"files: {len(places)}, {size / 1e6:,.1f} MB")
+        say(f"files: {len(places)}, {size / 1e6:,.1f} MB")
         for place in places:
             if is_being_written(place, by_ms):
-                _say(f"{place.path}: being written; left for another time")
+                say(f"{place.path}: being written; left for another time")
 
 
 def _compare(tables: Tables) -> tuple[int, int]:
-    """Say what `verify` found; how many checkpoints were compared, and how many differences there are."""
+    """Runs `verify` and prints its results; returns the numbers of checkpoints compared and of differences."""
+    steps = Steps()
     replays = verify.verify_replay(tables)
     compared = 0
     for row in replays.checkpoints.orderBy("cluster_id", "snapshot_offset").collect():
         compared += row["verdict"] == verify.COMPARED
-        _say(f"{row['cluster_id']} at offset {row['snapshot_offset']}: {row['verdict']} ({row['source']})")
+        say(f"{row['cluster_id']} at offset {row['snapshot_offset']}: {row['verdict']} ({row['source']})")
     count = replays.differences.count()
     for row in replays.differences.orderBy("cluster_id", "snapshot_offset", "kind", "key").take(SHOWN_MAX):
         place = f"{row['cluster_id']} at offset {row['snapshot_offset']}: {row['kind']} {row['key']}"
-        _say(f"{place}: replayed {row['replayed']}, the checkpoint has {row['checkpoint']}")
-    _say(f"{compared} checkpoints compared, {count} differences")
+        say(f"{place}: replayed {row['replayed']}, the checkpoint has {row['checkpoint']}")
+    steps.done(f"{compared} checkpoints compared, {count} differences")
     return compared, count
 
 
 def _show_damage(tables: Tables) -> bool:
-    """Say what is claimed in quarantine, and which offsets have two contents; is there anything?"""
+    """Prints the claims in quarantine and the offsets with two contents; returns whether there are any."""
     claims, records = bronze.standing(tables), tables.read(bronze.RECORDS)
     damaged = [] if claims is None else claims.select("source", "_corrupt").take(SHOWN_MAX)
     for row in damaged:
-        _say(f"{row['source']}: {row['_corrupt']}")
+        say(f"{row['source']}: {row['_corrupt']}")
     twice = [] if records is None else bronze.conflicts(records).orderBy("cluster_id", "offset").take(SHOWN_MAX)
     for row in twice:
         place = f"{row['cluster_id']}: offset {row['offset']} of epoch {row['epoch']}"
-        _say(f"{place} has {row['contents']} contents: {', '.join(row['sources'])}")
+        say(f"{place} has {row['contents']} contents: {', '.join(row['sources'])}")
     return bool(damaged or twice)
 
 
 def _show_gaps(far: DataFrame) -> bool:
-    """Say which clusters cannot be followed to the end of their logs; is there any?"""
+    """Prints the clusters whose log cannot be followed to its end; returns whether there are any."""
     rows = far.where("base_offset is null or end_offset < log_end_offset").collect()
     for row in rows:
         if row["base_offset"] is None:
-            _say(f"{row['cluster_id']}: begins at offset {row['log_start_offset']}, and no checkpoint is its base")
+            say(f"{row['cluster_id']}: begins at offset {row['log_start_offset']}, and no checkpoint is its base")
         else:
-            _say(f"{row['cluster_id']}: offset {row['end_offset']} is missing; silver ends there")
+            say(f"{row['cluster_id']}: offset {row['end_offset']} is missing; silver ends there")
     return bool(rows)
 
 
 def _first_words(problem: PySparkException) -> str:
-    """What is wrong, without Spark's stack: the last error that Python raised, if it was ours."""
+    """Returns the error message without Spark's stack: the first of our own Python errors, else the first line."""
     lines: Sequence[str] = [line.strip() for line in str(problem).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(("quorate.errors.", "FileNotFoundError", "ValueError"))]
     return (ours or lines)[0]
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()

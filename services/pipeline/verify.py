@@ -1,8 +1,8 @@
-"""verify_replay: is the state that the log rebuilds, at every checkpoint, the one that the checkpoint has?
+"""Verifies the replay: compares the state rebuilt from the log with each checkpoint at the checkpoint's offset.
 
-The log alone is replayed (from its base on), by the same windows that make silver; a checkpoint's records go through
-them as a state of their own. Both are laid side by side by cluster, kind and key, in the engine. What differs is a
-row; none is the proof. `image_hash` is the hash that `quorate.metadata.canonical` gives for the same offset.
+The log's records and each checkpoint's records go through the same window functions that make silver, separately; the
+two states are then joined by cluster, kind and key. Each difference is a row, so an empty result proves the replay.
+`image_hash` computes the same hash as `quorate.metadata.canonical` for the same offset.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["Replays", "checkpoints", "differences", "image_hash", "verify_replay
 VERIFY: Final = "verify"
 COMPARED: Final = "compared"
 _ZK_NONE: Final = '{"zkMigrationState":0}'
-"""Kafka 4.4 drops it from checkpoints: to have none and to know of none is the same."""
+"""Kafka 4.4 no longer writes this state to checkpoints, so this value counts as absent on both sides."""
 _KEY: Final = ("cluster_id", "fingerprint", "snapshot_offset", "kind", "key")
 
 
 class Replays(NamedTuple):
-    """What was found: `checkpoints` says of each one whether it was compared, `differences` has a row for each."""
+    """The results: `checkpoints` has the verdict on each checkpoint, `differences` has a row for each difference."""
 
     checkpoints: DataFrame
     differences: DataFrame
 
 
 def verify_replay(tables: Tables) -> Replays:
-    """Compare silver with every whole checkpoint in bronze. Both must be there."""
+    """Compares silver with every complete checkpoint in bronze. Raises LookupError if either is missing."""
     records, snapshots = tables.read(RECORDS), tables.read(SNAPSHOTS)
     silver = {name: tables.read(f"{SILVER}/{name}") for name in HISTORIES}
     there = {name: history for name, history in silver.items() if history is not None}
@@ -51,7 +51,7 @@ def verify_replay(tables: Tables) -> Replays:
 
 
 def checkpoints(records: DataFrame, snapshots: DataFrame) -> DataFrame:
-    """Each whole checkpoint, and `verdict`: `compared`, `base` of the replay itself, or why not."""
+    """Lists each complete checkpoint with its `verdict`: `compared`, `base` of the replay, or why not compared."""
     far = reach(settled(records), snapshots)
     named = snapshots.groupBy("cluster_id", "fingerprint", "snapshot_offset", "snapshot_epoch")
     each = named.agg(fn.min("source").alias("source")).join(fn.broadcast(far), "cluster_id", "left")
@@ -59,6 +59,7 @@ def checkpoints(records: DataFrame, snapshots: DataFrame) -> DataFrame:
         fn.when(fn.col("base_offset").isNull(), "not compared: the log has no base")
         .when(fn.col("fingerprint").eqNullSafe(fn.col("base_fingerprint")) & (fn.col("base_offset") > 0), "base")
         .when(fn.col("snapshot_offset") < fn.col("base_offset"), "not compared: it is before the log's base")
+        .when(fn.col("snapshot_offset") == 0, "not compared: it is what a format left, and no state")
         .when(fn.col("snapshot_offset") > fn.col("end_offset"), "not compared: the log does not reach it")
         .otherwise(COMPARED)
     )
@@ -68,9 +69,9 @@ def checkpoints(records: DataFrame, snapshots: DataFrame) -> DataFrame:
 
 
 def differences(replayed: DataFrame, said: DataFrame, found: DataFrame) -> DataFrame:
-    """What is not equal: `replayed` and `checkpoint` are the values of each side, null where it has none.
+    """Joins both states and returns the rows that differ: `replayed` and `checkpoint`, null if a side has none.
 
-    `said` is the image of checkpoints as clusters of their own, by fingerprint.
+    In `said` each checkpoint is a cluster of its own, named by its fingerprint.
     """
     wanted = fn.broadcast(_compared(found))
     checkpoint = said.withColumnRenamed("cluster_id", "fingerprint").join(wanted, "fingerprint")
@@ -80,12 +81,12 @@ def differences(replayed: DataFrame, said: DataFrame, found: DataFrame) -> DataF
 
 
 def image_hash(image: DataFrame, offset: Offset) -> str:
-    """The canonical hash of the state at `offset` of one cluster's `image_history`. Gathers that state here."""
+    """Computes the canonical hash of one cluster's state at `offset`; collects that state on the driver."""
     return canonical(state_of(as_of(image, fn.lit(offset)).collect(), offset))
 
 
 def _side(rows: DataFrame, name: str) -> DataFrame:
-    """One side, by key. Unknown records have no key but what they are."""
+    """Prepares one side of the join. The key of an unknown record is its content, because it has no other."""
     unknown = fn.col("kind") == "unknown"
     key = fn.when(unknown, fn.base64("raw")).otherwise(fn.col("key"))
     kept = rows.where(~fn.col("value").eqNullSafe(_ZK_NONE)).withColumn("key", key)
@@ -94,7 +95,7 @@ def _side(rows: DataFrame, name: str) -> DataFrame:
 
 
 def _alone(snapshots: DataFrame, found: DataFrame) -> DataFrame:
-    """Each checkpoint to compare as a cluster of its own, named by its fingerprint."""
+    """Returns the events of each checkpoint to compare, as a cluster of its own that is named by its fingerprint."""
     wanted = fn.broadcast(_compared(found).select("cluster_id", "fingerprint"))
     events = snapshot_events(snapshots.join(wanted, ["cluster_id", "fingerprint"]))
     return events.withColumn("cluster_id", fn.col("fingerprint"))

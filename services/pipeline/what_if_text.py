@@ -1,4 +1,4 @@
-"""`quorate pipeline what-if`: the consequences of losing brokers or a rack, as a text for people."""
+"""The command `quorate pipeline what-if`: prints the consequences of losing brokers or racks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services.pipeline.tables import Tables
 __all__ = ["consequences", "only_cluster"]
 
 SHOWN_MAX: Final = 50
-"""Of brokers and of partitions: the text is for people."""
+"""Most brokers and most partitions that are printed."""
 _COUNTS: Final = (
     ("offline", "offline"),
     ("under_min_isr", "under min ISR"),
@@ -31,10 +31,11 @@ def consequences(
     lost_racks: Sequence[str],
     at_offset: Offset | None,
     prefer: bool,
+    min_isr: int,
 ) -> Iterator[str]:
-    """Lines: counts before and after, what each broker leads then, and the partitions that are offline then.
+    """Yields the lines: counts before and after, each broker's leaderships, and the partitions that go offline.
 
-    The cluster may be left out where there is one alone. Raises LookupError for what is not there.
+    `cluster_id` may be None if there is only one cluster. Raises LookupError for unknown clusters, brokers and racks.
     """
     found = what_if(
         tables,
@@ -43,6 +44,7 @@ def consequences(
         lost_racks=lost_racks,
         at_offset=at_offset,
         prefer=prefer,
+        min_isr=min_isr,
     )
     yield from _summary(found.summary)
     yield from _brokers(found)
@@ -50,7 +52,7 @@ def consequences(
 
 
 def only_cluster(tables: Tables) -> str:
-    """The one cluster there is. Raises LookupError where there are none or several, naming some."""
+    """Returns the only cluster's id. Raises LookupError if there is none or several, naming some."""
     events = tables.read(f"{SILVER}/events")
     if events is None:
         raise LookupError("there is no silver to ask: run silver before")

@@ -1,1 +1,1 @@
-"""Replica placement as a pure function behind an RPC; any number of copies."""
+"""The placer service: assigns replicas to new partitions. It is stateless, so any number of copies can run."""

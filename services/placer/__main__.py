@@ -1,32 +1,40 @@
-"""`python -m services.placer --config placer.properties`"""
+"""The placer's process: `python -m services.placer --config placer.properties`."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
 from quorate.runtime.config import load
 from quorate.runtime.logs import start_logs
-from quorate.runtime.loop import Life, run
-from quorate.runtime.server import Server
+from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
-from services.placer.config import Config
-from services.placer.servicer import Servicer
+from services.placer.config import PlacerConfig
+from services.placer.servicer import PlacerService
 
 
-async def main(life: Life) -> None:
-    """Serve until asked to stop."""
+async def main(life: ServiceLife) -> None:
+    """Serves placement requests until asked to stop."""
     start_logs(os.environ)
-    config = load(Config, sys.argv[1:], os.environ)
+    config = load(PlacerConfig, sys.argv[1:], os.environ)
     telemetry = Telemetry.start(service="placer", instance=f"placer-{config.node_id}", environ=os.environ)
-    server = Server(telemetry=telemetry, on_fatal=life.fail)
-    server.add("kraft.service.Placer", add_PlacerServicer_to_server, Servicer())
+    server = Server(telemetry=telemetry, limits=ServerLimits(calls=config.call_limits), on_fatal=life.fail)
+    server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
+    life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
+    export = Export.of(os.environ)
     await server.start()
-    await server.set_ready(True)
-    await life.stopping()
-    await server.stop()
+    async with (
+        asyncio.TaskGroup() as tasks,
+        exported_metrics(tasks, export, service="placer", instance=f"placer-{config.node_id}"),
+    ):
+        await server.set_ready(True)
+        await life.stopping()
+        await server.stop()
     await telemetry.close()
 
 

@@ -1,7 +1,8 @@
-"""gRPC ↔ the placement core, nothing else."""
+"""The gRPC servicer of `kraft.service.Placer`: converts messages and calls `quorate.placement`."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from functools import lru_cache
 from typing import Any
@@ -10,18 +11,28 @@ import grpc
 
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer
-from quorate.errors import ApiError
-from quorate.placement import PlacementSpec, Racks, Random, UsableBroker, place
+from quorate.errors import ApiError, ErrorCode
+from quorate.placement import PlacementSpec, Racks, Random, Replicas, UsableBroker, place
+from services.placer.metrics import PLACED, REFUSED
 
 BROKER_SETS_KEPT = 8
-"""Sorting a broker set takes longer than placing a partition on it; few sets are current at once."""
+"""Broker sets that are cached with their racks sorted, as sorting takes longer than placing one partition."""
+
+PARTITIONS_MAX = 10_000
+"""Most partitions of one topic, as Kafka's ReplicationControlManager.MAX_PARTITIONS_PER_BATCH."""
+REPLICAS_MAX = 100_000
+"""Most replicas of one topic, all partitions together."""
 
 
-class Servicer(PlacerServicer):
-    """Serves `kraft.service.Placer`. It keeps nothing but sorted broker sets."""
+PARTITIONS_PER_TURN = 1_000
+"""The partitions that are written between two turns of others: some 2 ms of CPU."""
+
+
+class PlacerService(PlacerServicer):
+    """Serves `kraft.service.Placer`; its only state is a cache of sorted broker sets."""
 
     async def Place(self, request: PlaceRequest, context: grpc.aio.ServicerContext[Any, Any]) -> PlaceResponse:
-        """Each topic is placed or refused by itself; brokers that make no sense refuse the whole request."""
+        """Places each topic or refuses it with an error of its own. Raises ApiError for an invalid list of brokers."""
         racks = _racks(
             tuple(
                 UsableBroker(id=broker.id, rack=broker.rack if broker.HasField("rack") else None, fenced=broker.fenced)
@@ -29,7 +40,10 @@ class Servicer(PlacerServicer):
             )
         )
         chance = random.Random(request.seed) if request.HasField("seed") else random.Random()
-        return PlaceResponse(topics=[_placed(topic, racks, chance) for topic in request.topics])
+        response = PlaceResponse()
+        for topic in request.topics:
+            await _tell(response.topics.add(), _placed(topic, racks, chance))
+        return response
 
 
 @lru_cache(maxsize=BROKER_SETS_KEPT)
@@ -37,10 +51,33 @@ def _racks(brokers: tuple[UsableBroker, ...]) -> Racks:
     return Racks.of(brokers)
 
 
-def _placed(topic: PlaceRequest.Topic, racks: Racks, chance: Random) -> PlaceResponse.Topic:
+def _check(spec: PlacementSpec) -> None:
+    """Raises ApiError(POLICY_VIOLATION) for a topic with too many partitions or replicas."""
+    count, replicas = spec.partition_count, spec.partition_count * spec.replication_factor
+    if count > PARTITIONS_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} partitions; a request places at most {PARTITIONS_MAX}")
+    if replicas > REPLICAS_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{replicas} replicas; a request places at most {REPLICAS_MAX}")
+
+
+def _placed(topic: PlaceRequest.Topic, racks: Racks, chance: Random) -> tuple[Replicas, ...] | ApiError:
     spec = PlacementSpec(partition_count=topic.partition_count, replication_factor=topic.replication_factor)
     try:
+        _check(spec)
         placement = place(spec, racks, chance)
     except ApiError as refusal:
-        return PlaceResponse.Topic(error_code=refusal.code, error_message=refusal.message)
-    return PlaceResponse.Topic(partitions=[PlaceResponse.Partition(replicas=replicas) for replicas in placement])
+        REFUSED.add(1)
+        return refusal
+    PLACED.add(len(placement))
+    return placement
+
+
+async def _tell(topic: PlaceResponse.Topic, placed: tuple[Replicas, ...] | ApiError) -> None:
+    """Write what has become of one topic; others have their turn after each, and in the middle of a large one."""
+    if isinstance(placed, ApiError):
+        topic.error_code, topic.error_message = placed.code, placed.message
+        placed = ()
+    for start in range(0, max(1, len(placed)), PARTITIONS_PER_TURN):
+        for replicas in placed[start : start + PARTITIONS_PER_TURN]:
+            topic.partitions.add(replicas=replicas)
+        await asyncio.sleep(0)

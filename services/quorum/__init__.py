@@ -1,1 +1,1 @@
-"""One Raft node: owns the log, votes, replicates, and serves the controller beside it."""
+"""The quorum service: one KRaft node (KIP-595). It keeps the log, votes, replicates, and serves its controller."""

@@ -1,4 +1,4 @@
-"""`python -m services.quorum --config quorum.properties`"""
+"""The quorum node's process: `python -m services.quorum --config quorum.properties`."""
 
 from __future__ import annotations
 
@@ -10,49 +10,50 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
+from quorate.metadata.scram_lost import told
 from quorate.nouns import ZERO_UUID, NodeId, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.log import LogView
-from quorate.raft.voters import Endpoint as RaftEndpoint
+from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import VoterSet
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import Life, run
+from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
-from quorate.runtime.server import Limits, Server
+from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner
-from services.quorum.attendance import Attendance
 from services.quorum.cleaner import Cleaner
-from services.quorum.config import Config
+from services.quorum.config import QuorumConfig
+from services.quorum.controller_presence import ControllerPresence
 from services.quorum.disk import Disk
-from services.quorum.driver import Driver
+from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
 from services.quorum.metrics import watch
 from services.quorum.peers import Peers
 from services.quorum.readings import Node
-from services.quorum.servicer import ControllerServicer, PeerServicer
-from services.quorum.tracing import Tracer
+from services.quorum.servicer import PeerServicer, RaftClientService
+from services.quorum.tracing import AppendTracer
 
 log = logger(__name__)
 
 RECEIVE_BYTES_MAX: Final = 16 << 20
-"""A batch of 8 MiB, and room."""
+"""Largest gRPC message that is received: a batch of 8 MiB, and room for the rest of the message."""
 DRAIN_S: Final = 0.2
 RELEASE_S: Final = 2.0
-"""How long a leader that ends waits for voters to hear of it: one that is down never does."""
+"""Longest wait (s) of a stopping leader for its voters' answers to the resignation; a dead voter never answers."""
 QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
-"""They go on for ever between programs; a trace begins with whoever asks for something."""
+"""Services whose calls begin no traces: they never end, and a trace begins at a client's request."""
 
 
-async def main(life: Life) -> None:
-    """Open the directory, join the quorum, serve until asked to stop."""
+async def main(life: ServiceLife) -> None:
+    """Locks and opens the log directory, and serves until asked to stop."""
     start_logs(os.environ)
     set_from_environment(os.environ)
-    config = load(Config, sys.argv[1:], os.environ)
+    config = load(QuorumConfig, sys.argv[1:], os.environ)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     lock = DirectoryLock(config.metadata_log_dir)
     try:
@@ -65,31 +66,33 @@ async def main(life: Life) -> None:
         lock.release()
 
 
-async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
-    """One life of the node, with its directory locked."""
+async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -> None:
+    """Runs the node from its start to its stop; the caller holds the directory's lock."""
     clock, export = SystemClock(), Export.of(os.environ)
     telemetry = Telemetry.start(service="quorum", instance=f"quorum-{config.node_id}", environ=os.environ)
     server = Server(
-        telemetry=telemetry, limits=Limits(receive_bytes_max=RECEIVE_BYTES_MAX), quiet=QUIET, on_fatal=life.fail
+        telemetry=telemetry,
+        limits=ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits),
+        quiet=QUIET,
+        on_fatal=life.fail,
     )
+    life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
     disk = _open(config, static)
     view = disk.view()
     endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters)
     core = _core(config, meta, disk, view, bootstrap=endpoints.bootstrap, now_ms=clock.monotonic_ms())
-    driver = Driver(
-        core,
-        disk,
-        clock,
-        Tracer(telemetry, node_id=config.node_id),
-        append_linger_ms=config.append_linger_ms,
+    driver = QuorumDriver(
+        core, disk, clock, AppendTracer(telemetry, node_id=config.node_id), append_linger_ms=config.append_linger_ms
     )
     watch(Node(core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints))
-    attendance = Attendance(driver, timeout_ms=config.absence_timeout_ms)
+    attendance = ControllerPresence(
+        driver, absence_timeout_ms=config.absence_timeout_ms, presence_timeout_ms=config.presence_timeout_ms
+    )
     peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
-    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, ControllerServicer(driver, attendance))
+    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, RaftClientService(driver, attendance))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     async with (
         asyncio.TaskGroup() as tasks,
@@ -101,6 +104,7 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
             heard=driver.hear,
             failed=driver.fail,
             lost=driver.lose,
+            refused=driver.refuse,
             request_timeout_ms=config.request_timeout_ms,
             listeners=[_listener(config)],
         )
@@ -122,8 +126,8 @@ async def serve(life: Life, config: Config, meta: MetaProperties) -> None:
     await telemetry.close()
 
 
-def _open(config: Config, static: VoterSet) -> Disk:
-    """The directory, and a word on what was found damaged in it."""
+def _open(config: QuorumConfig, static: VoterSet) -> Disk:
+    """Opens the directory and logs all damage that was found. Raises Corrupt."""
     disk = Disk(
         config.metadata_log_dir,
         static=static,
@@ -137,6 +141,12 @@ def _open(config: Config, static: VoterSet) -> Disk:
         log.warning("put damage aside", reason=str(each.damage), kept=[str(path) for path in each.aside])
     if disk.damaged_to is not None:
         log.warning("does not vote before the log is back", offset=disk.damaged_to.offset, epoch=disk.damaged_to.epoch)
+    if disk.lost_credentials:
+        log.warning(
+            "the latest checkpoint lacks SCRAM credentials that the log has (a defect of Kafka's, see the README)",
+            checkpoint=max(disk.view().snapshots).offset,
+            users=told(disk.lost_credentials),
+        )
     if disk.log.torn is not None:
         log.warning(
             "cut a torn tail", file=str(disk.log.torn.path), offset=disk.log.torn.offset, size=disk.log.torn.size
@@ -145,7 +155,7 @@ def _open(config: Config, static: VoterSet) -> Disk:
 
 
 def _core(
-    config: Config, meta: MetaProperties, disk: Disk, view: LogView, *, bootstrap: Iterable[NodeId], now_ms: int
+    config: QuorumConfig, meta: MetaProperties, disk: Disk, view: LogView, *, bootstrap: Iterable[NodeId], now_ms: int
 ) -> Raft:
     return Raft(
         node=ReplicaKey(config.node_id, meta.directory_id or ZERO_UUID),
@@ -161,14 +171,14 @@ def _core(
     )
 
 
-def _listener(config: Config) -> RaftEndpoint:
-    """By which other nodes reach this one."""
+def _listener(config: QuorumConfig) -> RaftEndpoint:
+    """Returns this node's listener that other nodes connect to."""
     reached_at = config.reached_at
     return RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port)
 
 
 async def _released(core: Raft) -> None:
-    """Until the voters know that this node leads no more, or it has been waited for long enough."""
+    """Waits until the voters have answered the resignation, at most 2 s."""
     deadline = asyncio.get_running_loop().time() + RELEASE_S
     while not core.is_released and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110  # the core has no events
         await asyncio.sleep(RELEASE_S / 100)

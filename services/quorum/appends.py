@@ -1,26 +1,47 @@
-"""Which records of an Append share a batch of the log, and how many of them are on their way."""
+"""Appends of the controller: joins small ones into shared batches, and counts the uncommitted bytes (backpressure)."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from kraft.service.quorum_pb2 import AppendRequest
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Offset
+from quorate.records import decode_record
+from quorate.storage.snapshots import BATCH_BYTES_MAX
 
 JOINED_BYTES_MAX: Final = 1 << 20
-"""Of records that share a batch without need: what one follower takes in one bite, and checks in one piece."""
+"""Most bytes of records of several decisions that share one batch; a follower fetches and checks a batch as a whole."""
+
+
+def check_values(field: str, values: Sequence[bytes]) -> None:
+    """Raises ApiError(INVALID_RECORD) for a value that is not a record; in the log it would stop every controller."""
+    for place, value in enumerate(values):
+        if len(value) > BATCH_BYTES_MAX:
+            continue  # larger than any batch; the driver refuses it
+        try:
+            decode_record(value)
+        except Corrupt as fault:
+            where = f"{field}[{place}]"
+            raise ApiError(
+                ErrorCode.INVALID_RECORD, f"{where}: {len(value)} bytes that are no record: {fault}", {"field": where}
+            ) from None
 
 
 def joined(request: AppendRequest) -> list[list[bytes]]:
-    """The values of each batch to be written: those of `values`, and of `batches` where neighbours may join, joined.
+    """Returns the values of each batch to write: neighbours in `batches` that may join share one, up to 1 MiB.
 
-    What was decided together stays together, so that nobody ever sees a part of it.
+    The records of one decision always stay in one batch, so that no reader sees a part of it. Raises ApiError.
     """
-    made = [list(request.values)] if request.values or not request.batches else []
+    first = list(request.values)
+    check_values("values", first)
+    made = [first] if first or not request.batches else []
     room = 0
-    for batch in request.batches:
-        values = list(batch.values)  # protobuf makes them anew each time
+    for place, batch in enumerate(request.batches):
+        values = list(batch.values)  # protobuf copies the values at each access
+        check_values(f"batches[{place}].values", values)
         size = sum(map(len, values))
         if batch.may_join and values and size <= room:
             made[-1] += values
@@ -32,23 +53,23 @@ def joined(request: AppendRequest) -> list[list[bytes]]:
 
 
 class Uncommitted:
-    """The appends that a leader has taken and no majority has: `size` is that of their batches in bytes."""
+    """The accepted appends of a leader that are not committed yet; `size` is that of their batches in bytes."""
 
     def __init__(self) -> None:
         self.size = 0
         self._ends: deque[tuple[Offset, int]] = deque()
 
     def add(self, end_offset: Offset, size: int) -> None:
-        """Batches up to `end_offset` were taken."""
+        """Adds the `size` in bytes of accepted batches that end at `end_offset`."""
         self._ends.append((end_offset, size))
         self.size += size
 
     def settle(self, high_watermark: Offset) -> None:
-        """Everything below is committed."""
+        """Removes the appends that the high watermark has passed."""
         while self._ends and self._ends[0][0] <= high_watermark:
             self.size -= self._ends.popleft()[1]
 
     def clear(self) -> None:
-        """Whoever leads now, it is not for us to commit them."""
+        """Removes all appends after a change of leadership, since this node no longer commits them."""
         self._ends.clear()
         self.size = 0

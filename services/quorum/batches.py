@@ -1,35 +1,45 @@
-"""Bytes ↔ the core's batches: what raft has to know of a batch is an offset, an epoch, a size, and who votes."""
+"""Converts record batches between bytes and the Raft core's form: offsets, epoch, size, and a voter set if any."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
+from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, ReplicaKey
-from quorate.raft.log import Batch, LeaderChange, VotersChange
-from quorate.raft.voters import Endpoint, VersionRange, Voter, VoterSet
-from quorate.records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
+from quorate.raft.log import BatchInfo, LeaderChange, VotersChange
+from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter, VoterSet
+from quorate.records import TARGET_TAG, KRaftVersionRecord, LeaderChangeMessage, VotersRecord, target_of
 from quorate.wire.batch import BatchHeader, ControlType, batches, check_batch, control_batch, data_batch, records
 from quorate.wire.codec import decode, encode
+
+CONTROL_KEY_BYTES: Final = 4
+"""Size of a control record's key: version and type, an int16 each."""
+IDS_SHOWN_MAX: Final = 10
 
 
 def data_batches(
     batches: Sequence[Sequence[bytes]], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int
-) -> tuple[Batch, ...]:
-    """The batches of the log that have these values, one right after the other from `base_offset` on."""
+) -> tuple[BatchInfo, ...]:
+    """Builds one data batch for each list of values, consecutive from `base_offset` on."""
     made = []
     for values in batches:
         data = data_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, values=values)
         end = base_offset + len(values)
-        made.append(Batch(base_offset=base_offset, last_offset=end - 1, epoch=epoch, size=len(data), data=data))
+        made.append(BatchInfo(base_offset=base_offset, last_offset=end - 1, epoch=epoch, size=len(data), data=data))
         base_offset = end
     return tuple(made)
 
 
-def parse_batches(data: bytes) -> Iterator[Batch]:
-    """Every batch in `data`, checked by its CRC. Raises Corrupt."""
+def parse_batches(data: bytes) -> Iterator[BatchInfo]:
+    """Yields each batch in `data` after checking its CRC and record count. Raises Corrupt."""
     for position, _ in batches(data):
         header = check_batch(data, position)
-        yield Batch(
+        if header.count != header.last_offset_delta + 1:
+            last = header.last_offset_delta
+            why = f"batch at offset {header.base_offset} of {header.count} records, its last is {last}"
+            raise Corrupt(why, position=position)
+        yield BatchInfo(
             base_offset=header.base_offset,
             last_offset=header.last_offset,
             epoch=header.epoch,
@@ -41,35 +51,55 @@ def parse_batches(data: bytes) -> Iterator[Batch]:
 
 
 def voters_of(data: bytes, position: int, header: BatchHeader) -> VoterSet | None:
-    """The voter set that a control batch brings; None if it brings none. KIP-853."""
+    """Returns the voter set in a control batch; None if it has none. KIP-853. Raises Corrupt."""
     value = _control_value(data, position, header, ControlType.KRAFT_VOTERS)
     return None if value is None else voter_set(decode(VotersRecord, value, 0))
 
 
 def kraft_version_of(data: bytes, position: int, header: BatchHeader) -> int | None:
-    """The kraft.version that a control batch brings; None if it brings none. KIP-853."""
+    """Returns the kraft.version in a control batch; None if it has none. KIP-853. Raises Corrupt."""
     value = _control_value(data, position, header, ControlType.KRAFT_VERSION)
-    return None if value is None else decode(KRaftVersionRecord, value, 0).k_raft_version
+    return None if value is None else kraft_level(decode(KRaftVersionRecord, value, 0))
 
 
 def _control_value(data: bytes, position: int, header: BatchHeader, kind: ControlType) -> bytes | None:
-    """The value of the last record of this kind in a control batch."""
+    """Returns the value of the last record of this type in a control batch; None without one. Raises Corrupt."""
     found = None
     for record in records(data, position, header):
-        assert record.key is not None
-        assert record.value is not None
+        if record.key is None or len(record.key) < CONTROL_KEY_BYTES or record.value is None:
+            why = f"control record {record.offset} has key {record.key!r}, value {record.value!r}: no type, or no body"
+            raise Corrupt(why, position=position)
         if int.from_bytes(record.key[2:4], "big") == kind:
             found = record.value
     return found
 
 
+def kraft_level(record: KRaftVersionRecord) -> int:
+    """Returns the level of a KRaftVersion record. Raises Corrupt for a level that this node does not support."""
+    level = record.k_raft_version
+    if level not in SUPPORTED:
+        raise Corrupt(f"kraft.version is {level}; this node works with {SUPPORTED}")
+    return level
+
+
 def voter_set(record: VotersRecord) -> VoterSet:
-    """The voters of a KRaftVoters record."""
+    """Returns the voter set of a KRaftVoters record, with its target.
+
+    Raises Corrupt for an empty set, or double or negative ids.
+    """
+    target = target_of(record)
+    return _voters(record).walking_to(None if target is None else _voters(decode(VotersRecord, target, 0)))
+
+
+def _voters(record: VotersRecord) -> VoterSet:
+    ids = [voter.voter_id for voter in record.voters]
+    if not ids or len(set(ids)) < len(ids) or min(ids) < 0:
+        raise Corrupt(f"a KRaftVoters record with the ids {ids[:IDS_SHOWN_MAX]}: each voter is there once, from 0 on")
     return VoterSet(
         tuple(
             Voter(
                 key=ReplicaKey(voter.voter_id, voter.voter_directory_id),
-                endpoints=tuple(Endpoint(each.name, each.host, each.port) for each in voter.endpoints),
+                endpoints=tuple(ListenerEndpoint(each.name, each.host, each.port) for each in voter.endpoints),
                 kraft_versions=VersionRange(
                     voter.k_raft_version_feature.min_supported_version,
                     voter.k_raft_version_feature.max_supported_version,
@@ -81,9 +111,12 @@ def voter_set(record: VotersRecord) -> VoterSet:
 
 
 def voters_record(voters: VoterSet) -> VotersRecord:
-    """The KRaftVoters record of `voters`."""
+    """Returns a voter set as a KRaftVoters record. Its target is a tagged field, which a Kafka node skips."""
+    target = voters.target
+    tags = () if target is None else ((TARGET_TAG, encode(voters_record(target), 0)),)
     voter = VotersRecord.Voter
     return VotersRecord(
+        unknown_tags=tags,
         voters=tuple(
             voter(
                 voter_id=each.key.id,
@@ -98,12 +131,12 @@ def voters_record(voters: VoterSet) -> VotersRecord:
                 ),
             )
             for each in voters.voters
-        )
+        ),
     )
 
 
 def control_batch_of(entry: LeaderChange | VotersChange, *, timestamp_ms: int) -> bytes:
-    """A control batch of the leader's own, with every record that `entry` counts."""
+    """Encodes the leader's control batch for `entry`: LeaderChange, KRaftVersion and KRaftVoters, as it has them."""
     found: list[tuple[ControlType, bytes]] = []
     if isinstance(entry, LeaderChange):
         found.append((ControlType.LEADER_CHANGE, encode(_leader_change_message(entry), 0)))
@@ -118,7 +151,7 @@ def control_batch_of(entry: LeaderChange | VotersChange, *, timestamp_ms: int) -
 
 
 def _leader_change_message(change: LeaderChange) -> LeaderChangeMessage:
-    """Version 0, as Kafka 4.3 writes it at every kraft.version: version 1 would add the voters' directory ids."""
+    """Returns a LeaderChangeMessage of version 0, as Kafka 4.3 writes it; version 1 would add directory ids."""
     return LeaderChangeMessage(
         leader_id=change.leader_id,
         voters=tuple(LeaderChangeMessage.Voter(voter_id=key.id) for key in change.voters),

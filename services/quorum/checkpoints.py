@@ -1,12 +1,12 @@
-"""The checkpoints of one node: opened, made, downloaded, and put aside when the log has no more need of them."""
+"""The checkpoints (snapshots) of one node: opens, writes, downloads and retires them. KIP-630."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.raft.ready import SnapshotChunk
@@ -14,19 +14,16 @@ from quorate.raft.voters import VoterSet
 from quorate.records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
 from quorate.storage.failpoints import reach
 from quorate.storage.files import sync_directory
-from quorate.storage.names import DELETED, checkpoint_file
+from quorate.storage.names import BOOTSTRAP_ID, DELETED, checkpoint_file
 from quorate.storage.segment import Segment
-from quorate.storage.snapshots import Download, SnapshotReader, SnapshotWriter, open_checkpoints
+from quorate.storage.snapshots import DownloadFile, SnapshotReader, SnapshotWriter, open_checkpoints
 from quorate.wire.batch import ControlType
 from quorate.wire.codec import decode, encode
 from services.quorum.batches import voter_set, voters_record
 
-BOOTSTRAP_ID: Final = OffsetAndEpoch(epoch=0, offset=0)
-"""The checkpoint that only brings the first voters; it is never replicated (KIP-853)."""
 
-
-class Quorum(NamedTuple):
-    """What a checkpoint's header says of the quorum; None for what it does not (kraft.version 0)."""
+class CheckpointVoters(NamedTuple):
+    """The voter set and kraft.version in a checkpoint's control records; None if absent (kraft.version 0)."""
 
     voters: VoterSet | None = None
     kraft_version: int | None = None
@@ -34,14 +31,14 @@ class Quorum(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retired:
-    """Files under names by which nobody finds them any more; they are still open."""
+    """Files that were renamed to `….deleted` and are still open, so that readers may finish."""
 
     paths: tuple[Path, ...] = ()
     readers: tuple[SnapshotReader, ...] = ()
     segments: tuple[Segment, ...] = ()
 
     def remove(self) -> None:
-        """Nobody reads them any longer. This may take the disk a while."""
+        """Closes and deletes the files, once they have no readers. It may block for some time."""
         for segment in self.segments:
             segment.remove()
         for reader in self.readers:
@@ -51,51 +48,55 @@ class Retired:
 
 
 class Checkpoints:
-    """What lies in a partition's directory beside the log. `damaged` is what was put aside at the start."""
+    """The checkpoints in a partition's directory; `damaged` has those that were renamed aside at start."""
 
     def __init__(self, directory: Path) -> None:
-        """Open what is there and sound. Raises Corrupt if it is the first voters that are not."""
+        """Opens all sound checkpoints. Raises Corrupt if the one with the first voters is damaged."""
         self._directory = directory
         self._readers, self.damaged = open_checkpoints(directory)
-        self._download: Download | None = None
+        self._download: DownloadFile | None = None
 
     @property
     def sizes(self) -> dict[OffsetAndEpoch, int]:
-        """Those of the state, with their bytes: without the first voters."""
+        """The size of each checkpoint in bytes, without the bootstrap checkpoint that a format writes."""
         return {key: reader.size for key, reader in self._readers.items() if key != BOOTSTRAP_ID}
 
-    def quorum_at(self, offset: Offset) -> tuple[Offset, Quorum]:
-        """The latest at `offset` or before, and what it says of the quorum; (-1, nothing) if there is none."""
+    def quorum_at(self, offset: Offset) -> tuple[Offset, CheckpointVoters]:
+        """Returns offset and quorum data of the latest checkpoint at or below `offset`; (-1, empty) without one."""
         known = [key for key in self._readers if key.offset <= offset]
         latest = max(known, key=lambda key: key.offset, default=None)
-        return (-1, Quorum()) if latest is None else (latest.offset, _quorum_in(self._readers[latest]))
+        return (-1, CheckpointVoters()) if latest is None else (latest.offset, _quorum_in(self._readers[latest]))
+
+    def values(self, snapshot: OffsetAndEpoch) -> Iterator[bytes]:
+        """Yields the data records of a checkpoint, encoded. Raises Corrupt."""
+        return self._readers[snapshot].values()
 
     def last_timestamp_ms(self, snapshot: OffsetAndEpoch) -> int:
-        """When the last record in it was appended, by its header; in ms since 1970."""
+        """Returns the append time of the last record in a checkpoint, from its header, in ms since 1970."""
         _, value = next(self._readers[snapshot].control_records())
         return decode(SnapshotHeaderRecord, value, 0).last_contained_log_timestamp
 
     def read(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """A piece. Raises Corrupt."""
+        """Reads up to `max_bytes` of a checkpoint from `position` on. Raises Corrupt."""
         return self._readers[snapshot].read(position, max_bytes)
 
     def size_of(self, snapshot: OffsetAndEpoch) -> int:
-        """In bytes."""
+        """Returns the size of a checkpoint in bytes."""
         return self._readers[snapshot].size
 
     # From the leader.
 
     def store_chunk(self, chunk: SnapshotChunk) -> None:
-        """A piece of a download; position 0 begins it anew."""
+        """Writes one chunk of a download; a chunk at position 0 starts a new download."""
         if chunk.position == 0:
             if self._download is not None:
                 self._download.abandon()
-            self._download = Download(self._directory, chunk.snapshot_id)
+            self._download = DownloadFile(self._directory, chunk.snapshot_id)
         assert self._download is not None, chunk
         self._download.write(chunk.position, chunk.data)
 
-    def complete_download(self, snapshot: OffsetAndEpoch) -> Quorum:
-        """Check the download and put it in place; the answer is what its header says of the quorum. Raises Corrupt."""
+    def complete_download(self, snapshot: OffsetAndEpoch) -> CheckpointVoters:
+        """Checks a complete download and renames it into place; returns its quorum data. Raises Corrupt."""
         assert self._download is not None, snapshot
         assert self._download.id == snapshot, (self._download.id, snapshot)
         download, self._download = self._download, None
@@ -105,18 +106,18 @@ class Checkpoints:
 
     # From the controller.
 
-    def begin(self, snapshot: OffsetAndEpoch, last_timestamp_ms: int, quorum: Quorum) -> StateSnapshot:
-        """One of the controller's state, to be filled and finished."""
+    def begin(self, snapshot: OffsetAndEpoch, last_timestamp_ms: int, quorum: CheckpointVoters) -> StateSnapshot:
+        """Begins a checkpoint of the controller's state; the caller writes its records and finishes it."""
         return StateSnapshot(self._directory, snapshot, last_timestamp_ms, quorum)
 
     def add(self, snapshot: OffsetAndEpoch, reader: SnapshotReader) -> None:
-        """One was put in place."""
+        """Adds a finished checkpoint to the open ones."""
         self._put(snapshot, reader)
 
-    # No longer wanted.
+    # Retention.
 
     def retire_before(self, offset: Offset, *, but: OffsetAndEpoch | None = None) -> Retired:
-        """Rename those that end before `offset` out of the way, durably, all `but` one; who reads one may go on."""
+        """Renames the checkpoints before `offset` (except `but`) to `….deleted`, durably; open readers may finish."""
         older = sorted(key for key in self._readers if key.offset < offset and key != but)
         paths = []
         for key in older:
@@ -130,7 +131,7 @@ class Checkpoints:
         return Retired(paths=tuple(paths), readers=tuple(self._readers.pop(key) for key in older))
 
     def close(self) -> None:
-        """Close every file; a download that is not whole leaves nothing."""
+        """Closes all files, and deletes an incomplete download."""
         if self._download is not None:
             self._download.abandon()
         for reader in self._readers.values():
@@ -143,12 +144,14 @@ class Checkpoints:
 
 
 class StateSnapshot:
-    """One checkpoint in the making: header, the state's records, footer."""
+    """A checkpoint that is being written: header, data records, footer."""
 
-    def __init__(self, directory: Path, snapshot: OffsetAndEpoch, last_timestamp_ms: int, quorum: Quorum) -> None:
+    def __init__(
+        self, directory: Path, snapshot: OffsetAndEpoch, last_timestamp_ms: int, quorum: CheckpointVoters
+    ) -> None:
         self.id = snapshot
         self.is_finishing = False
-        """Is it too late to abandon it?"""
+        """Whether it is being finished, and so can no longer be abandoned."""
         self._path = checkpoint_file(directory, snapshot)
         self._writer = SnapshotWriter(directory, snapshot, timestamp_ms=last_timestamp_ms)
         header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp_ms)
@@ -161,24 +164,24 @@ class StateSnapshot:
         self._writer.control(first)
 
     def write(self, values: Sequence[bytes]) -> None:
-        """Records of the state."""
+        """Writes encoded data records to the checkpoint."""
         self._writer.data(values)
 
     def finish(self) -> SnapshotReader:
-        """Put it in place, and check it. This waits for the disk: it may be called in another thread."""
+        """Writes the footer, flushes and renames the file, and opens it for reading. Blocks: call it in a thread."""
         self._writer.finish(encode(SnapshotFooterRecord(), 0))
         return SnapshotReader(self._path)
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Deletes the file of an unfinished checkpoint."""
         self._writer.abandon()
 
 
-def _quorum_in(reader: SnapshotReader) -> Quorum:
+def _quorum_in(reader: SnapshotReader) -> CheckpointVoters:
     voters, level = None, None
     for kind, value in reader.control_records():
         if kind is ControlType.KRAFT_VOTERS:
             voters = voter_set(decode(VotersRecord, value, 0))
         elif kind is ControlType.KRAFT_VERSION:
             level = decode(KRaftVersionRecord, value, 0).k_raft_version
-    return Quorum(voters, level)
+    return CheckpointVoters(voters, level)

@@ -1,7 +1,8 @@
-"""Keeps the log and its snapshots within their limits, by Kafka's rules: the oldest snapshot goes first (KIP-630).
+"""Retention of log and snapshots by size and age, by Kafka's rules: the oldest snapshot is removed first (KIP-630).
 
-At least one snapshot stays. The log then begins where the next one ends, and whole segments below are removed. What
-somebody may still be reading is renamed, and deleted a while later.
+At least one snapshot stays, and, unlike in Kafka, one that a replica is downloading (`downloads`). The log then starts
+at the end of the next snapshot, and whole segments below are removed. Files are renamed first, and deleted later, as
+they may still be read.
 """
 
 from __future__ import annotations
@@ -14,35 +15,35 @@ from itertools import pairwise
 from quorate.nouns import OffsetAndEpoch
 from quorate.runtime.logs import logger
 from services.quorum.checkpoints import Retired
-from services.quorum.driver import Driver
+from services.quorum.driver import QuorumDriver
 
 log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much is kept, and how often it is looked."""
+class RetentionLimits:
+    """The retention limits for log and snapshots, and the intervals of the cleaner."""
 
     retention_bytes: int
-    """`metadata.max.retention.bytes`: of log and snapshots together; -1 for any number."""
+    """`metadata.max.retention.bytes`: most bytes of log and snapshots together; -1 for no limit."""
     retention_ms: int
-    """`metadata.max.retention.ms`: age of a snapshot's last record; -1 for any."""
+    """`metadata.max.retention.ms`: highest age of a snapshot's last record; -1 for no limit."""
     interval_ms: int
-    """Pause between two looks."""
+    """Pause between two checks of the limits, in ms."""
     delete_delay_ms: int
-    """`file.delete.delay.ms`: how long a file lies under its other name."""
+    """`file.delete.delay.ms`: the time between a file's renaming and its deletion."""
 
 
 class Cleaner:
-    """Cleans one node's directory while it runs."""
+    """Applies the retention limits to one running node's directory."""
 
-    def __init__(self, driver: Driver, limits: Limits) -> None:
+    def __init__(self, driver: QuorumDriver, limits: RetentionLimits) -> None:
         self._driver = driver
         self._limits = limits
         self._retired: deque[tuple[int, Retired]] = deque()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Cleans and deletes at intervals until cancelled; then deletes all renamed files."""
         try:
             while True:
                 await asyncio.sleep(self._limits.interval_ms / 1000)
@@ -53,7 +54,7 @@ class Cleaner:
                 self._retired.popleft()[1].remove()
 
     def clean(self) -> None:
-        """Put aside what goes beyond the limits. An OSError ends the node: nobody knows what the disk has kept."""
+        """Removes and renames what exceeds the limits. An OSError ends the node, as the disk's content is unknown."""
         self._driver.settle()
         while (excess := self._excess()) is not None:
             reason, start = excess
@@ -67,17 +68,19 @@ class Cleaner:
         self._end_segment()
 
     async def delete(self) -> None:
-        """Delete what was put aside long enough ago; the disk may take its time, so in another thread."""
+        """Deletes the files whose delay is over, in a thread, as deletion may block."""
         while self._retired and self._retired[0][0] <= self._driver.now_ms:
             await asyncio.to_thread(self._retired.popleft()[1].remove)
 
     def _excess(self) -> tuple[str, OffsetAndEpoch] | None:
-        """Why the oldest snapshot must go, and with which one the log then begins; None if it may stay."""
+        """Returns why the oldest snapshot must go, and the snapshot at which the log then starts; None if none must."""
         known = self._driver.core.log
         snapshots = sorted(
             (each for each in known.snapshots if each.offset <= known.high_watermark), key=lambda each: each.offset
         )
         for oldest, following in pairwise(snapshots):
+            if self._driver.downloads.holds(oldest, now_ms=self._driver.now_ms):
+                return None
             if self._is_too_large():
                 return "retention.bytes", following
             if self._is_too_old(oldest):
@@ -93,9 +96,9 @@ class Cleaner:
         return 0 <= self._limits.retention_ms < age_ms
 
     def _end_segment(self) -> None:
-        """If it is still too much, end the segment, so that a next snapshot can make it superfluous.
+        """Rolls the active segment if the size is still above the limit, so that a later snapshot can free it.
 
-        Kafka lets it grow to metadata.log.segment.bytes, ten times the limit by default, and keeps it till then.
+        Kafka lets it grow to metadata.log.segment.bytes, ten times the limit by default, before it can be removed.
         """
         if self._is_too_large():
             self._driver.disk.log.end_segment()

@@ -1,4 +1,4 @@
-"""What a quorum node has to be told. Names and defaults are Kafka's where Kafka has the setting."""
+"""The configuration of a quorum node. Names and defaults are Kafka's where Kafka has the setting."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate.raft.settings import Settings
+from quorate.raft.settings import RaftSettings
+from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
-from quorate.runtime.kinds import (
+from quorate.runtime.reaching import advertised, reached_at
+from quorate.runtime.setting_types import (
+    ConfiguredVoter,
     Endpoint,
-    Listener,
-    Voter,
+    ListenerAddress,
     boolean,
     endpoint,
     integer,
@@ -23,31 +25,33 @@ from quorate.runtime.kinds import (
     size,
     voter,
 )
-from services.quorum.cleaner import Limits
+from services.quorum.cleaner import RetentionLimits
 
-DEFAULTS = Settings()
+DEFAULTS = RaftSettings()
 COMMIT_WAIT_MS = 5
-"""A standby learns of a commit so much later at most, and a commit takes half of the messages."""
+"""Longest wait (ms) before a voter's fetch is answered only with a new high watermark; it halves the messages."""
 OBSERVER_WAIT_MS = 3
-"""An answer to an observer takes the leader 0.12 ms: so each gets at most a twenty-fifth of its time."""
+"""Wait (ms) per observer before its fetch is answered; an answer costs 0.12 ms, so at most 4 % of the leader's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class QuorumConfig(CallSettings):
     """The settings of one quorum node."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node.")
     metadata_log_dir: Path = setting("metadata.log.dir", path(), "The formatted directory that holds the log.")
-    listeners: Listener = setting("listeners", listener(), "Where peers, observers and the controller reach this node.")
-    voters: tuple[Voter, ...] = setting(
+    listeners: ListenerAddress = setting(
+        "listeners", listener(), "Where peers, observers and the controller reach this node."
+    )
+    voters: tuple[ConfiguredVoter, ...] = setting(
         "controller.quorum.voters",
         list_of(voter(), low=0, distinct=lambda voter: voter.id),
         "The static voter set; empty where the log has the voters (KIP-853).",
         default=(),
     )
-    advertised_listeners: Listener | None = setting(
+    advertised_listeners: ListenerAddress | None = setting(
         "advertised.listeners",
-        optional(listener()),
+        optional(advertised()),
         "Where others reach this node, if not by `listeners`.",
         default=None,
     )
@@ -93,6 +97,12 @@ class Config:
         "Pause before a failed request is asked again.",
         default=DEFAULTS.retry_backoff_ms,
     )
+    retry_backoff_max_ms: int = setting(
+        "retry.backoff.max.ms",
+        milliseconds(1),
+        "Longest pause before a failed request is asked again; it doubles each time.",
+        default=DEFAULTS.retry_backoff_max_ms,
+    )
     append_linger_ms: int = setting(
         "controller.quorum.append.linger.ms",
         milliseconds(0),
@@ -102,8 +112,14 @@ class Config:
     absence_timeout_ms: int = setting(
         "controller.absence.timeout.ms",
         milliseconds(0),
-        "How long this node may lead while no controller listens to it; 0 for ever.",
+        "How long this node leads without its controller before it makes way for a voter that has one; 0 for ever.",
         default=1_000,
+    )
+    presence_timeout_ms: int = setting(
+        "controller.presence.timeout.ms",
+        milliseconds(0),
+        "A controller without a heartbeat for so long is taken for hung, and counts as absent; 0 for never.",
+        default=5_000,
     )
     segment_bytes: int = setting(
         "metadata.log.segment.bytes",
@@ -155,14 +171,15 @@ class Config:
     )
 
     @property
-    def raft(self) -> Settings:
-        """What the core is told."""
-        return Settings(
+    def raft(self) -> RaftSettings:
+        """The settings of the Raft core."""
+        return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
             election_backoff_max_ms=self.election_backoff_max_ms,
             fetch_timeout_ms=self.fetch_timeout_ms,
             request_timeout_ms=self.request_timeout_ms,
             retry_backoff_ms=self.retry_backoff_ms,
+            retry_backoff_max_ms=self.retry_backoff_max_ms,
             fetch_max_bytes=self.fetch_max_bytes,
             snapshot_max_bytes=self.fetch_snapshot_max_bytes,
             commit_wait_ms=COMMIT_WAIT_MS,
@@ -171,9 +188,9 @@ class Config:
         )
 
     @property
-    def cleaning(self) -> Limits:
-        """What the cleaner is told."""
-        return Limits(
+    def cleaning(self) -> RetentionLimits:
+        """The retention limits and intervals for the cleaner."""
+        return RetentionLimits(
             retention_bytes=self.retention_bytes,
             retention_ms=self.retention_ms,
             interval_ms=self.cleaning_interval_ms,
@@ -181,12 +198,13 @@ class Config:
         )
 
     @property
-    def reached_at(self) -> Listener:
-        """Where other nodes reach this one."""
-        return self.advertised_listeners or self.listeners
+    def reached_at(self) -> ListenerAddress:
+        """The listener that other nodes connect to: advertised, from the static voters, or `listeners`."""
+        configured = {voter.id: voter.endpoint for voter in self.voters}
+        return reached_at(self.listeners, self.advertised_listeners, configured=configured.get(self.node_id))
 
     def problems(self) -> Iterator[str]:
-        """What does not fit together."""
+        """Yields an error for each pair of settings that contradict each other."""
         if self.voters and self.node_id not in {voter.id for voter in self.voters}:
             known = ",".join(str(voter) for voter in self.voters)
             yield f"node.id = {self.node_id} is not among controller.quorum.voters = {known}; a quorum node votes"

@@ -1,23 +1,26 @@
-"""DescribeQuorum (55): who leads, and how far each replica is."""
+"""DescribeQuorum (55) and FindQuorum: the leader, the voters and their target, and how far each replica is."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from kraft.api.describe_quorum_pb2 import DescribeQuorumResponse
+from kraft.service.quorum_pb2 import FindQuorumResponse
 from quorate.errors import ErrorCode
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, uuid_text
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId, uuid_text
 from quorate.raft.progress import ReplicaState
-from quorate.raft.roles import Leader
-from services.quorum.driver import Driver
+from quorate.raft.roles import Leader, Role
+from quorate.raft.voters import ListenerEndpoint as Listener
+from quorate.raft.voters import VoterSet
+from services.quorum.driver import QuorumDriver
 from services.quorum.translate import Endpoints
 
 UNKNOWN: Final = -1
 LISTENER: Final = "CONTROLLER"
 
 
-def describe_quorum(driver: Driver, endpoints: Endpoints) -> DescribeQuorumResponse:
-    """DescribeQuorum v2 as the leader answers it; NOT_LEADER_OR_FOLLOWER with the known leader from others."""
+def describe_quorum(driver: QuorumDriver, endpoints: Endpoints) -> DescribeQuorumResponse:
+    """Builds a DescribeQuorum v2 response; on another node than the leader it has NOT_LEADER_OR_FOLLOWER."""
     quorum = driver.core.describe(driver.now_ms)
     leads = isinstance(driver.core.role, Leader)
     to_wall_ms = driver.wall_ms - driver.now_ms
@@ -25,6 +28,7 @@ def describe_quorum(driver: Driver, endpoints: Endpoints) -> DescribeQuorumRespo
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
         error_code=ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER,  # type: ignore[arg-type]
+        error_message=None if leads else f"node {driver.core.node.id} does not lead in epoch {quorum.epoch}",
         leader_id=UNKNOWN if quorum.leader_id is None else quorum.leader_id,
         leader_epoch=quorum.epoch,
         high_watermark=UNKNOWN if quorum.high_watermark is None else quorum.high_watermark,
@@ -35,10 +39,22 @@ def describe_quorum(driver: Driver, endpoints: Endpoints) -> DescribeQuorumRespo
     return DescribeQuorumResponse(
         topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])],
         nodes=[
-            node(node_id=node_id, listeners=[node.Listener(name=LISTENER, host=address.host, port=address.port)])
+            node(
+                node_id=node_id,
+                listeners=[
+                    node.Listener(name=listener.name, host=listener.host, port=listener.port)
+                    for listener in _listeners(driver, node_id) or [Listener(LISTENER, address.host, address.port)]
+                ],
+            )
             for node_id, address in sorted(endpoints.items())
         ],
     )
+
+
+def _listeners(driver: QuorumDriver, node_id: NodeId) -> tuple[Listener, ...]:
+    """Returns a voter's listeners from the voters record; empty for static voters, which have one unnamed address."""
+    voter = driver.core.log.voters.latest.by_id(node_id)
+    return () if voter is None else voter.endpoints
 
 
 def _replica(state: ReplicaState, to_wall_ms: int) -> Any:
@@ -49,6 +65,33 @@ def _replica(state: ReplicaState, to_wall_ms: int) -> Any:
         replica_id=state.key.id,
         replica_directory_id=uuid_text(state.key.directory_id),
         log_end_offset=UNKNOWN if state.leo is None else state.leo,
-        last_fetch_timestamp=wall(state.last_fetch_ms),
-        last_caught_up_timestamp=wall(state.last_caught_up_ms),
+        last_fetch_timestamp=wall(state.last_fetch_at_ms),
+        last_caught_up_timestamp=wall(state.last_caught_up_at_ms),
     )
+
+
+def announced_voters(voters: VoterSet | None, endpoints: Endpoints) -> list[FindQuorumResponse.Voter]:
+    """Names each voter and where it listens: by `endpoints`, or else by the voter set itself."""
+    told = []
+    for voter in () if voters is None else voters.voters:
+        one = FindQuorumResponse.Voter(id=voter.key.id, directory_id=uuid_text(voter.key.directory_id))
+        address = endpoints.get(voter.key.id) or next(iter(voter.endpoints), None)
+        if address is not None:
+            one.host, one.port = address.host, address.port
+        told.append(one)
+    return told
+
+
+def failed_step(role: Role, voters: VoterSet) -> FindQuorumResponse.FailedStep | None:
+    """Describes the step to the target that this leader could not take; None if there is none, or it does not lead."""
+    if not isinstance(role, Leader) or voters.target is None or not role.walk.failures:
+        return None
+    step = FindQuorumResponse.FailedStep(
+        error_code=role.walk.error,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
+        error_message=role.walk.message,
+        failures=role.walk.failures,
+    )
+    if role.walk.step is not None:
+        key = role.walk.step.key
+        step.voter_id, step.directory_id = key.id, uuid_text(key.directory_id)
+    return step

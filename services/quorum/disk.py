@@ -1,4 +1,4 @@
-"""What the driver has written: the log, the checkpoints and quorum-state of one node, in the core's terms."""
+"""The storage of one node behind its driver: log, checkpoints and quorum-state, in the types of the Raft core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from quorate.epochs import EpochCache
 from quorate.errors import Corrupt
-from quorate.nouns import Offset, OffsetAndEpoch
+from quorate.metadata.scram_lost import Credential, ScramHistory, credentials_in
+from quorate.nouns import EPOCHS_END, Offset, OffsetAndEpoch
 from quorate.raft.history import History
 from quorate.raft.log import LogView
 from quorate.raft.messages import SnapshotRead
@@ -18,14 +19,14 @@ from quorate.raft.roles import ElectionState
 from quorate.raft.voters import VoterSet
 from quorate.storage.disk_log import DiskLog, Flush
 from quorate.storage.election_file import ElectionFile, StoredElection
-from quorate.storage.names import PARTITION_DIRECTORY
-from quorate.storage.salvage import Promise, Salvage, salvage
+from quorate.storage.names import BOOTSTRAP_ID, PARTITION_DIRECTORY
+from quorate.storage.salvage import PromiseFile, Salvage, salvage
 from quorate.storage.snapshots import SnapshotReader, remove_leftovers
 from quorate.wire.batch import BatchHeader, batches
 from services.quorum.batches import kraft_version_of, voters_of
-from services.quorum.checkpoints import BOOTSTRAP_ID, Checkpoints, Quorum, Retired, StateSnapshot
+from services.quorum.checkpoints import Checkpoints, CheckpointVoters, Retired, StateSnapshot
 
-__all__ = ["Disk", "Quorum"]
+__all__ = ["CheckpointVoters", "Disk"]
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 class Disk:
-    """One node's directory, opened. `static` are the voters of the configuration, without directory ids."""
+    """One node's open log directory; `static` is the configured voter set, without directory ids."""
 
     def __init__(
         self,
@@ -44,35 +45,41 @@ class Disk:
         segment_ms: int,
         recovers: bool = False,
     ) -> None:
-        """Read everything that is there. Raises Corrupt for damage, naming file and position.
+        """Opens and checks all files of the directory. Raises Corrupt for damage, with file and position.
 
-        If it `recovers`, and others vote too, a damaged log is opened up to the damage: `salvaged` says what was put
-        aside, `damaged_to` how far the log must come again before this node may vote, lead or be counted.
+        With `recovers`, and if there are other voters, a damaged log is opened up to the damage (log salvage):
+        `salvaged` lists the files put aside; until the log reaches `damaged_to` again, the node may not vote or lead,
+        and does not count for the high watermark.
         """
         self._directory = directory / PARTITION_DIRECTORY
         self._directory.mkdir(exist_ok=True)
         self._election = ElectionFile(self._directory, voters=tuple(sorted(static.ids)))
-        self._election.read()  # there is no way around a broken one: nothing is touched then
+        self._election.read()  # raises Corrupt for a damaged file, before anything is changed
         self.removed = remove_leftovers(self._directory)
         self._checkpoints = Checkpoints(self._directory)
         self.damaged = self._checkpoints.damaged
         self.making: set[OffsetAndEpoch] = set()
-        """The checkpoints that the controller is writing."""
+        """Ids of the checkpoints that are being written from the controller's state."""
         self.salvaged: list[Salvage] = []
-        self._promise = Promise(self._directory)
+        self._promise = PromiseFile(self._directory)
         self._static = static
         self._open_log = partial(DiskLog, directory, segment_bytes=segment_bytes, segment_ms=segment_ms)
         self.log, seen = self._opened(recovers=recovers)
-        self._checkpoints.retire_before(self.log.start).remove()  # a crash came before they were
+        if self.log.epochs.last_epoch >= EPOCHS_END:
+            why = f"the log ends in epoch {self.log.epochs.last_epoch}, and none can follow it: nobody can lead again"
+            raise Corrupt(why, path=self._directory)
+        self._checkpoints.retire_before(self.log.start).remove()  # left by a crash before their removal
         _, base = self._checkpoints.quorum_at(self.log.start)
-        # What was salvaged may end before the checkpoint with which the log begins anew: that knows of later voters.
+        # A salvaged log may end before the checkpoint at which the log restarts, and that one has later voters.
         self._voters = History(static if base.voters is None else base.voters, _from(self.log.start, seen.voters))
         self._kraft_versions = History(base.kraft_version or 0, _from(self.log.start, seen.versions))
         self.damaged_to = self._promise.read()
         self._keep_promise()
+        self.lost_credentials = self._lost_credentials(seen.scram)
+        """SCRAM credentials that the log has and the latest checkpoint lacks, a defect of Kafka's (ScramDelta)."""
 
     def view(self) -> LogView:
-        """What the core has to know of the log at start."""
+        """Returns the view of the log with which the core starts."""
         return LogView(
             voters=self._voters,
             kraft_versions=self._kraft_versions,
@@ -83,115 +90,115 @@ class Disk:
         )
 
     def election(self) -> ElectionState | None:
-        """What was persisted last. Raises Corrupt."""
+        """Returns the stored epoch, vote and leader; None before the first epoch. Raises Corrupt."""
         stored = self._election.read()
         if stored is None:
             return None
         return ElectionState(epoch=stored.epoch, leader_id=stored.leader_id, voted=stored.voted)
 
     def persist(self, election: ElectionState) -> None:
-        """Durably, before anybody learns of it."""
+        """Writes epoch, vote and leader to quorum-state and fsyncs it."""
         stored = StoredElection(epoch=election.epoch, leader_id=election.leader_id, voted=election.voted)
         self._election.write(stored, version=self._kraft_versions.latest)
 
     def append(self, data: bytes) -> None:
-        """One batch at the end."""
+        """Appends one batch at the log's end, without a flush."""
         self.log.append(data)
 
     def begin_flush(self) -> Flush | None:
-        """A flush of what was appended, to be waited for and ended; None if nothing is unflushed."""
+        """Begins a flush of the appended batches, which the caller waits for and ends; None if all is flushed."""
         return self.log.begin_flush()
 
     def fail_flush(self, error: OSError) -> None:
-        """Nobody knows what is on the disk: the log refuses everything from now on."""
+        """Marks the log as failed after a failed flush: it refuses all use, as the content of the disk is unknown."""
         self.log.fail_flush(error)
 
     def end_flush(self, flush: Flush) -> Offset:
-        """Everything below the answer is on the disk."""
+        """Ends a flush; returns the offset (exclusive) below which the log is flushed."""
         end = self.log.end_flush(flush)
         if self.damaged_to is not None:
             self._keep_promise()
         return end
 
     def reserve(self, size: int) -> None:
-        """See to it that there is room for `size` bytes of batches. Raises NoSpace."""
+        """Reserves disk space for `size` bytes of batches. Raises NoSpace."""
         self.log.reserve(size)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Durably."""
+        """Removes the log from `offset` on, durably."""
         self.log.truncate_to(offset)
 
     def read(self, offset: Offset, max_bytes: int, *, below: Offset | None = None) -> bytes:
-        """Whole batches from `offset` on, and none that begins at `below` or after."""
+        """Reads whole batches from `offset` on, only those with a base offset below `below`; None for no limit."""
         data = self.log.read(offset, max_bytes)
         if below is None:
             return data
         return data[: next((position for position, header in batches(data) if header.base_offset >= below), None)]
 
     def read_snapshot(self, read: SnapshotRead) -> bytes:
-        """A piece of a checkpoint. Raises Corrupt."""
+        """Reads one chunk of a checkpoint. Raises Corrupt."""
         return self._checkpoints.read(read.snapshot_id, read.position, read.max_bytes)
 
     def snapshot_bytes(self, snapshot: OffsetAndEpoch) -> bytes:
-        """A whole checkpoint. Raises Corrupt."""
+        """Reads a whole checkpoint file. Raises Corrupt."""
         return self._checkpoints.read(snapshot, 0, self._checkpoints.size_of(snapshot))
 
     def store_chunk(self, chunk: SnapshotChunk) -> None:
-        """A piece of a download; position 0 begins it anew."""
+        """Writes one chunk of a snapshot download; a chunk at position 0 starts a new download."""
         self._checkpoints.store_chunk(chunk)
 
-    def complete_download(self, snapshot: OffsetAndEpoch) -> Quorum:
-        """Check the download and put it in place; the answer is what its header says of the quorum. Raises Corrupt."""
+    def complete_download(self, snapshot: OffsetAndEpoch) -> CheckpointVoters:
+        """Checks a complete download and renames it into place; returns its quorum data. Raises Corrupt."""
         return self._checkpoints.complete_download(snapshot)
 
     def install(self, snapshot: OffsetAndEpoch) -> None:
-        """The log gives way to a checkpoint that is in place; older ones go."""
+        """Replaces the whole log by a checkpoint that is in place, and removes older checkpoints."""
         self.log.restart_at(snapshot)
         self._checkpoints.retire_before(snapshot.offset).remove()
         self._keep_promise()
 
     def begin_snapshot(self, snapshot: OffsetAndEpoch, last_timestamp_ms: int) -> StateSnapshot:
-        """A checkpoint of the controller's state, to be filled, finished and added."""
+        """Begins a checkpoint of the controller's state; the caller writes, finishes and adds it."""
         level = self._kraft_versions.before(snapshot.offset)
-        quorum = Quorum(self._voters.before(snapshot.offset), level) if level else Quorum()
+        quorum = CheckpointVoters(self._voters.before(snapshot.offset), level) if level else CheckpointVoters()
         return self._checkpoints.begin(snapshot, last_timestamp_ms, quorum)
 
     def add_snapshot(self, snapshot: OffsetAndEpoch, reader: SnapshotReader) -> int:
-        """A checkpoint was put in place; the answer is its size."""
+        """Adds a finished checkpoint; returns its size in bytes."""
         self._checkpoints.add(snapshot, reader)
         return reader.size
 
     def drop_snapshot(self, reader: SnapshotReader) -> None:
-        """A checkpoint was put in place, and is not wanted any more."""
+        """Closes and deletes a finished checkpoint that was not added."""
         reader.close()
         reader.path.unlink()
 
     @property
     def size(self) -> int:
-        """The log and its checkpoints, in bytes."""
+        """The size of the log and its checkpoints, in bytes."""
         return self.log.size + sum(self._checkpoints.sizes.values())
 
     def last_timestamp_ms(self, snapshot: OffsetAndEpoch) -> int:
-        """When the last record in a checkpoint was appended, in ms since 1970. Raises Corrupt."""
+        """Returns the append time of the last record in a checkpoint, in ms since 1970. Raises Corrupt."""
         return self._checkpoints.last_timestamp_ms(snapshot)
 
     def start_at(self, snapshot: OffsetAndEpoch) -> Retired:
-        """The log begins at the end of a checkpoint. The answer is what was before: out of the way, to be removed.
+        """Moves the log start to the end of a checkpoint; returns the renamed older files, for later removal.
 
-        First the log, then the checkpoints: it never begins where none ends. The first voters stay as long as the
-        segment that begins at 0, with which the log may come back to 0.
+        The log start moves before the checkpoints are renamed, so that there is always a checkpoint for it. The
+        bootstrap checkpoint stays as long as the segment at offset 0, with which the log may return to 0.
         """
         segments = self.log.start_at(snapshot)
         older = self._checkpoints.retire_before(snapshot.offset, but=None if self.log.first_base else BOOTSTRAP_ID)
         return replace(older, segments=tuple(segments))
 
     def close(self) -> None:
-        """Flush, and close every file."""
+        """Flushes the log and closes all files."""
         self.log.close()
         self._checkpoints.close()
 
     def _opened(self, *, recovers: bool) -> tuple[DiskLog, _Seen]:
-        """The log, and the quorum's records in it; if it `recovers`, of what is left of it. Raises Corrupt."""
+        """Opens the log, salvaging damage if `recovers`, and collects its voter and SCRAM records. Raises Corrupt."""
         while True:
             seen = _Seen()
             try:
@@ -202,17 +209,33 @@ class Disk:
                 self.salvaged.append(salvage(self._directory, damage))
 
     def _is_hopeless(self, damage: Corrupt) -> bool:
-        """Has the same been found after everything that could help was done?"""
+        """Whether the same damage was found again after a salvage."""
         return any(str(damage) == str(each.damage) for each in self.salvaged)
 
     def _voters_known(self, seen: _Seen) -> VoterSet:
-        """The latest voters in the checkpoints and in as much of the log as was read."""
+        """Returns the latest voter set in the checkpoints and in the part of the log that could be read."""
         offset, base = self._checkpoints.quorum_at(OFFSET_MAX)
         found = [] if base.voters is None else [(offset, base.voters)]
         return max([*found, *seen.voters], key=lambda each: each[0], default=(0, self._static))[1]
 
+    def _lost_credentials(self, history: ScramHistory) -> list[Credential]:
+        """Returns the SCRAM credentials that the latest checkpoint lacks and the log before it has.
+
+        It runs at each start, since users who cannot log in are else the first sign. It costs little: the start reads
+        all batches anyway, and checkpoints are read only if the log has SCRAM records below the latest one.
+        """
+        start, latest = self.log.start, max(self._checkpoints.sizes, default=BOOTSTRAP_ID)
+        if not start < latest.offset <= self.log.leo or not history.changes_below(latest.offset):
+            return []
+        first = [key for key in self._checkpoints.sizes if key.offset == start]
+        try:
+            begin = [each for key in first for each in credentials_in(self._checkpoints.values(key))]
+            return history.lost(latest.offset, begin=begin, checkpoint=credentials_in(self._checkpoints.values(latest)))
+        except Corrupt:
+            return []  # loading such a checkpoint reports its damage
+
     def _keep_promise(self) -> None:
-        """Damage is over once the log has come as far on the disk as it had been."""
+        """Clears `damaged_to` once the flushed log is as long again as it was before the damage."""
         last = OffsetAndEpoch(epoch=self.log.epochs.epoch_at(self.log.flushed - 1), offset=self.log.flushed)
         if self.damaged_to is not None and last >= self.damaged_to:
             self._promise.clear()
@@ -225,14 +248,16 @@ def _from(start: Offset, changes: list[tuple[Offset, T]]) -> list[tuple[Offset, 
 
 @dataclass(slots=True)
 class _Seen:
-    """What the control records of the log set, by offset."""
+    """Voter sets, kraft.versions and SCRAM records in the log, by offset, collected by the recovery scan."""
 
     voters: list[tuple[Offset, VoterSet]] = field(default_factory=list)
     versions: list[tuple[Offset, int]] = field(default_factory=list)
+    scram: ScramHistory = field(default_factory=ScramHistory)
 
     def note(self, header: BatchHeader, data: bytes) -> None:
-        """One batch of the log."""
+        """Collects the voter, kraft.version and SCRAM records of one batch. Raises Corrupt."""
         if not header.is_control:
+            self.scram.note(header, data)
             return
         if (voters := voters_of(data, 0, header)) is not None:
             self.voters.append((header.base_offset, voters))

@@ -1,8 +1,8 @@
-"""The loop around the core: persist → send → apply.
+"""The event loop around the Raft core: it executes each `Ready` of the core: persist, append, send, flush.
 
-Everything runs on one event loop but the wait for the disk, which has a thread: answers to followers leave beside
-the leader's own flush, which their next fetch overtakes or not. At most one flush is under way; what is appended
-meanwhile is in the next one: that is the group commit, without a linger. The core counts only what is flushed.
+Everything runs on one event loop except the wait for fsync, which has a thread, so followers get records while the
+leader still flushes them. At most one flush runs at a time; records that are appended meanwhile share the next one
+(group commit, without a linger). The core counts only flushed records for the high watermark.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from quorate.errors import Corrupt, ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset
+from quorate.raft import Presence
 from quorate.raft import messages as raft
 from quorate.raft.core import Raft
-from quorate.raft.log import Batch, Entry
+from quorate.raft.log import BatchInfo, Entry
 from quorate.raft.ready import Leadership, Ready, Refusal, Upgrade
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
@@ -25,29 +26,30 @@ from quorate.storage.files import NoSpace
 from services.quorum.appends import Uncommitted
 from services.quorum.batches import control_batch_of, data_batches
 from services.quorum.disk import Disk
+from services.quorum.downloads import Downloads
 from services.quorum.flusher import Flusher
 from services.quorum.peers import Peers
 from services.quorum.recorder import Recorder
-from services.quorum.tracing import Tracer
+from services.quorum.tracing import AppendTracer
 
 log = logger(__name__)
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Kafka's largest batch; a larger append is an error and not split."""
+"""Largest batch, as in Kafka; a larger append is refused, not split."""
 UNCOMMITTED_BYTES_MAX: Final = 10 * BATCH_BYTES_MAX
-"""Ten batches wait in Kafka's accumulator, too. With more on their way, the next append is left unread."""
+"""Backpressure: with more uncommitted bytes than this, the next append is not read; ten batches, as in Kafka."""
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of one answer, whatever its asker would take: Kafka's `controller.quorum.fetch.max.bytes`."""
+"""Most bytes of one fetch answer, whatever the request allows: Kafka's `controller.quorum.fetch.max.bytes`."""
 READS_BYTES_MAX: Final = 8 * READ_BYTES_MAX
-"""Of the answers to fetches in one turn: many observers may be behind at once. The others get none, and ask again."""
+"""Most bytes of all fetch answers in one turn; further answers are empty, and their replicas fetch again."""
 
 Answer = Callable[[raft.Response, bytes], None]
-"""Sends one answer, with the bytes that it said to read."""
+"""A callback that sends one answer, with the bytes that the core asked to read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResult:
-    """What became of an append: `end_offset` is the end of the log after it, or the offset that is wanted."""
+    """The result of an append: `end_offset` is the log end after it, or after an error the offset that is expected."""
 
     error: ErrorCode
     end_offset: Offset
@@ -55,22 +57,22 @@ class AppendResult:
 
 @dataclass(frozen=True, slots=True)
 class _Flushing:
-    """What the disk is waited for, and what its spans need."""
+    """The running flush, with its batches and start time (ns) for the spans."""
 
     flush: Flush
     batches: tuple[bytes, ...]
     start_ns: int
 
 
-class Driver:
-    """Drives one core. `changed` is called after each turn that moved the high watermark or the leadership."""
+class QuorumDriver:
+    """Drives one Raft core. `changed` is set after each turn that moved the high watermark or the leadership."""
 
     def __init__(
         self,
         core: Raft,
         disk: Disk,
         clock: Clock,
-        tracer: Tracer,
+        tracer: AppendTracer,
         *,
         append_linger_ms: int = 0,
         flusher: Flusher | None = None,
@@ -78,9 +80,10 @@ class Driver:
         self.core = core
         self.disk = disk
         self.recorder = Recorder()
+        self.downloads = Downloads()
         self.leadership = Leadership(epoch=0, leader_id=None)
         self.high_watermark = core.log.high_watermark
-        """Up to where everything is committed and can be read: the core may know of more, not carried out yet."""
+        """The offset (exclusive) up to which records are committed and readable; the core's may be ahead of it."""
         self.changed = asyncio.Event()
         self._clock = clock
         self._tracer = tracer
@@ -92,6 +95,7 @@ class Driver:
         self._lingering: asyncio.TimerHandle | None = None
         self._failed: Callable[[BaseException], None] = _raise
         self._claimed: Epoch = -1
+        self.presence = Presence()
         self._flusher = flusher or Flusher()
         self._flushing: _Flushing | None = None
         self._unflushed: list[bytes] = []
@@ -99,14 +103,14 @@ class Driver:
         self._reads_left = READS_BYTES_MAX
 
     def start(self, peers: Peers, failed: Callable[[BaseException], None]) -> None:
-        """Begin to take turns. `failed` is told of what cannot be gone on from: a disk that does not do its work."""
+        """Starts the loop. `failed` is called with an error that must end the process, such as a failed fsync."""
         self._peers = peers
         self._failed = failed
         self._flusher.start()
         self._soon = asyncio.get_running_loop().call_soon(self._run)
 
     def stop(self) -> None:
-        """Take no further turn, and wait until the disk is not waited for any more."""
+        """Stops the loop, and waits until the running flush is done."""
         self._halt()
         self._flusher.stop()
 
@@ -116,10 +120,10 @@ class Driver:
                 handle.cancel()
         self._peers = None
 
-    # What happens to the node.
+    # Inputs: messages, failures, and requests of the controller.
 
     def hear(self, message: raft.Message) -> None:
-        """A peer's request or answer. One that brings more than the disk has room for counts as lost."""
+        """Passes a peer's request or answer to the core; one whose records do not fit on the disk counts as failed."""
         size = _size_of(message)
         if size and not self._has_room(size):
             self.fail(message.reply_to)
@@ -128,46 +132,59 @@ class Driver:
         self._wake()
 
     async def ask(self, request: Callable[[Answer], raft.Request]) -> tuple[Any, bytes]:
-        """A peer's or a person's request, built with the way back, and its answer with the bytes that go along."""
+        """Passes a request to the core and awaits its answer, with the bytes that belong to it.
+
+        `request` builds the request from the callback for its answer.
+        """
         answered: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
 
         def reply(answer: raft.Response, data: bytes) -> None:
-            if not answered.done():  # the asker may have gone
+            if not answered.done():  # the caller may have gone
                 answered.set_result((answer, data))
 
         self.hear(request(reply))
         return await answered
 
     def lose(self, node_id: NodeId) -> None:
-        """The stream to a node broke."""
+        """Reports to the core that the fetch stream to or from a node broke."""
         self.core.peer_lost(node_id, self.now_ms)
         self._wake()
 
     def fail(self, token: object) -> None:
-        """A request will not be answered."""
+        """Reports to the core that a request failed; `token` is its `reply_to`."""
         self.core.request_failed(token, self.now_ms)
         self._wake()
 
+    def refuse(self, why: str) -> None:
+        """Counts and logs a peer's answer that was malformed or broke a rule."""
+        self.recorder.refused(why)
+
     def resign(self, epoch: Epoch) -> None:
-        """Give up leadership in `epoch`."""
+        """Resigns the leadership in `epoch`; no effect in another epoch."""
         if self.core.role.epoch == epoch:
             self.core.resign(self.now_ms)
             self._wake()
 
+    def set_presence(self, presence: Presence) -> None:
+        """Tells the core whether this node's controller is present."""
+        self.presence = presence
+        self.core.controller_presence(presence, self.now_ms)
+        self._wake()
+
     def upgrade_kraft_version(self, version: int, *, epoch: Epoch, validate_only: bool) -> Upgrade:
-        """Raise kraft.version; done once the high watermark has reached the answer's end offset. KIP-853."""
+        """Raises kraft.version; it is committed once the high watermark reaches the answer's end offset. KIP-853."""
         upgrade = self.core.upgrade_kraft_version(version, self.now_ms, epoch=epoch, validate_only=validate_only)
         self._wake()
         return upgrade
 
     def claim(self, epoch: Epoch) -> bool:
-        """A controller is to be active in `epoch`; False if one was already: an epoch has one."""
+        """Reserves `epoch` for one active controller; False if another one has been active in it."""
         is_free = epoch > self._claimed
         self._claimed = max(self._claimed, epoch)
         return is_free
 
     def append(self, epoch: Epoch, base_offset: Offset, batches: Sequence[Sequence[bytes]]) -> AppendResult:
-        """WRITE the controller's records into the log, if this node leads `epoch` and ends there: all, or nothing."""
+        """Appends the controller's records, all or none, if this node leads `epoch` and its log ends at the offset."""
         error = _size_error(batches)
         if error is not ErrorCode.NONE:
             return AppendResult(error=error, end_offset=self.core.log.leo)
@@ -175,19 +192,19 @@ class Driver:
             return AppendResult(error=ErrorCode.KAFKA_STORAGE_ERROR, end_offset=self.core.log.leo)
         made = data_batches(batches, base_offset=base_offset, epoch=epoch, timestamp_ms=self._clock.wall_ms())
         refusal: Refusal | None = self.core.append(made, self.now_ms)
-        self._wait_for_company()
+        self._schedule_turn()
         if refusal is None:
             self._uncommitted.add(made[-1].end_offset, sum(batch.size for batch in made))
             return AppendResult(error=ErrorCode.NONE, end_offset=made[-1].end_offset)
         return AppendResult(error=refusal.error, end_offset=refusal.wanted_offset)
 
     async def has_room(self) -> None:
-        """Wait until what was appended before is committed, but for what a leader may have on its way."""
+        """Waits until the uncommitted appends are at most `UNCOMMITTED_BYTES_MAX` (backpressure)."""
         while self._uncommitted.size > UNCOMMITTED_BYTES_MAX:
             await self.changed.wait()
 
     def _has_room(self, size: int) -> bool:
-        """Asked before the core is told: what it has taken must be kept."""
+        """Reserves disk space before the core gets the records, since all that the core accepts must be written."""
         try:
             self.disk.reserve(size)
         except NoSpace as full:
@@ -197,24 +214,24 @@ class Driver:
 
     @property
     def now_ms(self) -> int:
-        """The clock that the core is told."""
+        """The monotonic clock, in ms, which the core gets."""
         return self._clock.monotonic_ms()
 
     @property
     def wall_ms(self) -> int:
-        """The time of day, for those who read it."""
+        """The wall clock, in ms since 1970, for timestamps."""
         return self._clock.wall_ms()
 
     def settle(self) -> None:
-        """Carry out at once what is due, so that nothing is pending that points into the log."""
+        """Executes a pending turn at once, so that no pending action refers to positions in the log."""
         if self._soon is not None:
             self._soon.cancel()
             self._run()
 
     # A turn.
 
-    def _wait_for_company(self) -> None:
-        """What was appended is written with what else comes in the linger; by default at once."""
+    def _schedule_turn(self) -> None:
+        """Schedules a turn after the append linger, so that more appends share its flush; without a linger at once."""
         if self._linger_ms == 0:
             self._wake()
         elif self._lingering is None:
@@ -234,12 +251,12 @@ class Driver:
                 self._carry_out(ready)
             self._flush()
             self._set_timer()
-        except BaseException as error:  # a turn that is not carried out whole must not be followed by another
+        except BaseException as error:  # no further turn may follow one that was executed only in part
             self._halt()
             self._failed(error)
 
     def _carry_out(self, ready: Ready) -> None:
-        """What `Ready` lists, in its order: nothing leaves that is not durable first."""
+        """Executes a `Ready` in its order: the election state is durable before any answer or request leaves."""
         if ready.election is not None:
             self.disk.persist(ready.election)
         if ready.truncate_to is not None:
@@ -262,13 +279,13 @@ class Driver:
         self.recorder.carried_out(ready, self.core.role)
 
     def _appendable(self, entry: Entry) -> bytes:
-        if not isinstance(entry, Batch):
+        if not isinstance(entry, BatchInfo):
             return control_batch_of(entry, timestamp_ms=self._clock.wall_ms())
         assert isinstance(entry.data, bytes)
         return entry.data
 
     def _flush(self) -> None:
-        """Begin to wait for the disk, unless that is waited for already, or has everything."""
+        """Starts a flush of the appended batches, unless one is running or nothing is unflushed."""
         if self._flushing is None and (flush := self.disk.begin_flush()) is not None:
             self._flushing = _Flushing(flush, tuple(self._unflushed), self._clock.wall_ns())
             self._unflushed.clear()
@@ -276,7 +293,7 @@ class Driver:
             self._flusher.wait_for(flush, self._flushed)
 
     def _flushed(self, error: OSError | None) -> None:
-        """The disk has it. If it has failed, nobody knows what it has, and this process must not go on."""
+        """Handles the end of a flush. After a failed fsync the disk's content is unknown, so the process ends."""
         if self._peers is None:
             return
         if error is not None:
@@ -309,12 +326,13 @@ class Driver:
             )
 
     def _answer(self, answer: raft.Response) -> None:
-        """Send an answer, with the bytes that it points to; they are read now, before a later turn may remove them."""
+        """Sends an answer with the bytes that it refers to; they are read now, before a later turn may remove them."""
         data = b""
         if isinstance(answer, raft.FetchResponse) and answer.read is not None:
             data = self._read(answer.read)
         elif isinstance(answer, raft.FetchSnapshotResponse) and answer.read is not None:
             data = self.disk.read_snapshot(answer.read)
+            self.downloads.read(answer.read.snapshot_id, now_ms=self.now_ms)
         reply: Answer = answer.reply_to  # type: ignore[assignment]  # the servicer gave it with the request
         reply(answer, data)
 
@@ -326,6 +344,10 @@ class Driver:
         return data
 
     def _tell(self, ready: Ready) -> None:
+        for why in ready.refused:
+            self.recorder.refused(why)
+        for node_id in ready.denied:
+            self.recorder.denied(node_id)
         for transition in ready.transitions:
             log.info(
                 "became " + transition.after.lower(),
@@ -347,7 +369,7 @@ class Driver:
             self.changed = asyncio.Event()
 
     def _set_timer(self) -> None:
-        """Be woken when the core wants it; sooner does no harm, and most deadlines move on before they come."""
+        """Sets the timer to the core's deadline. A timer that is due earlier stays, as an early tick does no harm."""
         deadline_ms = self.core.deadline
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return
@@ -372,7 +394,7 @@ def _size_error(batches: Sequence[Sequence[bytes]]) -> ErrorCode:
 
 
 def _size_of(message: raft.Message) -> int:
-    """How much the disk is to take of it, in bytes."""
+    """Returns the bytes of records or snapshot in a message, which the disk has to store."""
     match message:
         case raft.FetchResponse():
             return sum(batch.size for batch in message.batches)

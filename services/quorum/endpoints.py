@@ -1,4 +1,4 @@
-"""Where other nodes listen: from the voter set in the log, from the configuration, or as others tell."""
+"""The addresses of other quorum nodes: from the voter set in the log, the configuration, or other nodes' answers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Any, Final
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.history import History
 from quorate.raft.voters import Voter, VoterSet
-from quorate.runtime.kinds import Endpoint as ConfiguredEndpoint
-from quorate.runtime.kinds import Voter as ConfiguredVoter
+from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
+from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
 from services.quorum.translate import Address
 
 FIRST_BOOTSTRAP_ID: Final = -2
-"""-1 is nobody."""
+"""The node id of the first bootstrap server, counting down; -1 means no node."""
+HEARD_MAX: Final = 1_000
+"""Most addresses that are kept from other nodes' answers; any client may send some, so memory needs a bound."""
 
 
 def static_voters(configured: Sequence[ConfiguredVoter]) -> VoterSet:
-    """`controller.quorum.voters` as a voter set: no directory ids (kraft.version 0)."""
+    """Returns `controller.quorum.voters` as a voter set without directory ids (kraft.version 0)."""
     return VoterSet(tuple(Voter(key=ReplicaKey(voter.id)) for voter in configured))
 
 
 class NodeEndpoints(Mapping[NodeId, Address]):
-    """Each known node's address by its id: as others say, the voter set in force (KIP-853), or the configuration.
+    """The address of each known node by id: from other nodes, the voter set in force (KIP-853), or the configuration.
 
-    Who names a leader says where it listens, for that may stand in records that we do not have yet: it has moved, or
-    become a voter. So what was heard counts until the voter set in force says otherwise than it did then.
+    An answer that names a leader has its address, as this node may lack the records that have it: the leader has moved
+    or become a voter. Such an address counts until the voter set in force changes its entry for that node.
 
-    Bootstrap servers have no id until they are asked; they go by negative ones, as in Kafka.
+    Bootstrap servers have negative ids, as in Kafka, since their real ids are not known.
     """
 
     def __init__(
@@ -38,20 +40,25 @@ class NodeEndpoints(Mapping[NodeId, Address]):
             FIRST_BOOTSTRAP_ID - at: Address(server.host, server.port) for at, server in enumerate(bootstrap)
         }
         self._heard: dict[NodeId, tuple[Address, Address | None]] = {}
-        """Each with what the voter set said at that time."""
+        """Addresses from other nodes, each with the voter set's address at that time."""
         self._voters = voters
 
     def hear(self, node_id: NodeId, address: Address) -> None:
-        """Another node says where this one listens."""
+        """Notes a node's address from another node's message; only the last `HEARD_MAX` are kept."""
+        if node_id < 0:
+            return
+        self._heard.pop(node_id, None)
         self._heard[node_id] = address, self._voting(node_id)
+        if len(self._heard) > HEARD_MAX:
+            del self._heard[next(iter(self._heard))]
 
     def hear_of(self, nodes: Iterable[Any]) -> None:
-        """The NodeEndpoints of an answer."""
+        """Notes the addresses in the NodeEndpoints of an answer."""
         for node in nodes:
             self.hear(node.node_id, Address(node.host, node.port))
 
     def _voting(self, node_id: NodeId) -> Address | None:
-        """Where the voter set in force has it."""
+        """Returns the node's address in the voter set in force; None if it has none."""
         voter = self._voters.latest.by_id(node_id)
         if voter is None or not voter.endpoints:
             return None
@@ -67,7 +74,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         return self._configured.get(node_id) or self.bootstrap[node_id]
 
     def __iter__(self) -> Iterator[NodeId]:
-        """Voters and configured ones, by id: what DescribeQuorum names."""
+        """Yields the ids of voters and configured nodes in order, as DescribeQuorum lists them."""
         reached = {voter.key.id for voter in self._voters.latest.voters if voter.endpoints}
         return iter(sorted(reached | self._configured.keys()))
 

@@ -1,4 +1,4 @@
-"""One thread that waits for the disk, so that the event loop need not."""
+"""Flush thread: waits for fsync, so that the event loop does not block. Part of group commit."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from quorate.storage.disk_log import Flush
 NAME: Final = "flusher"
 
 Done = Callable[[OSError | None], None]
-"""Told on the event loop: None, or why the disk does not do its work."""
+"""Called on the event loop when a flush is done, with None or its error."""
 
 
 class Flusher:
-    """Waits for one flush after the other. A thread of its own is woken in half the time that a pool's takes."""
+    """Waits for flushes one after the other in its own thread, which wakes up twice as fast as a pool's thread."""
 
     def __init__(self) -> None:
         self._work: SimpleQueue[tuple[Flush, Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; what is done is told on the running loop."""
+        """Starts the thread; callbacks run on the running event loop."""
         loop = asyncio.get_running_loop()
-        # A daemon: a disk that never answers must not keep the process from ending.
+        # A daemon thread: a hanging disk must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, args=(loop,), name=NAME, daemon=True)
         self._thread.start()
 
     def wait_for(self, flush: Flush, done: Done) -> None:
-        """Wait for `flush`, and tell `done`."""
+        """Queues a flush for the thread to wait for; `done` is called when it is over."""
         self._work.put((flush, done))
 
     def stop(self) -> None:
-        """Wait until nothing is waited for: the files may then be closed."""
+        """Waits for all queued flushes and ends the thread, so that the files can be closed."""
         if self._thread is not None:
             self._work.put(None)
             self._thread.join()

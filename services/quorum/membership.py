@@ -1,4 +1,4 @@
-"""The RPCs that change who votes or who leads, and those that a change needs (KIP-853)."""
+"""The gRPC servicer for membership changes (KIP-853): voters, leadership transfer, AlterQuorum, controller presence."""
 
 from __future__ import annotations
 
@@ -12,55 +12,67 @@ from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest, UpdateRaftVo
 from kraft.service.quorum_pb2 import (
     AlterQuorumRequest,
     AlterQuorumResponse,
+    ControllerPresenceRequest,
+    ControllerPresenceResponse,
+    SetTargetVotersResponse,
     TransferLeadershipRequest,
     TransferLeadershipResponse,
 )
 from kraft.service.quorum_pb2_grpc import QuorumServicer
 from services.quorum import translate
-from services.quorum.alteration import LeaderFinder, Walk
-from services.quorum.driver import Driver
+from services.quorum.alter_quorum import Alteration, LeaderFinder
+from services.quorum.driver import QuorumDriver
 from services.quorum.translate import Endpoints
 
 
 class MembershipServicer(QuorumServicer):
-    """The part of `kraft.service.Quorum` that is about voters."""
+    """Serves the RPCs of `kraft.service.Quorum` for membership changes and leadership transfer."""
 
-    def __init__(self, driver: Driver, endpoints: Endpoints) -> None:
+    def __init__(self, driver: QuorumDriver, endpoints: Endpoints) -> None:
         self._driver = driver
         self._endpoints = endpoints
         self._leaders = LeaderFinder(driver, endpoints)
 
     async def ApiVersions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
-        """KIP-35, KIP-584."""
+        """Answers the APIs and the kraft.version range that this node supports. KIP-35, KIP-584."""
         answer, _ = await self._driver.ask(lambda reply: translate.api_versions_request(request, reply))
         return translate.api_versions_answer(answer)
 
     async def AddRaftVoter(self, request: AddRaftVoterRequest, context: Any) -> AddRaftVoterResponse:
-        """KIP-853; answered when it is committed, or will not be."""
+        """Adds a voter; answers once the change is committed or has failed. KIP-853."""
         answer, _ = await self._driver.ask(lambda reply: translate.add_request(request, reply))
         return translate.add_answer(answer)
 
     async def RemoveRaftVoter(self, request: RemoveRaftVoterRequest, context: Any) -> RemoveRaftVoterResponse:
-        """KIP-853; as above."""
+        """Removes a voter; answers once the change is committed or has failed. KIP-853."""
         answer, _ = await self._driver.ask(lambda reply: translate.remove_request(request, reply))
         return translate.remove_answer(answer)
 
     async def UpdateRaftVoter(self, request: UpdateRaftVoterRequest, context: Any) -> UpdateRaftVoterResponse:
-        """KIP-853."""
+        """Updates a voter's listeners and kraft.version range. KIP-853."""
         answer, _ = await self._driver.ask(lambda reply: translate.update_request(request, reply))
         return translate.update_answer(answer, self._endpoints)
 
+    async def ControllerPresence(self, request: ControllerPresenceRequest, context: Any) -> ControllerPresenceResponse:
+        """Notes at the leader whether a voter's controller is present."""
+        answer, _ = await self._driver.ask(lambda reply: translate.presence_request(request, reply))
+        return translate.presence_answer(answer)
+
     async def TransferLeadership(self, request: TransferLeadershipRequest, context: Any) -> TransferLeadershipResponse:
-        """Answered when the voter leads, or did not catch up in time."""
+        """Transfers the leadership; answers once the voter leads, or has not caught up in time. Raft thesis 3.10."""
         answer, _ = await self._driver.ask(lambda reply: translate.transfer_request(request, reply))
         return translate.transfer_answer(answer)
 
     async def AlterQuorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
-        """KIP-595's name for what KIP-853 does voter by voter."""
-        walk = Walk(request, self._leaders)
-        async for step in walk.plan() if request.validate_only else walk.steps():
+        """Has the leader write a target voter set, and streams each step (KIP-595, first form)."""
+        async for step in Alteration(request, self._leaders, self._driver, self._endpoints).told():
             yield step
 
+    async def SetTargetVoters(self, request: AlterQuorumRequest, context: Any) -> SetTargetVotersResponse:
+        """Writes a target voter set into the log, and answers when that is committed."""
+        answer, _ = await self._driver.ask(lambda reply: translate.alter_request(request, reply))
+        return translate.alter_answer(answer)
+
     async def close(self) -> None:
-        """Close every connection."""
+        """Closes the channels to leaders."""
         await self._leaders.close()

@@ -1,24 +1,22 @@
-"""What the core wants said to other nodes: one channel each, unary calls, and the Fetch stream to the leader."""
+"""Client of the other quorum nodes: sends the core's requests, by unary calls and by the Fetch stream to the leader."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
+from msgspec.structs import replace
 
-from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochResponse
 from kraft.api.fetch_pb2 import FetchResponse
-from kraft.api.fetch_snapshot_pb2 import FetchSnapshotResponse
-from kraft.api.vote_pb2 import VoteResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import NodeId
+from quorate.raft import fencing
 from quorate.raft import messages as raft
 from quorate.raft.ready import Send
-from quorate.raft.voters import Endpoint
+from quorate.raft.voters import ListenerEndpoint
 from quorate.runtime.client import open_channel
 from quorate.runtime.logs import logger
 from services.quorum import translate
@@ -28,19 +26,20 @@ from services.quorum.translate import Address
 log = logger(__name__)
 
 MARGIN_S: Final = 1.0
-"""How much longer than the core a call is waited for: the core gives up first, and asks again as it sees fit."""
+"""Added (s) to the core's request timeout for the gRPC deadline: the core times out first, and retries by its rules."""
 
-A = TypeVar("A", VoteResponse, BeginQuorumEpochResponse, FetchSnapshotResponse)
-"""An answer that names the leader."""
+R = TypeVar("R", bound=raft.Response)
+"""A response type that names the leader."""
 
 Heard = Callable[[raft.Response], None]
 Lost = Callable[[NodeId], None]
+Refused = Callable[[str], None]
 
 
 class Peers:
-    """Sends what `Ready` lists, and hands the answers back with the number under which the core waits for them.
+    """Sends the core's requests to its peers, and passes the answers back with their `reply_to` token.
 
-    A call that fails is told as `failed`; a Fetch stream that breaks, as `lost`: its leader's process is gone.
+    A failed call is reported by `failed`, a broken Fetch stream by `lost`, since the leader's process is gone then.
     """
 
     def __init__(
@@ -51,36 +50,38 @@ class Peers:
         heard: Heard,
         failed: Callable[[object], None],
         lost: Lost,
+        refused: Refused,
         request_timeout_ms: int,
-        listeners: Sequence[Endpoint] = (),
+        listeners: Sequence[ListenerEndpoint] = (),
     ) -> None:
-        """`listeners` are this node's own, of which it tells when it leads."""
+        """`listeners` are this node's own, which it announces as leader; `refused` is called with malformed answers."""
         self._endpoints = endpoints
         self._listeners = listeners
         self._tasks = tasks
         self._heard = heard
         self._failed = failed
         self._lost = lost
+        self._refused = refused
         self._timeout_s = request_timeout_ms / 1000 + MARGIN_S
         self._channels: dict[Address, grpc.aio.Channel] = {}
         self._stubs: dict[Address, QuorumStub] = {}
         self._stream: _FetchStream | None = None
 
     def send(self, send: Send) -> None:
-        """One request on its way; never waits."""
+        """Sends one request of the core to a peer, in the background; never blocks."""
         if isinstance(send.request, raft.FetchRequest):
             self._fetch(send.to, send.request)
         else:
             self._spawn(self._call(send))
 
     def stop_fetching(self, *, unless_from: NodeId | None) -> None:
-        """Close the Fetch stream, unless it is to the node that leads now."""
+        """Closes the Fetch stream, unless it goes to `unless_from`, the present leader."""
         if self._stream is not None and self._stream.to != unless_from:
             self._stream.close()
             self._stream = None
 
     async def close(self) -> None:
-        """Close every channel."""
+        """Closes the Fetch stream and all channels."""
         self.stop_fetching(unless_from=None)
         for channel in self._channels.values():
             await channel.close()
@@ -102,7 +103,8 @@ class Peers:
 
     async def _read(self, stream: _FetchStream) -> None:
         try:
-            await stream.run(self._heard)
+            async for request, answer in stream.run():
+                self._take_fetch(stream.to, request, answer)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, ApiError, Corrupt, asyncio.CancelledError) as failure:
             # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
             if stream.is_closed:
@@ -114,31 +116,47 @@ class Peers:
             for token in stream.waiting:
                 self._failed(token)
 
+    def _take_fetch(self, leader_id: NodeId, request: raft.FetchRequest, answer: FetchResponse) -> None:
+        """Passes a Fetch answer to the core; a malformed one counts as failed, and the stream stays open."""
+        try:
+            response = translate.from_fetch(answer, request.reply_to)
+        except (ApiError, Corrupt) as nonsense:
+            self._refused(f"the Fetch answer of node {leader_id}: {nonsense}")
+            self._failed(request.reply_to)
+        else:
+            # A leader that was reached by its own id needs no new address; the answer's address is for other nodes.
+            self._heard(response if response.leader_id == leader_id else _located(response, answer, self._endpoints))
+
     async def _call(self, send: Send) -> None:
         request, token = send.request, send.request.reply_to
         try:
-            self._heard(await self._ask(self._stub(send.to, send.endpoints), request, token))
-        except (grpc.aio.AioRpcError, ApiError, Corrupt) as failure:
+            response = await self._ask(self._stub(send.to, send.endpoints), request, token)
+        except grpc.aio.AioRpcError as failure:
             log.debug("no answer", peer=send.to, request=type(request).__name__, reason=str(failure))
             self._failed(token)
+        except (ApiError, Corrupt) as nonsense:
+            self._refused(f"the answer of node {send.to} to a {type(request).__name__}: {nonsense}")
+            self._failed(token)
+        else:
+            self._heard(response)
 
     async def _ask(self, stub: QuorumStub, request: raft.Request, token: object) -> raft.Response:
         timeout = self._timeout_s
         match request:
             case raft.VoteRequest():
-                voted = self._heard_in(await stub.Vote(translate.to_vote(request), timeout=timeout))
-                return translate.from_vote(voted, token)
+                voted = await stub.Vote(translate.to_vote(request), timeout=timeout)
+                return _located(translate.from_vote(voted, token), voted, self._endpoints)
             case raft.BeginQuorumEpochRequest():
                 begin = translate.to_begin(request, self._listeners)
-                begun = self._heard_in(await stub.BeginQuorumEpoch(begin, timeout=timeout))
-                return translate.from_begin(begun, token)
+                begun = await stub.BeginQuorumEpoch(begin, timeout=timeout)
+                return _located(translate.from_begin(begun, token), begun, self._endpoints)
             case raft.EndQuorumEpochRequest():
-                ended = await stub.EndQuorumEpoch(translate.to_end(request), timeout=timeout)
+                ended = await stub.EndQuorumEpoch(translate.to_end(request, self._listeners), timeout=timeout)
                 return translate.from_end(ended, token)
             case raft.FetchSnapshotRequest():
                 ask = translate.to_fetch_snapshot(request)
-                piece = self._heard_in(await stub.FetchSnapshot(ask, timeout=timeout))
-                return translate.from_fetch_snapshot(piece, token)
+                piece = await stub.FetchSnapshot(ask, timeout=timeout)
+                return _located(translate.from_fetch_snapshot(piece, token), piece, self._endpoints)
             case raft.ApiVersionsRequest():
                 spoken = await stub.ApiVersions(translate.to_api_versions(request), timeout=timeout)
                 return translate.from_api_versions(spoken, token)
@@ -151,20 +169,18 @@ class Peers:
             case raft.UpdateRaftVoterRequest():
                 updated = await stub.UpdateRaftVoter(translate.to_update(request), timeout=timeout)
                 return translate.from_update(updated, token)
+            case raft.ControllerPresenceRequest():
+                noted = await stub.ControllerPresence(translate.to_presence(request), timeout=timeout)
+                return translate.from_presence(noted, token)
             case raft.FetchRequest():
                 raise AssertionError("fetches go over the stream")
-            case raft.TransferLeadershipRequest() | raft.ConfirmLeadershipRequest():
+            case raft.TransferLeadershipRequest() | raft.ConfirmLeadershipRequest() | raft.AlterQuorumRequest():
                 raise AssertionError("nodes do not ask each other for it")
 
-    def _heard_in(self, answer: A) -> A:
-        """An answer, and where the leader is by it."""
-        self._endpoints.hear_of(answer.node_endpoints)
-        return answer
+    def _stub(self, to: NodeId, at: Sequence[ListenerEndpoint] = ()) -> QuorumStub:
+        """Returns the stub for a node at its present address; `at` are its listeners if the request names them.
 
-    def _stub(self, to: NodeId, at: Sequence[Endpoint] = ()) -> QuorumStub:
-        """Of the node where it listens now: a voter may come back elsewhere. `at` are its listeners, peers' one first.
-
-        Raises ApiError(BROKER_NOT_AVAILABLE) for a node of which nobody has said where it listens.
+        Raises ApiError(BROKER_NOT_AVAILABLE) if no address of the node is known.
         """
         address = Address(at[0].host, at[0].port) if at else self._endpoints.get(to)
         if address is None:
@@ -176,7 +192,7 @@ class Peers:
 
 
 class _FetchStream:
-    """One stream to one leader: requests are written in order, answers come in the same order."""
+    """One Fetch stream to one leader; answers come in the order of the requests."""
 
     def __init__(self, to: NodeId, stub: QuorumStub, endpoints: NodeEndpoints) -> None:
         self.to = to
@@ -193,12 +209,12 @@ class _FetchStream:
     def close(self) -> None:
         self.is_closed = True
         self._call.cancel()
-        # gRPC's `write` waits for ever on a call that is cancelled before it is under way, so the call is not enough.
+        # gRPC's `write` blocks for ever on a call cancelled before it began, so the reading task is cancelled too.
         if self.reading is not None:
             self.reading.cancel()
 
-    async def run(self, heard: Heard) -> None:
-        """One request, one answer, for as long as the stream holds."""
+    async def run(self) -> AsyncIterator[tuple[raft.FetchRequest, FetchResponse]]:
+        """Sends queued requests one at a time and yields each with its answer, until the stream ends."""
         while True:
             request = await self._requests.get()
             self.waiting = [request.reply_to]
@@ -207,5 +223,14 @@ class _FetchStream:
             if not isinstance(answer, FetchResponse):
                 return  # the other side has ended the stream
             self.waiting = []
-            self._endpoints.hear_of(answer.node_endpoints)
-            heard(translate.from_fetch(answer, request.reply_to))
+            yield request, answer
+
+
+def _located(response: R, answer: Any, endpoints: NodeEndpoints) -> R:
+    """Notes the leader's address from an answer, and returns `response`.
+
+    As in Kafka, an address counts only in an answer with leader and epoch, which another cluster's node does not give.
+    """
+    if fencing.has_epoch(response):
+        endpoints.hear_of(node for node in answer.node_endpoints if node.node_id == response.leader_id)
+    return response

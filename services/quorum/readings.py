@@ -1,4 +1,4 @@
-"""What a node's metrics are read off, when somebody asks: the core, the disk, and what was counted meanwhile."""
+"""Reads the metric values of a node at each export: from the core, the disk, and the counters."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ from services.quorum.disk import Disk
 
 NOBODY: Final = -1
 STATES: Final = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
-"""Kafka's words. A node that does not vote is an observer, whether it knows a leader or not."""
+"""Kafka's names of the states. A node that is no voter is an observer, whether it knows a leader or not."""
 
 
 @dataclass(slots=True)
-class Counts:
-    """What only rises."""
+class NodeCounters:
+    """The counters of a node, which only rise."""
 
     appended: int = 0
-    """Records appended as leader."""
+    """Count of records that this node appended as leader."""
     fetched: int = 0
-    """Records taken over from a leader."""
+    """Count of records that this node fetched from a leader."""
+    refused: int = 0
+    """Count of peers' answers that were malformed or broke a rule."""
+    denied: int = 0
+    """Count of requests that peers refused with CLUSTER_AUTHORIZATION_FAILED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What the values are read off. `static` are the voters of the configuration."""
+    """The objects that metric values are read from; `static` is the configured voter set."""
 
     core: Raft
     disk: Disk
     clock: Clock
-    counts: Counts
+    counts: NodeCounters
     static: VoterSet
     endpoints: Mapping[NodeId, object]
 
@@ -45,70 +49,60 @@ class Node:
 Read = Callable[[Node], Iterable[Value]]
 
 
-def one(read: Callable[[Node], float | None]) -> Callable[[Node], Iterable[Value]]:
-    """A single value without labels; nothing while it is None."""
-
-    def values(node: Node) -> Iterable[Value]:
-        value = read(node)
-        return () if value is None else ((value, {}),)
-
-    return values
-
-
 def state_of(core: Raft) -> str:
-    """One of `STATES`."""
+    """Returns the node's state, one of `STATES`."""
     is_voter = core.log.voters.latest.has(core.node)
     is_passive = isinstance(core.role, Follower | Unattached)
     return "observer" if is_passive and not is_voter else type(core.role).__name__.lower()
 
 
 def states(node: Node) -> Iterable[Value]:
-    """Each state, and whether it is this node's."""
+    """Returns 1 for the node's present state and 0 for every other, with the state as label."""
     now = state_of(node.core)
     return [(int(state == now), {"kraft.role": state}) for state in STATES]
 
 
 def voted(node: Node) -> Iterable[Value]:
-    """Whom this node voted for, with the directory."""
+    """Returns the node id that this node voted for, -1 for none, with the directory id as label."""
     voted = node.core.role.voted
     directory = ZERO_UUID if voted is None else voted.directory_id
     return [(NOBODY if voted is None else voted.id, {"kraft.directory.id": uuid_text(directory)})]
 
 
 def leader(node: Node) -> int:
-    """Who leads, or `NOBODY`."""
+    """Returns the leader's id, or -1 if it is not known."""
     leader_id = known_leader(node.core.role)
     return NOBODY if leader_id is None else leader_id
 
 
 def high_watermark(node: Node) -> int:
-    """As FindQuorum says it."""
+    """Returns the high watermark that this node knows; the log start offset before it knows a later one."""
     return node.core.log.high_watermark
 
 
 def unreached(node: Node) -> int:
-    """How many other voters nobody says where to reach."""
+    """Returns the number of other voters without a known address."""
     others = node.core.log.voters.latest.ids - {node.core.node.id}
     return sum(voter not in node.endpoints for voter in others)
 
 
 def observers(node: Node) -> int | None:
-    """How many observers the leader tracks; None if another leads."""
+    """Returns the number of observers that the leader tracks; None on another node."""
     return len(node.core.describe(node.clock.monotonic_ms()).observers) if isinstance(node.core.role, Leader) else None
 
 
 def is_changing(node: Node) -> int | None:
-    """Is a change of the voters under way? None if another leads."""
+    """Returns 1 if a voter change is not committed yet, else 0; None if this node does not lead."""
     return int(not node.core.log.is_voter_change_committed) if isinstance(node.core.role, Leader) else None
 
 
 def ignores_static(node: Node) -> int:
-    """Are voters configured, and others in force?"""
+    """Returns 1 if static voters are configured but ignored, as the log has the voter set; else 0."""
     return int(bool(node.static.voters) and node.core.log.kraft_version > 0)
 
 
 def lags(node: Node) -> Iterable[Value]:
-    """Of all that fetch from this leader, by what its describe says of them."""
+    """Yields the lag in records of each replica that fetches from this leader; nothing on another node."""
     if not isinstance(node.core.role, Leader):
         return
     leo, quorum = node.core.log.leo, node.core.describe(node.clock.monotonic_ms())
@@ -119,18 +113,18 @@ def lags(node: Node) -> Iterable[Value]:
 
 
 def busy(_: Node) -> float:
-    """Seconds of a processor that the event loop's thread has had; metrics are read on it."""
+    """Returns the CPU time of the event loop's thread in seconds; it runs on that thread."""
     return time.thread_time()
 
 
 def snapshot_bytes(node: Node) -> int:
-    """Of the latest snapshot."""
+    """Returns the size of the latest snapshot in bytes; 0 without one."""
     latest = node.core.log.latest_snapshot
     return 0 if latest is None else node.core.log.snapshots[latest]
 
 
 def snapshot_age(node: Node) -> float | None:
-    """Seconds since the last record in the latest snapshot was appended; None without one."""
+    """Returns the seconds since the last record in the latest snapshot was appended; None without a snapshot."""
     latest = node.core.log.latest_snapshot
     if latest is None:
         return None

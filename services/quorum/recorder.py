@@ -1,4 +1,4 @@
-"""Counts what happens between two looks at a node's metrics; the driver tells of it."""
+"""Records metric events of a node: counters, and durations of commits, elections and flushes. The driver calls it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from quorate.nouns import Offset
+from quorate.nouns import NodeId, Offset
 from quorate.raft.ready import Ready
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Role
+from quorate.runtime.logs import logger
 from services.quorum.metrics import COMMIT, ELECTION, FLUSH, NS
-from services.quorum.readings import Counts
+from services.quorum.readings import NodeCounters
+
+log = logger(__name__)
 
 
 class Recorder:
-    """What it costs is a few additions; a histogram of metrics that are off is a call that does nothing."""
+    """Collects counters and durations; cheap, and its histograms do nothing while metrics are off."""
 
     def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self.now_ns = now_ns
-        self.counts = Counts()
+        self.counts = NodeCounters()
         self._uncommitted: deque[tuple[Offset, int]] = deque()
         self._election_ns: int | None = None
         self._flush_ns = 0
+        self._refused = ""
+        self._denied: set[NodeId] = set()
 
     def carried_out(self, ready: Ready, role: Role) -> None:
-        """The driver did what `ready` lists; the core is in `role` now."""
+        """Counts the records, commits and role changes of a `Ready` that was executed; `role` is the present role."""
         for transition in ready.transitions:
             self._elect(transition.after)
         if not isinstance(role, Leader):
@@ -38,12 +43,25 @@ class Recorder:
         if ready.high_watermark is not None:
             self._commit(ready.high_watermark)
 
+    def refused(self, why: str) -> None:
+        """Counts a refused answer of a peer; a reason that repeats is logged as a warning only once."""
+        self.counts.refused += 1
+        (log.debug if why == self._refused else log.warning)("refused an answer", reason=why)
+        self._refused = why
+
+    def denied(self, node_id: NodeId) -> None:
+        """Counts a request that a peer did not authorize; logged once for each peer."""
+        self.counts.denied += 1
+        if node_id not in self._denied:
+            self._denied.add(node_id)
+            log.warning("not authorized by a peer: CLUSTER_AUTHORIZATION_FAILED", peer=node_id)
+
     def flush_begins(self) -> None:
-        """The disk is waited for; once at a time."""
+        """Notes the start of a flush; at most one runs at a time."""
         self._flush_ns = self.now_ns()
 
     def flush_ends(self) -> None:
-        """It has everything that it was waited for."""
+        """Records the duration of the flush that ends now, as a metric."""
         FLUSH.record((self.now_ns() - self._flush_ns) * NS)
 
     def _elect(self, after: str) -> None:

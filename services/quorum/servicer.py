@@ -1,4 +1,4 @@
-"""gRPC ↔ the driver, nothing else: `Quorum` for peers and observers, `RaftClient` for the controller beside."""
+"""The gRPC servicers: `Quorum` for peers and observers, `RaftClient` for this node's controller."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from kraft.service.quorum_pb2 import (
     AppendResponse,
     ConfirmLeadershipRequest,
     ConfirmLeadershipResponse,
+    ControllerHeartbeatRequest,
+    ControllerHeartbeatResponse,
     CreateSnapshotRequest,
     CreateSnapshotResponse,
     FindQuorumRequest,
@@ -28,62 +30,77 @@ from kraft.service.quorum_pb2 import (
     UpgradeKRaftVersionResponse,
 )
 from kraft.service.quorum_pb2_grpc import RaftClientServicer
-from quorate.errors import ErrorCode
-from quorate.nouns import NodeId, ReplicaKey, uuid_text
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import NodeId
 from quorate.raft import messages as raft
 from services.quorum import translate
 from services.quorum.appends import joined
-from services.quorum.attendance import Attendance
-from services.quorum.describe import describe_quorum
-from services.quorum.driver import AppendResult, Driver
+from services.quorum.controller_events import ControllerEvents
+from services.quorum.controller_presence import ControllerPresence
+from services.quorum.describe import announced_voters, describe_quorum, failed_step
+from services.quorum.driver import Answer, AppendResult, QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
-from services.quorum.listener import Listener
+from services.quorum.follower_fetch import NodeLogService
 from services.quorum.membership import MembershipServicer
-from services.quorum.relaying import RelayServicer
-from services.quorum.taking import take_snapshot
+from services.quorum.snapshot_upload import take_snapshot
 from services.quorum.translate import Address
 
 NOBODY: Final = -1
+OFFSET_MAX: Final = 2**62
+"""Highest offset that a request may have: far beyond any log, and additions to it stay within an int64."""
 
 
-class PeerServicer(MembershipServicer, RelayServicer):
-    """Serves `kraft.service.Quorum`: every request becomes a message for the core, which answers when it can."""
+class PeerServicer(MembershipServicer, NodeLogService):
+    """Serves `kraft.service.Quorum`: passes each request to the core as a message, and returns its answer."""
 
-    def __init__(self, driver: Driver, endpoints: NodeEndpoints, *, cluster_id: str, node_id: NodeId) -> None:
+    def __init__(self, driver: QuorumDriver, endpoints: NodeEndpoints, *, cluster_id: str, node_id: NodeId) -> None:
         super().__init__(driver, endpoints)
         self._endpoints: NodeEndpoints = endpoints
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._streams: dict[NodeId, object] = {}
+        self._boot_timestamp = driver.wall_ms
 
     async def Vote(self, request: VoteRequest, context: Any) -> VoteResponse:
-        """KIP-595, KIP-996."""
+        """Answers a request for a vote or a pre-vote. KIP-595, KIP-996."""
         answer, _ = await self._driver.ask(lambda reply: translate.vote_request(request, reply))
         return translate.vote_answer(answer, self._endpoints)
 
     async def BeginQuorumEpoch(self, request: BeginQuorumEpochRequest, context: Any) -> BeginQuorumEpochResponse:
-        """KIP-595. Where the leader listens is heard first: the next fetch goes there (KIP-853)."""
-        partition = translate.only(request)
-        if request.leader_endpoints and partition.leader_epoch >= self._driver.core.role.epoch:
-            listener = request.leader_endpoints[0]
-            self._endpoints.hear(partition.leader_id, Address(listener.host, listener.port))
-        answer, _ = await self._driver.ask(lambda reply: translate.begin_request(request, reply))
+        """Accepts a new leader, and notes its address for the next fetch. KIP-595, KIP-853."""
+        answer, _ = await self._driver.ask(
+            lambda reply: translate.begin_request(request, self._accepted(request, reply))
+        )
         return translate.begin_answer(answer, self._endpoints)
 
     async def EndQuorumEpoch(self, request: EndQuorumEpochRequest, context: Any) -> EndQuorumEpochResponse:
-        """KIP-595."""
-        answer, _ = await self._driver.ask(lambda reply: translate.end_request(request, reply))
+        """Handles a leader's resignation, and notes its address, as KafkaRaftClient does. KIP-595."""
+        answer, _ = await self._driver.ask(lambda reply: translate.end_request(request, self._accepted(request, reply)))
         return translate.end_answer(answer, self._endpoints)
 
+    def _accepted(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, reply: Answer) -> Answer:
+        """Returns a callback that notes the leader's address if the core accepts the request, then replies.
+
+        It runs before the next fetch, as answers leave before requests. Raises ApiError for a malformed address.
+        """
+        listeners = translate.listeners_of("leader_endpoints", request.leader_endpoints)
+
+        def then(answer: raft.Response, data: bytes) -> None:
+            if answer.error is ErrorCode.NONE and answer.leader_id is not None and listeners:
+                self._endpoints.hear(answer.leader_id, Address(listeners[0].host, listeners[0].port))
+            reply(answer, data)
+
+        return then
+
     async def Fetch(self, request: FetchRequest, context: Any) -> FetchResponse:
-        """KIP-595; parked by the core until there is news."""
+        """Answers a fetch; the core parks it (long poll) until there is something new. KIP-595."""
         answer, data = await self._driver.ask(lambda reply: translate.fetch_request(request, reply))
         return translate.fetch_answer(answer, data, self._endpoints)
 
     async def FetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[FetchResponse]:
-        """One answer a request. When the stream ends, a leader no longer waits for the replica behind it."""
+        """Answers each fetch in order. When the stream ends, the core learns that its replica is gone."""
         replica, stream = NOBODY, object()
         try:
             async for request in request_iterator:
@@ -91,25 +108,26 @@ class PeerServicer(MembershipServicer, RelayServicer):
                 self._streams[replica] = stream
                 yield await self.Fetch(request, context)
         finally:
-            # A stream may be found dead long after the replica has opened another one: that one's fetch is to stay.
+            # A dead stream may end long after the replica has opened another one, whose parked fetch must stay.
             if self._streams.get(replica) is stream:
                 del self._streams[replica]
                 if replica != NOBODY:
                     self._driver.lose(replica)
 
     async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
-        """KIP-630."""
+        """Answers one chunk of a snapshot. KIP-630."""
         answer, data = await self._driver.ask(lambda reply: translate.fetch_snapshot_request(request, reply))
         return translate.fetch_snapshot_answer(answer, data, self._endpoints)
 
     async def DescribeQuorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
-        """KIP-595, KIP-853."""
+        """Describes the replicas' progress; only the leader does. KIP-595, KIP-853."""
         translate.only(request)
         return describe_quorum(self._driver, self._endpoints)
 
     async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
-        """What this node knows, without asking anybody."""
+        """Answers the leader, the voters and the node's role, as this node knows them."""
         core = self._driver.core
+        voters = core.log.voters.latest
         return FindQuorumResponse(
             cluster_id=self._cluster_id,
             node_id=self._node_id,
@@ -117,30 +135,29 @@ class PeerServicer(MembershipServicer, RelayServicer):
             leader_epoch=core.role.epoch,
             high_watermark=core.log.high_watermark,
             role=type(core.role).__name__,
-            voters=[self._voter(key) for key in core.log.voters.latest.keys],
+            voters=announced_voters(voters, self._endpoints),
             kraft_version=core.log.kraft_version,
+            controller_present=self._driver.presence.is_present,
+            target_voters=announced_voters(voters.target, self._endpoints),
+            failed_step=failed_step(core.role, voters),
+            boot_timestamp=self._boot_timestamp,
         )
 
-    def _voter(self, key: ReplicaKey) -> FindQuorumResponse.Voter:
-        voter = FindQuorumResponse.Voter(id=key.id, directory_id=uuid_text(key.directory_id))
-        if (address := self._endpoints.get(key.id)) is not None:
-            voter.host, voter.port = address.host, address.port
-        return voter
 
+class RaftClientService(RaftClientServicer):
+    """Serves `kraft.service.RaftClient` to this node's controller."""
 
-class ControllerServicer(RaftClientServicer):
-    """Serves `kraft.service.RaftClient`."""
-
-    def __init__(self, driver: Driver, attendance: Attendance) -> None:
+    def __init__(self, driver: QuorumDriver, attendance: ControllerPresence) -> None:
         self._driver = driver
         self._attendance = attendance
 
     async def Append(
         self, request_iterator: AsyncIterable[AppendRequest], context: Any
     ) -> AsyncIterator[AppendResponse]:
-        """One answer a request, in order. After a refusal nothing of the same attempt is taken: it rested on that."""
+        """Answers each append in order. After a refusal all later appends of the same attempt are refused too."""
         void = NOBODY
         async for request in request_iterator:
+            _check_offset("base_offset", request.base_offset)
             await self._driver.has_room()
             if request.attempt == void:
                 result = AppendResult(error=ErrorCode.OFFSET_OUT_OF_RANGE, end_offset=self._driver.core.log.leo)
@@ -155,20 +172,21 @@ class ControllerServicer(RaftClientServicer):
             )
 
     async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
-        """Everything from the controller's offset on."""
-        listener = Listener(self._driver, request.next_offset)
-        with self._attendance.of(listener):
+        """Streams events to the controller from its offset on."""
+        _check_offset("next_offset", request.next_offset)
+        listener = ControllerEvents(self._driver, request.next_offset)
+        with self._attendance.of(listener, request.session_id):
             async for event in listener.events():
                 yield event
 
     async def CreateSnapshot(
         self, request_iterator: AsyncIterable[CreateSnapshotRequest], context: Any
     ) -> CreateSnapshotResponse:
-        """Keeps the controller's records as a snapshot; `taking` says what is refused. KIP-630."""
+        """Stores a snapshot that the controller uploads. KIP-630."""
         return CreateSnapshotResponse(size_bytes=await take_snapshot(self._driver, request_iterator))
 
     async def ConfirmLeadership(self, request: ConfirmLeadershipRequest, context: Any) -> ConfirmLeadershipResponse:
-        """Raft thesis, section 6.4."""
+        """Answers once a majority has confirmed this leader (ReadIndex, Raft thesis 6.4)."""
         answer, _ = await self._driver.ask(
             lambda reply: raft.ConfirmLeadershipRequest(epoch=request.epoch, reply_to=reply)
         )
@@ -177,7 +195,7 @@ class ControllerServicer(RaftClientServicer):
     async def UpgradeKRaftVersion(
         self, request: UpgradeKRaftVersionRequest, context: Any
     ) -> UpgradeKRaftVersionResponse:
-        """KIP-853: the voters, as they have told of themselves, go into the log."""
+        """Raises kraft.version: the voter set, with each voter's reported listeners, goes into the log. KIP-853."""
         upgrade = self._driver.upgrade_kraft_version(
             request.version, epoch=request.epoch, validate_only=request.validate_only
         )
@@ -187,7 +205,20 @@ class ControllerServicer(RaftClientServicer):
             end_offset=upgrade.end_offset,
         )
 
+    async def ControllerHeartbeat(
+        self, request: ControllerHeartbeatRequest, context: Any
+    ) -> ControllerHeartbeatResponse:
+        """Notes a heartbeat of the controller's event loop (controller presence)."""
+        self._attendance.hear(request.session_id)
+        return ControllerHeartbeatResponse()
+
     async def Resign(self, request: ResignRequest, context: Any) -> ResignResponse:
-        """The controller cannot go on in this epoch."""
+        """Resigns the leadership of an epoch in which the controller cannot continue."""
         self._driver.resign(request.epoch)
         return ResignResponse()
+
+
+def _check_offset(field: str, offset: int) -> None:
+    """Raises ApiError(INVALID_REQUEST) for an offset below 0 or above 2^62."""
+    if not 0 <= offset <= OFFSET_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{field} {offset} is none; one is from 0 to 2^62", {"field": field})

@@ -1,4 +1,4 @@
-"""The spans of a quorum node: one `append` for each traced batch that it wrote and flushed."""
+"""Trace spans of a quorum node: one `append` span for each traced batch that it has written and flushed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from quorate.runtime.telemetry import Telemetry
 from quorate.wire.batch import data_values, read_header
 
 
-class Tracer:
-    """Hangs spans on the context that a batch carries in its first record; nothing at all when telemetry is off."""
+class AppendTracer:
+    """Records spans under the trace context in a batch's first record; does nothing while telemetry is off."""
 
     def __init__(self, telemetry: Telemetry, *, node_id: int) -> None:
         self._telemetry = telemetry
         self._node_id = node_id
 
     def flushed(self, appended: Sequence[bytes], *, start_ns: int, end_ns: int) -> None:
-        """COMMIT, this node's part of it: these batches are on its disk."""
+        """Records the `append` span of each batch that was flushed; times in ns."""
         if not self._telemetry.enabled:
             return
         for data in appended:
@@ -40,7 +40,7 @@ class Tracer:
 
 
 def trace_of_batch(data: bytes) -> bytes | None:
-    """The trace context in a data batch: its first record has it, or none has."""
+    """Returns the trace context of a data batch, from its first record; None without one."""
     first = next(iter(data_values(data)), None)
     if first is None:
         return None

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kraft import Uuid
-from quorate.authorizer import CLUSTER, Requester, Resource, Rule, Ruling, StandardAuthorizer, covers
-from quorate.metadata.acls import Acls, Operation, PatternType, Permission, ResourceType
+from quorate.authorizer import CLUSTER, AclResource, DefaultRule, Requester, Ruling, StandardAuthorizer, covers
+from quorate.metadata.acls import AclOperation, AclPermission, Acls, PatternType, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
 from quorate.nouns import ANONYMOUS, Principal
@@ -21,12 +21,12 @@ from quorate.records import RemoveAccessControlEntryRecord as Removal
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
-ALLOW, DENY = Permission.ALLOW, Permission.DENY
-ALL, READ, WRITE, DELETE = Operation.ALL, Operation.READ, Operation.WRITE, Operation.DELETE
-ALTER, DESCRIBE, ALTER_CONFIGS = Operation.ALTER, Operation.DESCRIBE, Operation.ALTER_CONFIGS
-DESCRIBE_CONFIGS = Operation.DESCRIBE_CONFIGS
+ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
+ALL, READ, WRITE, DELETE = AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE
+ALTER, DESCRIBE, ALTER_CONFIGS = AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.ALTER_CONFIGS
+DESCRIBE_CONFIGS = AclOperation.DESCRIBE_CONFIGS
 ALICE = Requester(principal=Principal("User", "alice"), host="10.1.2.3")
-ORDERS = Resource(TOPIC, "orders")
+ORDERS = AclResource(TOPIC, "orders")
 
 
 def uuid(number: int) -> Uuid:
@@ -80,22 +80,52 @@ def entry(**changes: Any) -> Entry:
         ([entry(), entry(permission_type=DENY, operation=WRITE)], READ, True),
     ],
 )
-def test_decides(entries: list[Entry], operation: Operation, allowed: bool) -> None:
+def test_decides(entries: list[Entry], operation: AclOperation, allowed: bool) -> None:
     acls = state_of(entries).acls
 
     assert allowed == StandardAuthorizer().allows(acls, ALICE, operation, ORDERS)
 
 
+EVERYTHING = entry(resource_type=GROUP, resource_name="*")
+DENIED = entry(resource_type=GROUP, resource_name="*", permission_type=DENY)
+
+
+@pytest.mark.parametrize(
+    ("entries", "name", "is_open", "allowed"),
+    [
+        ([EVERYTHING], "x", False, True),
+        ([EVERYTHING], "*", False, True),
+        ([EVERYTHING], "*x", False, False),
+        ([EVERYTHING], "x*", False, True),
+        ([replace(EVERYTHING, pattern_type=PREFIXED)], "*x", False, True),
+        ([replace(EVERYTHING, resource_name="*x")], "*x", False, True),
+        # Whether there is an entry at all, Kafka asks in the same way.
+        ([replace(EVERYTHING, principal="User:bob")], "*x", True, True),
+        ([replace(EVERYTHING, principal="User:bob")], "x", True, False),
+        # A denial is one of all: there we are stricter.
+        ([replace(EVERYTHING, resource_name="*x"), DENIED], "*x", False, False),
+        ([DENIED], "*x", True, False),
+        ([replace(DENIED, principal="User:bob")], "*x", True, True),
+        ([replace(DENIED, operation=WRITE)], "*x", True, True),
+    ],
+)
+def test_names_that_begin_with_the_wildcard(entries: list[Entry], name: str, is_open: bool, allowed: bool) -> None:
+    """Kafka's StandardAuthorizerData.checkSection passes over `*` for them; ours does for all but denials."""
+    authorizer = StandardAuthorizer(allow_everyone_if_no_acl_found=is_open)
+
+    assert allowed == authorizer.allows(state_of(entries).acls, ALICE, READ, AclResource(GROUP, name))
+
+
 @pytest.mark.parametrize(
     ("entries", "authorizer", "expected"),
     [
-        ([], StandardAuthorizer(), Ruling(False, Rule.DEFAULT_DENY)),
-        ([], StandardAuthorizer(allow_everyone_if_no_acl_found=True), Ruling(True, Rule.DEFAULT_ALLOW)),
+        ([], StandardAuthorizer(), Ruling(False, DefaultRule.DEFAULT_DENY)),
+        ([], StandardAuthorizer(allow_everyone_if_no_acl_found=True), Ruling(True, DefaultRule.DEFAULT_ALLOW)),
         # Something is said about the resource, if not of Alice.
         (
             [entry(principal="User:bob")],
             StandardAuthorizer(allow_everyone_if_no_acl_found=True),
-            Ruling(False, Rule.DEFAULT_DENY),
+            Ruling(False, DefaultRule.DEFAULT_DENY),
         ),
         ([entry()], StandardAuthorizer(), Ruling(True, entry(id=uuid(1)))),
         (
@@ -111,7 +141,7 @@ def test_decides(entries: list[Entry], operation: Operation, allowed: bool) -> N
         (
             [entry(permission_type=DENY)],
             StandardAuthorizer(super_users=frozenset({"User:alice"})),
-            Ruling(True, Rule.SUPER_USER),
+            Ruling(True, DefaultRule.SUPER_USER),
         ),
     ],
 )
@@ -120,17 +150,17 @@ def test_says_what_decided(entries: list[Entry], authorizer: StandardAuthorizer,
     assert expected == authorizer.ruling(state_of(entries).acls, ALICE, READ, ORDERS)
 
 
-@pytest.mark.parametrize("permitted", list(Operation)[2:])
-def test_some_permissions_include_others_and_denials_do_not(permitted: Operation) -> None:
+@pytest.mark.parametrize("permitted", list(AclOperation)[2:])
+def test_some_permissions_include_others_and_denials_do_not(permitted: AclOperation) -> None:
     """Kafka: StandardAuthorizerData, IMPLIES_DESCRIBE and IMPLIES_DESCRIBE_CONFIGS."""
     included = {READ: [DESCRIBE], WRITE: [DESCRIBE], DELETE: [DESCRIBE], ALTER: [DESCRIBE]} | {
         ALTER_CONFIGS: [DESCRIBE_CONFIGS],
-        ALL: list(Operation)[2:],
+        ALL: list(AclOperation)[2:],
     }
     allowed = {permitted, *included.get(permitted, [])}
     permits = state_of([entry(operation=permitted)]).acls
     denies = state_of([entry(operation=ALL), entry(operation=permitted, permission_type=DENY)]).acls
-    asked = list(Operation)[3:]
+    asked = list(AclOperation)[3:]
 
     assert allowed - {ALL} == {each for each in asked if StandardAuthorizer().allows(permits, ALICE, each, ORDERS)}
     denied = set(asked) if permitted is ALL else {permitted}
@@ -225,12 +255,15 @@ def apply(state: ClusterState, records: Iterable[Entry | Removal], offset: int) 
             offset += 1
 
 
-def naive(acls: Acls, who: Requester, operation: Operation, resource: Resource, *, is_open: bool) -> bool:
+def naive(acls: Acls, who: Requester, operation: AclOperation, resource: AclResource, *, is_open: bool) -> bool:
     """KIP-11 and KIP-290 as they read: look at every entry."""
     about = [each for each in acls if each.resource_type == resource.type and _is_about(each, resource.name)]
     mine = [each for each in about if each.principal in (str(who.principal), "User:*") and covers(each.host, who.host)]
     if any(each.permission_type == DENY and each.operation in (ALL, operation) for each in mine):
         return False
+    # Of a name that begins with the wildcard, Kafka has the entries for every resource say nothing.
+    counts = {each.id for each in about if resource.name[:1] != "*" or _is_kafkas(each, resource.name)}
+    about, mine = [each for each in about if each.id in counts], [each for each in mine if each.id in counts]
     includes = {DESCRIBE: {READ, WRITE, DELETE, ALTER}, DESCRIBE_CONFIGS: {ALTER_CONFIGS}}
     enough = {ALL, operation} | includes.get(operation, set())
     if any(each.permission_type == ALLOW and each.operation in enough for each in mine):
@@ -244,26 +277,30 @@ def _is_about(each: Entry, name: str) -> bool:
     return each.resource_name in ("*", name)
 
 
+def _is_kafkas(each: Entry, name: str) -> bool:
+    return each.pattern_type == PREFIXED or each.resource_name == name
+
+
 requests = st.tuples(st.sampled_from([READ, DESCRIBE, DESCRIBE_CONFIGS]), st.sampled_from([TOPIC, GROUP]), letters)
 
 
 @given(changes, st.lists(requests, min_size=1, max_size=10), st.booleans())
 def test_decides_as_who_looks_at_every_entry(
-    records: list[Entry | Removal], asked: list[tuple[Operation, int, str]], is_open: bool
+    records: list[Entry | Removal], asked: list[tuple[AclOperation, int, str]], is_open: bool
 ) -> None:
     state = ClusterState()
     apply(state, records, 0)
     authorizer = StandardAuthorizer(allow_everyone_if_no_acl_found=is_open)
 
     for operation, kind, name in asked:
-        resource = Resource(kind, name)
+        resource = AclResource(kind, name)
         expected = naive(state.acls, ALICE, operation, resource, is_open=is_open)
         assert expected == authorizer.allows(state.acls, ALICE, operation, resource), (operation, resource)
 
 
 @given(changes, changes, st.lists(requests, min_size=1, max_size=5))
 def test_the_past_is_decided_as_it_was_and_a_revert_brings_it_back(
-    before: list[Entry | Removal], after: list[Entry | Removal], asked: list[tuple[Operation, int, str]]
+    before: list[Entry | Removal], after: list[Entry | Removal], asked: list[tuple[AclOperation, int, str]]
 ) -> None:
     state, untouched = ClusterState(), ClusterState()
     apply(state, before, 0)
@@ -273,7 +310,7 @@ def test_the_past_is_decided_as_it_was_and_a_revert_brings_it_back(
     authorizer = StandardAuthorizer(allow_everyone_if_no_acl_found=True)
 
     def decided(acls: Acls) -> list[bool]:
-        return [authorizer.allows(acls, ALICE, operation, Resource(kind, name)) for operation, kind, name in asked]
+        return [authorizer.allows(acls, ALICE, operation, AclResource(kind, name)) for operation, kind, name in asked]
 
     assert decided(untouched.acls) == decided(state.at(100).acls)
     state.registry.revert_to(100)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kraft import Message
 from quorate.records import RECORDS, PartitionChangeRecord, PartitionRecord, decode_record, encode_record
 from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, Kind, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of
 from tests.bench.measure import Table, cells, rate
 from tests.bench.synthetic import SEED, Shape, topics
 
@@ -99,18 +99,18 @@ def _value(field: Field, version: int, chance: Random) -> Any:
 
 def _one(field: Field, version: int, chance: Random) -> Any:
     match field.kind:
-        case Kind.STRUCT:
+        case FieldType.STRUCT:
             assert field.struct is not None
             return _filled(field.struct, version, chance)
-        case Kind.BOOL:
+        case FieldType.BOOL:
             return chance.random() < 0.5
-        case Kind.FLOAT64:
+        case FieldType.FLOAT64:
             return chance.random()
-        case Kind.UUID:
+        case FieldType.UUID:
             return chance.randbytes(16)
-        case Kind.BYTES | Kind.RECORDS:
+        case FieldType.BYTES | FieldType.RECORDS:
             return chance.randbytes(12)
-        case Kind.STRING:
+        case FieldType.STRING:
             return f"{chance.randrange(10**12):012}"
         case _:
             return chance.randrange(100)

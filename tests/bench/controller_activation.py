@@ -10,7 +10,7 @@ from typing import Final
 
 from deploy.local.plan import Process
 from quorate.controller.activation import activate
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from tests.bench.controller_core import standby
 from tests.bench.controller_nodes import Controllers, controllers
 from tests.bench.measure import REPEATS, Table, memory
@@ -98,7 +98,7 @@ def _beside(there: Controllers, controller: Process) -> Process:
 def _claims(sizes: Sequence[int]) -> Table:
     """A claim, and the first write of the epoch decided; a renouncement puts the state back."""
     rows, data = [], []
-    command = activate((), Settings())
+    command = activate((), ControllerSettings())
     for partitions in sizes:
         engine = standby(Shape(partitions=partitions))
         took = []

@@ -15,7 +15,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.engine import Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.liveness import ControlState
 from quorate.nouns import NodeId
 from quorate.runtime.client import open_channel
@@ -104,7 +104,11 @@ def _fence(engine: Engine, broker_id: NodeId) -> Fencing:
     assert broker is not None, broker_id
     loop = calibrate()
     turns = change_in_turns(
-        engine.state, broker_id=broker_id, broker_epoch=broker.epoch, target=ControlState.FENCED, settings=Settings()
+        engine.state,
+        broker_id=broker_id,
+        broker_epoch=broker.epoch,
+        target=ControlState.FENCED,
+        settings=ControllerSettings(),
     )
     writes, commits = [], []
     for written in write_in_turns(engine, turns):

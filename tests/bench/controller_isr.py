@@ -15,7 +15,7 @@ from kraft.api.alter_partition_pb2 import AlterPartitionRequest, AlterPartitionR
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.engine import Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.nouns import NodeId, uuid_text
 from quorate.records import PartitionRecord
 from quorate.wire.protobuf import to_struct
@@ -190,7 +190,7 @@ def _core(shapes: Sequence[Shape]) -> Table:
 
 def _alone(engine: Engine, leaders: _Leaders, partitions: int, count: int) -> _Round:
     requests = leaders.requests(0, lanes=1, partitions=partitions, count=count)
-    commands = [alter_partition(to_struct(request), settings=Settings()) for request in requests]
+    commands = [alter_partition(to_struct(request), settings=ControllerSettings()) for request in requests]
     took = []
     for request, command in zip(requests, commands, strict=True):
         written = write(engine, command)

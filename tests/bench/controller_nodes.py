@@ -13,7 +13,7 @@ from typing import Final
 
 import grpc
 
-from deploy.local.plan import Plan, Process, make_plan
+from deploy.local.plan import ClusterPlan, Process, make_plan
 from deploy.local.processes import NotReady, Running
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
@@ -39,7 +39,7 @@ LOOK_AGAIN_S: Final = 0.005
 class Controllers:
     """What runs, and a client that asks one controller, whether it is active or not."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.running = Running(plan)
         self._numbers = count()

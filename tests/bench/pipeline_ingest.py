@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from quorate.pipeline.columns import COLUMNS as ROW_COLUMNS
-from quorate.pipeline.places import LOG_KIND, Part, find, parts
-from quorate.pipeline.rows import Wanted, read
+from quorate.pipeline.log_files import LOG_KIND, FilePart, find, parts
+from quorate.pipeline.rows import RowFilter, read
 from quorate.records import decode_record
 from quorate.wire.batch import check_batch, data_values
 from tests.bench.measure import Figure, Table, rate
@@ -112,14 +112,14 @@ def _alone(found: Logs) -> list[Figure]:
     with TemporaryDirectory(prefix="quorate-bench-") as folder:
         steps: list[tuple[str, Callable[[], int]]] = [
             ("alone: bytes to records, all let go", lambda: _decode(part)),
-            ("alone: … to columns, payloads as JSON", lambda: sum(map(len, read(part, Wanted())))),
+            ("alone: … to columns, payloads as JSON", lambda: sum(map(len, read(part, RowFilter())))),
             ("alone: … to Arrow", lambda: sum(batch.num_rows for batch in _arrow(part))),
             ("alone: … to Parquet", lambda: _parquet(part, Path(folder) / "alone.parquet")),
         ]
         return [rate(what, step) for what, step in steps]
 
 
-def _decode(part: Part) -> int:
+def _decode(part: FilePart) -> int:
     """The best that a decoder of these records can do in Python: no column, no text."""
     count, at = 0, part.start
     with Path(part.place.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -131,14 +131,14 @@ def _decode(part: Part) -> int:
     return count
 
 
-def _arrow(part: Part) -> Iterator[Any]:  # Any: pyarrow has no types
+def _arrow(part: FilePart) -> Iterator[Any]:  # Any: pyarrow has no types
     from services.pipeline.source.columns import arrow_batch
 
-    for columns in read(part, Wanted()):
+    for columns in read(part, RowFilter()):
         yield arrow_batch(part, columns, ALL_COLUMNS)
 
 
-def _parquet(part: Part, path: Path) -> int:
+def _parquet(part: FilePart, path: Path) -> int:
     import pyarrow.parquet as pq
 
     writer, count = None, 0

@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import Final
 
-from deploy.local.plan import Plan, Process
+from deploy.local.plan import ClusterPlan, Process
 from deploy.local.processes import Running
 from tests.bench.measure import Table
 from tests.bench.quorum_nodes import QUIET, VALUE_BYTES, Writer, caught_up, quorum, run_loop, value
@@ -49,7 +49,7 @@ async def _catch_up(size: int) -> float:
         return await _start_empty(plan, running, newcomer, writer) - alone
 
 
-async def _start_empty(plan: Plan, running: Running, node: Process, writer: Writer) -> float:
+async def _start_empty(plan: ClusterPlan, running: Running, node: Process, writer: Writer) -> float:
     """Seconds until it knows all that is committed, from a directory that has just been formatted."""
     shutil.rmtree(plan.log_dir(int(node.settings["node.id"])))
     await running.format(node)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from deploy.local.plan import Plan, Process, make_plan
+from deploy.local.plan import ClusterPlan, Process, make_plan
 from deploy.local.processes import Running
 from kraft.service.quorum_pb2 import (
     AppendRequest,
@@ -57,7 +57,7 @@ def value() -> bytes:
 
 
 @asynccontextmanager
-async def quorum(voters: int = 3) -> AsyncIterator[tuple[Plan, Running]]:
+async def quorum(voters: int = 3) -> AsyncIterator[tuple[ClusterPlan, Running]]:
     """Quorum nodes alone, on free ports and in a directory of their own, until the block ends."""
     directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
     plan = make_plan(directory, voters=voters)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from deploy.local.__main__ import stand_in
 from deploy.local.client import Admin
-from deploy.local.plan import Plan, make_plan
+from deploy.local.plan import ClusterPlan, make_plan
 from deploy.local.processes import Running
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
@@ -58,7 +58,7 @@ async def _measure() -> list[Table]:
     return [Table(title=title, columns=columns, rows=rows, data=data)]
 
 
-async def _start(plan: Plan, running: Running, environ: dict[str, str]) -> None:
+async def _start(plan: ClusterPlan, running: Running, environ: dict[str, str]) -> None:
     for node in plan.quorum:
         await running.format(node)
     for process in plan.processes:
@@ -102,7 +102,7 @@ class Figure:
         }
 
 
-async def _create(plan: Plan) -> list[Figure]:
+async def _create(plan: ClusterPlan) -> list[Figure]:
     brokers = [stand_in(plan, broker_id) for broker_id in plan.brokers]
     async with asyncio.TaskGroup() as joining:
         for broker in brokers:

@@ -56,7 +56,7 @@ def topics(shape: Shape) -> Iterator[Message]:
     directories = [directory(node_id) for node_id in range(shape.brokers)]
     for first in range(0, shape.partitions, shape.partitions_per_topic):
         count = min(shape.partitions_per_topic, shape.partitions - first)
-        name = f"topic-{first // shape.partitions_per_topic:06}"
+        name = topic_name(first // shape.partitions_per_topic)
         topic_id = uuid(name)
         yield TopicRecord(name, topic_id)
         placed = place(PlacementSpec(partition_count=count, replication_factor=REPLICATION_FACTOR), racks, chance)
@@ -81,6 +81,11 @@ def values(shape: Shape) -> Iterator[bytes]:
 def directory(node_id: NodeId) -> Uuid:
     """The only log directory of a broker."""
     return uuid(f"directory of {node_id}")
+
+
+def topic_name(number: int) -> str:
+    """That of a topic, by its place."""
+    return f"topic-{number:06}"
 
 
 def broker_epoch(node_id: NodeId) -> int:

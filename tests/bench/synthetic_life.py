@@ -37,11 +37,11 @@ from quorate.controller.commands.register_broker import register_broker
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.new_partitions import Placements, usable_brokers
 from quorate.controller.periodic import CHORES, ELECTIONS_PER_WRITE_MAX
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.liveness import ControlState
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.features import default_levels, supported_features
-from quorate.metadata.topics import Found, Topic
+from quorate.metadata.topics import Topic, TopicPartition
 from quorate.metadata.versions import LATEST, METADATA_VERSION
 from quorate.nouns import NodeId
 from quorate.placement import PlacementSpec, Racks, place
@@ -53,7 +53,7 @@ __all__ = ["Life"]
 
 PER_ALTER_PARTITION_MAX: Final = 500
 """Partitions that a leader tells of in one request."""
-SETTINGS: Final = Settings(num_partitions=1, default_replication_factor=REPLICATION_FACTOR)
+SETTINGS: Final = ControllerSettings(num_partitions=1, default_replication_factor=REPLICATION_FACTOR)
 CONFIGS: Final = {
     "retention.ms": ("3600000", "86400000", "604800000"),
     "min.insync.replicas": ("1", "2"),
@@ -214,7 +214,9 @@ class Life:
         self._tell(self._found(topic.id, concerned), lambda isr: tuple(each for each in isr if each != broker_id))
         self._tell(self._found(topic.id, concerned), lambda isr: (*isr, broker_id))
 
-    def _tell(self, found: Iterable[Found], new_isr: Callable[[tuple[NodeId, ...]], tuple[NodeId, ...]]) -> None:
+    def _tell(
+        self, found: Iterable[TopicPartition], new_isr: Callable[[tuple[NodeId, ...]], tuple[NodeId, ...]]
+    ) -> None:
         """Each leader tells of its partitions' ISRs, some hundreds in a request."""
         led = sorted(found, key=lambda each: each.partition.leader)
         for leader, of_leader in groupby(led, key=lambda each: each.partition.leader):
@@ -223,7 +225,10 @@ class Life:
                 self._alter(leader, every[start : start + PER_ALTER_PARTITION_MAX], new_isr)
 
     def _alter(
-        self, leader: NodeId, found: Sequence[Found], new_isr: Callable[[tuple[NodeId, ...]], tuple[NodeId, ...]]
+        self,
+        leader: NodeId,
+        found: Sequence[TopicPartition],
+        new_isr: Callable[[tuple[NodeId, ...]], tuple[NodeId, ...]],
     ) -> None:
         member = AlterPartitionRequest.TopicData.PartitionData.BrokerState
         topics = tuple(
@@ -246,10 +251,10 @@ class Life:
         request = AlterPartitionRequest(broker_id=leader, broker_epoch=self._epoch(leader), topics=topics)
         self._node.write(alter_partition(request, settings=SETTINGS))
 
-    def _found(self, topic_id: Uuid, partition_ids: Iterable[int]) -> list[Found]:
+    def _found(self, topic_id: Uuid, partition_ids: Iterable[int]) -> list[TopicPartition]:
         topic = self._node.state.topics.by_id(topic_id)
         assert topic is not None, topic_id
-        return [Found(topic, partition_id, topic.partitions[partition_id]) for partition_id in partition_ids]
+        return [TopicPartition(topic, partition_id, topic.partitions[partition_id]) for partition_id in partition_ids]
 
     # -- people ----------------------------------------------------------------------------------------
 
@@ -342,7 +347,7 @@ class Life:
         return self._node.write(_CHORES[name].command(SETTINGS), is_traced=False)
 
 
-def _lacks(found: Found, broker_id: NodeId) -> bool:
+def _lacks(found: TopicPartition, broker_id: NodeId) -> bool:
     """Is the broker out of sync, and is there a leader to say that it is back?"""
     return broker_id not in found.partition.isr and found.partition.has_leader
 

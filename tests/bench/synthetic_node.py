@@ -19,13 +19,14 @@ from quorate.controller.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey, uuid_text
 from quorate.raft.log import LeaderChange, VotersChange
-from quorate.raft.voters import Endpoint, Voter, VoterSet
+from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
 from quorate.records import encode_record
 from quorate.storage.disk_log import DiskLog
 from quorate.storage.meta_properties import MetaProperties, write_meta_properties
+from quorate.storage.names import BOOTSTRAP_ID
 from quorate.wire.batch import data_batch
 from services.quorum.batches import control_batch_of
-from services.quorum.checkpoints import BOOTSTRAP_ID, Quorum, StateSnapshot
+from services.quorum.checkpoints import CheckpointVoters, StateSnapshot
 
 __all__ = ["CONTROLLERS", "KRAFT_VERSION", "Node", "cluster_name", "named_uuid"]
 
@@ -69,7 +70,7 @@ class Node:
         self._ms_per_record = ms_per_record
         self._checkpoint_every = checkpoint_every
         self._log = DiskLog(directory, segment_bytes=segment_bytes, segment_ms=1 << 60)
-        self._quorum = Quorum(self._voters, KRAFT_VERSION)
+        self._quorum = CheckpointVoters(self._voters, KRAFT_VERSION)
         _finish(StateSnapshot(self._log.directory, BOOTSTRAP_ID, start_ms, self._quorum), ())
         directory_id = self._voters.voters[0].key.directory_id
         assert directory_id is not None, self._voters
@@ -169,7 +170,7 @@ def _finish(snapshot: StateSnapshot, records: Iterator[tuple[Message, int]] | tu
 
 def _voters(cluster_id: str) -> VoterSet:
     def voter(node_id: NodeId) -> Voter:
-        listener = Endpoint("CONTROLLER", f"controller-{node_id}.{cluster_id[:4]}.example", 9093)
+        listener = ListenerEndpoint("CONTROLLER", f"controller-{node_id}.{cluster_id[:4]}.example", 9093)
         key = ReplicaKey(node_id, named_uuid(cluster_id, "directory of", node_id))
         return Voter(key=key, endpoints=(listener,))
 

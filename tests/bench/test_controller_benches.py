@@ -6,7 +6,7 @@ from pathlib import Path
 
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.decision import RECORDS_PER_WRITE_MAX
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState
@@ -39,7 +39,9 @@ def test_a_write_is_applied_at_once_and_answered_when_its_last_batch_is_committe
     engine.claim(1, engine.next_offset)
     written = write(
         engine,
-        change_broker_state(broker_id=0, broker_epoch=broker_epoch(0), target=ControlState.FENCED, settings=Settings()),
+        change_broker_state(
+            broker_id=0, broker_epoch=broker_epoch(0), target=ControlState.FENCED, settings=ControllerSettings()
+        ),
     )
 
     assert 0 == engine.state.topics.isr_count(0)

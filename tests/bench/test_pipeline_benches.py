@@ -37,7 +37,7 @@ def rounds(made: Path, lake: Path) -> dict[str, Round]:
     return {each.name: each for each in run(Asked(master="local[2]", jobs=jobs))}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_800)
 def test_every_job_is_measured(rounds: dict[str, Round]) -> None:
     assert set(JOBS) == set(rounds)
     for each in rounds.values():
@@ -46,7 +46,7 @@ def test_every_job_is_measured(rounds: dict[str, Round]) -> None:
     assert rounds["parquet"].worker_bytes > 0, "somebody decoded"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_800)
 def test_every_record_comes_through_once(rounds: dict[str, Round], made: Path, lake: Path) -> None:
     import pyarrow.dataset as ds
 

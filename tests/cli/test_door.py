@@ -40,7 +40,16 @@ def test_every_noun_has_help(noun: str) -> None:
     [
         (["storage", "format"], "Missing option '--config' / '-c'"),
         (["storage", "format", "--nonsense"], "No such option"),
-        (["log", "dump"], "Missing argument 'path'"),
+        (["log", "dump"], "give a file or directory or --bootstrap-controller, one of them"),
+        (
+            ["image", "show", "--offline", "x", "--bootstrap-controller", "h:1"],
+            "give --offline or --bootstrap-controller",
+        ),
+        (
+            ["image", "show", "--offline", "x", "--command-config", "y"],
+            "--command-config is for --bootstrap-controller",
+        ),
+        (["image", "show", "--bootstrap-controller", "h"], "--bootstrap-controller: 'h' is not HOST:PORT"),
         (["log", "dump", "x.log", "--from", "-1"], "--from '-1': an offset is a number from 0 on"),
         (["log", "dump", "x.log", "--to", "1_0"], "--to '1_0': an offset is a number from 0 on"),
         (["image", "show", "--offline", "x", "--as-of", "soon"], "--as-of 'soon': an offset is a number from 0 on"),

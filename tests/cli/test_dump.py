@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.cli.anatomy import Part, anatomy
+from quorate.cli.anatomy import BytesPart, anatomy
 from quorate.cli.explain import explained
 from quorate.cli.reading import map_file
 from quorate.errors import Corrupt
-from quorate.records import RECORDS, NoOpRecord, UnknownRecord, encode_record
+from quorate.records import RECORDS, NoOpRecord, TopicRecord, UnknownRecord, encode_record
 from quorate.wire.batch import control_batch, data_batch, read_header
 from quorate.wire.schema import layout_of
 from tests.cli.directories import (
+    END_OFFSET,
     FIXTURES,
     LOG_NAME,
     START_MS,
@@ -59,7 +60,7 @@ def golden(name: str, found: str) -> None:
 def test_prints_line_by_line_what_kafka_prints(dumped: Path) -> None:
     path = dumped.with_name(dumped.name.removesuffix(".dump.txt"))
 
-    ran = run("log", "dump", path)
+    ran = run("log", "dump", "--show-secrets", path)
 
     assert (0, "") == (ran.code, ran.err)
     assert dumped.read_text() == ran.out.replace(f"{path.parent}/", "")
@@ -296,7 +297,7 @@ def test_any_bytes_end_in_an_answer(tmp_path_factory: pytest.TempPathFactory, at
         assert run("log", "dump", path, *options).code in (0, 1)
 
 
-def tiled(parts: list[Part], size: int, start: int = 0) -> bool:
+def tiled(parts: list[BytesPart], size: int, start: int = 0) -> bool:
     """Are the leaves every byte from `start` on, in order, none twice?"""
     at = start
     for part in parts:
@@ -322,3 +323,43 @@ def test_reading_is_lazy(tmp_path: Path) -> None:
 
     assert b"" == bytes(map_file(path))
     assert (0, f"Dumping {path}\nLog starting offset: 0\n") == run("log", "dump", path)[:2]
+
+
+BATCHES = list(a_history())
+OUT_OF_ORDER = {
+    "missing": ([0, 1, 3, 4], ["2 is followed by 4"]),
+    "repeated": ([0, 1, 1, 2], ["2 is followed by 1"]),
+    "reordered": ([0, 2, 1, 3], ["0 is followed by 3", "2 is followed by 4", "3 is followed by 1"]),
+}
+
+
+@pytest.mark.parametrize("what", OUT_OF_ORDER)
+def test_batches_that_do_not_follow_each_other_are_named(tmp_path: Path, what: str) -> None:
+    """In the words of Kafka's tool: `test_against_kafka` has both print them."""
+    order, told = OUT_OF_ORDER[what]
+    path = tmp_path / LOG_NAME
+    path.write_bytes(b"".join(BATCHES[at] for at in order))
+
+    ran = run("log", "dump", path)
+    *_, error = run("log", "dump", path, "--json").documents
+
+    assert 1 == ran.code
+    assert [f"Non-consecutive offsets in {path}", *(f"  {pair}" for pair in told)] == ran.err.splitlines()[:-1]
+    assert f"quorate: {path}: non-consecutive offsets: {'; '.join(told)}" == ran.err.splitlines()[-1]
+    assert f"non-consecutive offsets: {'; '.join(told)}" == error["error"]["reason"]
+
+
+def test_what_the_terminal_cannot_say_is_escaped(tmp_path: Path) -> None:
+    topic = TopicRecord("caf\u00e9-\u65e5\u672c", bytes(15) + b"\x63")
+    path = write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (topic, 0))]) / LOG_NAME
+
+    for command in (
+        ("log", "dump", path),
+        ("image", "show", "--offline", tmp_path),
+        ("log", "dump", path, "--explain"),
+    ):
+        ran = run_apart(*command, PYTHONIOENCODING="ascii", LC_ALL="C")
+
+        assert (0, "") == (ran.code, ran.err)
+        assert "\\u65e5\\u672c" in ran.out
+    assert "caf\\xe9" in run_apart("log", "dump", tmp_path / "caf\u00e9.log", PYTHONIOENCODING="ascii", LC_ALL="C").err

@@ -21,7 +21,7 @@ from quorate.storage.meta_properties import read_meta_properties
 from quorate.storage.snapshots import SnapshotReader
 from quorate.wire.batch import ControlType, batches
 from quorate.wire.codec import decode
-from tests.cli.directories import CLUSTER_ID, FIXTURES, contents, run, run_apart
+from tests.cli.directories import CLUSTER_ID, FIXTURES, contents, files_of, run, run_apart
 
 FIRST = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 VOTER = "1@127.0.0.1:19193:o6B3fqWpTcGGtv9rO14jCQ"
@@ -455,3 +455,22 @@ def test_a_new_id_is_never_reserved_and_never_looks_like_an_option() -> None:
     assert 500 == len(set(uuids))
     assert [] == [uuid for uuid in uuids if reserved_uuid(uuid) or uuid_text(uuid).startswith("-")]
     assert re.fullmatch(r"[\w-]{22}\n", run("storage", "random-uuid").out)
+
+
+@pytest.mark.parametrize("how", [["-s"], ["-N"], []], ids=["standalone", "joins", "static"])
+def test_from_4_4_on_the_first_records_lie_beside_the_first_voters(tmp_path: Path, how: list[str]) -> None:
+    """As Kafka 4.4 leaves them (`test_against_kafka` compares the bytes); they are no state before they are written."""
+    path = config(tmp_path) if how else static(tmp_path)
+
+    ran = run("storage", "format", "-c", path, "-t", CLUSTER_ID, "-r", "4.4", *how)
+
+    assert (0, "") == (ran.code, ran.err)
+    data = tmp_path / "data"
+    assert [FIRST, "meta.properties"] == sorted(
+        str(file.relative_to(data)) for file in files_of(data) if file.name != ".lock"
+    )
+    assert FeatureLevelRecord("metadata.version", 33) in read_bootstrap(data)
+    shown = run("image", "show", "--offline", data, "--json").document
+    assert {} == shown["features"]["finalizedVersions"]
+    assert (1 if how else 0, 1 if "-s" in how else 0) == (shown["kraftVersion"], len(shown["voters"] or ()))
+    assert 0 == run("log", "verify", data).code

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +20,9 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.records import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    EndTransactionRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnknownRecord,
@@ -236,7 +241,66 @@ def test_unknown_records_and_open_transactions_are_shown(tmp_path: Path) -> None
 
     assert (0, "") == (ran.code, ran.err)
     assert "  transaction     move, open since 13\n" in ran.out
+    assert "a transaction is open since offset 13: its records are not shown" in ran.out
+    assert "  new " not in ran.out
     assert "Unknown records (2)\n  api key  version  body\n  99       7        01\n  2        63       02\n" in ran.out
+
+
+def test_nothing_of_an_open_transaction_is_published_before_its_end(tmp_path: Path) -> None:
+    begin, topic = BeginTransactionRecord("move"), TopicRecord("new", bytes(15) + b"\x63")
+    inside = batch(2, END_OFFSET, (begin, 0), (topic, 0), (ConfigRecord(2, "foo.bar", "retention.ms", "7"), 0))
+    write_log(tmp_path, [*a_history(), inside, batch(2, END_OFFSET + 3, (EndTransactionRecord(), 0))])
+
+    before = run("image", "show", "--offline", tmp_path, "--json", "--as-of", END_OFFSET).document
+    half = run("image", "show", "--offline", tmp_path, "--json", "--as-of", END_OFFSET + 3).document
+    after = run("image", "show", "--offline", tmp_path, "--json").document
+
+    told = ("asOfOffset", "transaction", "notes", "lastTimestamp")
+    assert {"start": END_OFFSET, "name": "move"} == half["transaction"]
+    assert [True] == ["its records are not shown" in note for note in half["notes"]]
+    assert without(before, *told) == without(half, *told)
+    assert (None, "1000") == (before["transaction"], before["configs"]["TOPIC"]["foo.bar"]["retention.ms"])
+    assert ({"foo.bar", "new"}, "7") == (set(after["topics"]), after["configs"]["TOPIC"]["foo.bar"]["retention.ms"])
+
+
+def test_what_an_open_transaction_says_is_shown_when_asked_for_and_said_to_be_open(tmp_path: Path) -> None:
+    begin, topic = BeginTransactionRecord("move"), TopicRecord("new", bytes(15) + b"\x63")
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (begin, 0), (topic, 0))])
+
+    document = run("image", "show", "--offline", tmp_path, "--json", "--with-open-transaction").document
+
+    assert {"foo.bar", "new"} == set(document["topics"])
+    said = f"a transaction is open since offset {END_OFFSET}: its records are shown, and a failover would abort them"
+    assert [said] == document["notes"]
+
+
+def without(document: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in keys}
+
+
+def test_doubles_are_shown_as_kafka_prints_them(tmp_path: Path) -> None:
+    """Kafka's controller takes quotas that JSON has no number for."""
+    who = (ClientQuotaRecord.EntityData("user", "alice"),)
+    values = {"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1e7, "e": 0.0005}
+    quotas = [(ClientQuotaRecord(entity=who, key=key, value=value), 0) for key, value in values.items()]
+    write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, *quotas)])
+
+    texts = {"a": "Infinity", "b": "-Infinity", "c": "NaN", "d": "1.0E7", "e": "5.0E-4"}
+    ran = run("image", "show", "--offline", tmp_path, "--json")
+    dumped = run("log", "dump", tmp_path / "__cluster_metadata-0" / LOG_NAME)
+    lines = run("log", "dump", "--json", tmp_path / "__cluster_metadata-0" / LOG_NAME).out.splitlines()
+    explained = run("log", "dump", "--explain", "--from", END_OFFSET, tmp_path / "__cluster_metadata-0" / LOG_NAME).out
+
+    (quota,) = json.loads(ran.out, parse_constant=pytest.fail)["clientQuotas"]
+    assert {**texts, "d": 1e7, "e": 5e-4} == quota["quotas"]
+    assert '"d": 1.0E7, "e": 5.0E-4' in ran.out
+    for key, text in texts.items():
+        shown = text if key in "de" else f'"{text}"'
+
+        assert f'"key":"{key}","value":{shown},"remove":false' in dumped.out
+        assert [True] == [f'"value": {shown}, ' in line for line in lines if f'"key": "{key}"' in line]
+        assert f" {text}\n" in run("image", "show", "--offline", tmp_path).out
+        assert text in explained
 
 
 def test_what_is_for_all_and_who_leaves_are_told_in_the_words_of_the_audit(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from random import Random
 from kraft import Uuid
 from quorate.cli.image_json import as_json
 from quorate.controller.configs.secrets import REDACTED
+from quorate.doubles import dumps
 from quorate.metadata.state import ClusterState
 from quorate.records import (
     AccessControlEntryRecord,
@@ -28,7 +29,7 @@ def image_of(*records: object) -> dict[str, object]:
     for offset, record in enumerate(records):
         state.apply(record, offset)  # type: ignore[arg-type]
     shown = as_json(state)
-    json.dumps(shown)
+    dumps(shown)
     return shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from kraft import Message
 from quorate.cli.verify import verify_path
-from quorate.cli.verify_log import Finding
+from quorate.cli.verify_log import LogProblem
 from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import (
@@ -24,6 +25,7 @@ from quorate.records import (
     decode_record,
     encode_record,
 )
+from quorate.storage.meta_properties import read_meta_properties, write_meta_properties
 from quorate.storage.names import DURABLE_MARK, LEADER_EPOCHS, PARTITION_METADATA, QUORUM_STATE
 from quorate.storage.snapshots import SnapshotReader
 from quorate.wire.batch import data_batch, data_values, read_header
@@ -72,7 +74,7 @@ def partition(directory: Path) -> Path:
     return directory / "__cluster_metadata-0"
 
 
-def failing(path: Path) -> list[Finding]:
+def failing(path: Path) -> list[LogProblem]:
     return [finding for finding in verify_path(path).findings if finding.fails]
 
 
@@ -184,8 +186,9 @@ DAMAGED = [
         rewrite(lambda data: data[:90] + b"\x09" + data[91:]),
         "batch at offset 9 of epoch 1, where 1 of 1 follows",
     ),
-    ("../meta.properties", rewrite(lambda data: data.replace(b"version=1", b"version=7")), "version is 7"),
-    ("../meta.properties", rewrite(lambda data: data.replace(b"cluster.id", b"cluster.ix")), "cluster.id is missing"),
+    ("../meta.properties", rewrite(lambda data: data.replace(b"version=1", b"version=7")), "its last line is"),
+    ("../meta.properties", rewrite(lambda _: b"version=7\nnode.id=1\ncluster.id=x\n"), "version is 7"),
+    ("../meta.properties", rewrite(lambda _: b"version=1\nnode.id=1\n"), "cluster.id is missing"),
     (QUORUM_STATE, rewrite(lambda data: data[:-5]), "not a quorum-state"),
     (LEADER_EPOCHS, rewrite(lambda data: data.replace(b"2 7", b"2 x")), "not a leader-epoch-checkpoint"),
     (LEADER_EPOCHS, rewrite(lambda data: data.replace(b"0\n2\n", b"0\n5\n")), "'5' entries announced, 2 there"),
@@ -393,3 +396,52 @@ def test_a_checkpoint_is_what_it_was_made_of(partition: Path) -> None:
 
     assert encode_record(FeatureLevelRecord("metadata.version", 25), 0) == first
     assert TOPIC_ID in (partition / AT_OFFSET_7).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../meta.properties", QUORUM_STATE, PARTITION_METADATA, LEADER_EPOCHS])
+def test_any_flipped_byte_beside_our_log_is_found(directory: Path, partition: Path, name: str) -> None:
+    path = partition / name
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for mask in (1, 0x20, 0xFF):
+            path.write_bytes(whole[:at] + bytes((whole[at] ^ mask,)) + whole[at + 1 :])
+
+            assert failing(directory), (at, mask)
+
+
+def test_a_voter_that_lost_its_directory_id_is_not_sound(tmp_path: Path) -> None:
+    """A start would give it another: Kafka's does, too (KIP-858)."""
+    config = a_controller(tmp_path)
+    run("storage", "format", "-c", config, "-t", CLUSTER_ID, "--standalone")
+    data = tmp_path / "data"
+
+    assert 0 == run("log", "verify", data).code
+
+    meta = read_meta_properties(data)
+    assert meta is not None
+    write_meta_properties(data, replace(meta, directory_id=None))
+    ran = run("log", "verify", data)
+
+    assert 1 == ran.code
+    assert "no directory.id, and the voters have node 1 with " in ran.err
+
+
+def a_controller(tmp_path: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://127.0.0.1:19193\n"
+        f"controller.listener.names=CONTROLLER\nlog.dirs={tmp_path / 'data'}\n"
+    )
+    return path
+
+
+def test_a_log_that_lies_flat_beside_meta_properties_is_not_sound(directory: Path, partition: Path) -> None:
+    """A start would not find it, and begin an empty one."""
+    for path in list(partition.iterdir()):
+        path.rename(directory / path.name)
+    partition.rmdir()
+
+    ran = run("log", "verify", directory)
+
+    assert 1 == ran.code
+    assert f"damage: {directory / LOG_NAME}: it lies beside meta.properties" in ran.out

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.cli.waterfall import waterfall_lines, waterfall_svg, waterfall_text
-from quorate.traces import AttributeValue, Span
+from quorate.traces import AttributeValue, SpanData
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 
@@ -24,9 +24,9 @@ def span(
     *,
     error: bool = False,
     attributes: dict[str, AttributeValue] | None = None,
-) -> Span:
+) -> SpanData:
     service, _, instance = who.partition("-")
-    return Span(
+    return SpanData(
         trace_id=TRACE_ID,
         span_id=f"{number:016x}",
         parent_span_id=f"{parent:016x}" if parent else "",
@@ -110,7 +110,7 @@ def test_the_svg_is_well_formed_and_has_a_bar_a_span_on_the_same_scale() -> None
 @given(
     st.lists(
         st.builds(
-            Span,
+            SpanData,
             trace_id=st.just(TRACE_ID),
             span_id=st.sampled_from(["1", "2", "3", "4"]),
             parent_span_id=st.sampled_from(["", "1", "2", "9"]),
@@ -125,7 +125,7 @@ def test_the_svg_is_well_formed_and_has_a_bar_a_span_on_the_same_scale() -> None
         max_size=5,
     )
 )
-def test_whatever_spans_say_the_lines_stay_lines_and_the_svg_well_formed(spans: list[Span]) -> None:
+def test_whatever_spans_say_the_lines_stay_lines_and_the_svg_well_formed(spans: list[SpanData]) -> None:
     spans = [each for each in spans if each.start_ns <= each.end_ns]
     lines = waterfall_lines(spans)
 

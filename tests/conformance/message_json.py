@@ -1,8 +1,7 @@
 """What Kafka's message JSON says of a message beside what our schema says of it, and every difference.
 
-Both sides are brought into one form, as far as the flexible versions go: those are the only ones that are
-spoken here. So a field that no flexible version has must be left out by us, and a field that the JSON has
-since version 3 of a message that is flexible since 12 was, for us, always there.
+Both sides are brought into one form, for the versions that the release still speaks: a field that the JSON has
+since version 1 of a message whose first version is 3 was, for us, always there.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from kraft import errors_pb2
-from quorate.wire.schema import Kind, Layout
+from quorate.wire.schema import FieldType, Layout
 
 Json = Mapping[str, Any]
 
@@ -37,6 +36,7 @@ class FieldFacts:
     ignorable: bool
     map_key: bool
     is_error_code: bool
+    never_compact: bool
     members: tuple[FieldFacts, ...]
 
 
@@ -68,17 +68,18 @@ def differences(document: Json, layout: Layout, *, exact: bool) -> list[str]:
     `exact` is false for a release older than the schema, which may have more versions than that release.
     """
     theirs = versions(document["validVersions"])
-    flexible = versions(document["flexibleVersions"])
     assert theirs is not None, document["name"]
-    assert flexible is not None, document["name"]
-    said = list(_of_the_message(document, layout, theirs, flexible, exact=exact))
-    spoken = theirs.within(flexible)
-    kafka = tuple(_from_json(document["fields"], _common_structs(document), spoken))
-    ours = tuple(_from_layout(layout, spoken))
+    flexible = versions(document["flexibleVersions"])
+    flexible_since = theirs.last + 1 if flexible is None else flexible.first
+    said = list(_of_the_message(document, layout, theirs, flexible_since, exact=exact))
+    kafka = tuple(_from_json(document["fields"], _common_structs(document), theirs))
+    ours = tuple(_from_layout(layout, theirs))
     return [f"{document['name']}{text}" for text in (*said, *_of_the_fields("", kafka, ours))]
 
 
-def _of_the_message(document: Json, layout: Layout, theirs: Range, flexible: Range, *, exact: bool) -> Iterator[str]:
+def _of_the_message(
+    document: Json, layout: Layout, theirs: Range, flexible_since: int, *, exact: bool
+) -> Iterator[str]:
     if document.get("apiKey") != layout.key:
         yield f": the key is {document.get('apiKey')} in Kafka, {layout.key} here"
     if theirs.first != layout.first_version:
@@ -87,8 +88,8 @@ def _of_the_message(document: Json, layout: Layout, theirs: Range, flexible: Ran
         yield f": new in Kafka: versions {layout.last_version + 1} to {theirs.last}; here they end"
     if theirs.last < layout.last_version and exact:
         yield f": the last version is {theirs.last} in Kafka, {layout.last_version} here"
-    if flexible.first != layout.flexible_since:
-        yield f": flexible since {flexible.first} in Kafka, since {layout.flexible_since} here"
+    if flexible_since != layout.flexible_since:
+        yield f": flexible since {flexible_since} in Kafka, since {layout.flexible_since} here"
 
 
 def _of_the_fields(path: str, kafka: Sequence[FieldFacts], ours: Sequence[FieldFacts]) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _of_the_fields(path: str, kafka: Sequence[FieldFacts], ours: Sequence[FieldF
     for name in [name for name in theirs_by_name if name not in ours_by_name]:
         yield f"{path}.{name}: new in Kafka (since version {theirs_by_name[name].since}); not here"
     for name in [name for name in ours_by_name if name not in theirs_by_name]:
-        yield f"{path}.{name}: in no flexible version of Kafka's; here"
+        yield f"{path}.{name}: in no version of Kafka's; here"
     common = [name for name in theirs_by_name if name in ours_by_name]
     order = [name for name in ours_by_name if name in theirs_by_name]
     if common != order:
@@ -147,6 +148,7 @@ def _field_from_json(field: Json, common: Mapping[str, Sequence[Json]], here: Ra
         ignorable=bool(field.get("ignorable", False)),
         map_key=bool(field.get("mapKey", False)),
         is_error_code=name == "errorcode" and element == "int16" and not array,
+        never_compact=field.get("flexibleVersions") == "none",
         members=tuple(_from_json(_members(field, struct, common), common, here)) if struct else (),
     )
 
@@ -202,7 +204,7 @@ def _from_layout(layout: Layout, spoken: Range) -> Iterator[FieldFacts]:
         enum = descriptors[field.name].enum_type
         yield FieldFacts(
             name=field.name.replace("_", "").lower(),
-            type=("[]" if field.array else "") + (STRUCT if field.kind is Kind.STRUCT else field.kind.value),
+            type=("[]" if field.array else "") + (STRUCT if field.kind is FieldType.STRUCT else field.kind.value),
             struct=struct,
             since=here.first,
             until=FOREVER if here.last == spoken.last else here.last,
@@ -212,5 +214,6 @@ def _from_layout(layout: Layout, spoken: Range) -> Iterator[FieldFacts]:
             ignorable=field.ignorable,
             map_key=field.map_key,
             is_error_code=enum is not None and enum.full_name == errors_pb2.ErrorCode.DESCRIPTOR.full_name,
+            never_compact=field.never_compact,
             members=tuple(_from_layout(field.struct, here)) if field.struct else (),
         )

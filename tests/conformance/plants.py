@@ -30,13 +30,11 @@ def plants(document: Mapping[str, Any]) -> Iterator[Plant]:
     """Every wrong document that is one step from a right one."""
     document = {**document, "fields": _with_common_structs_in_place(document)}
     for key in ("apiKey", "validVersions", "flexibleVersions"):
-        if key in document:
+        if document.get(key, "none") != "none":
             yield f"{key} raised by one", {**document, key: _raised(document[key])}
     yield "a field added", {**document, "fields": [*document["fields"], {**_NEW, "versions": "0+"}]}
-    valid, flexible = versions(document["validVersions"]), versions(document["flexibleVersions"])
-    assert valid is not None
-    assert flexible is not None
-    spoken = valid.within(flexible)
+    spoken = versions(document["validVersions"])
+    assert spoken is not None
     for path, here in _places(document["fields"], (), spoken):
         for label, change in _CHANGES.items():
             if wrong := _changed(document, path, change, here):
@@ -65,7 +63,7 @@ def _with_common_structs_in_place(document: Mapping[str, Any]) -> list[dict[str,
 
 
 def _places(members: Sequence[Mapping[str, Any]], above: Path, spoken: Range) -> Iterator[tuple[Path, Range]]:
-    """Where a field stands that some flexible version has, and in which of the spoken versions it is there."""
+    """Where a field stands that some version has, and in which of the spoken versions it is there."""
     for at, field in enumerate(members):
         given = versions(field["versions"])
         if given is not None and (here := given.within(spoken)):
@@ -177,6 +175,12 @@ def _renull(siblings: list[dict[str, Any]], at: int, here: Range) -> bool:
     return True
 
 
+def _recompact(siblings: list[dict[str, Any]], at: int, here: Range) -> bool:
+    if siblings[at].pop("flexibleVersions", None) is None:
+        siblings[at]["flexibleVersions"] = "none"
+    return True
+
+
 def _flip(key: str) -> Change:
     def flip(siblings: list[dict[str, Any]], at: int, here: Range) -> bool:
         siblings[at][key] = not siblings[at].get(key, False)
@@ -196,6 +200,7 @@ _CHANGES: Final[Mapping[str, Change]] = {
     "one version later": _begin_later,
     "gone one version earlier": _end_earlier,
     "null where it was not, or the other way round": _renull,
+    "of a length that is compact where it was not, or the other way round": _recompact,
     "ignorable the other way round": _flip("ignorable"),
     "a map key the other way round": _flip("mapKey"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kraft.api.delete_acls import DeleteAclsRequest
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord as Entry
 from tests.controller.clusters import Cluster, uuid
 
@@ -17,11 +17,11 @@ TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 ANY, MATCH, LITERAL, PREFIXED = PatternType.ANY, PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED
 
 ENTRIES: Final[Mapping[str, Entry]] = {
-    "orders": Entry(uuid(5), TOPIC, "orders", LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW),
-    "ord*": Entry(uuid(4), TOPIC, "ord", PREFIXED, "User:alice", "*", Operation.WRITE, Permission.ALLOW),
-    "all": Entry(uuid(3), TOPIC, "*", LITERAL, "User:bob", "10.0.0.1", Operation.READ, Permission.DENY),
-    "ord": Entry(uuid(2), TOPIC, "ord", LITERAL, "User:bob", "*", Operation.READ, Permission.ALLOW),
-    "group": Entry(uuid(1), GROUP, "orders", LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW),
+    "orders": Entry(uuid(5), TOPIC, "orders", LITERAL, "User:alice", "*", AclOperation.READ, AclPermission.ALLOW),
+    "ord*": Entry(uuid(4), TOPIC, "ord", PREFIXED, "User:alice", "*", AclOperation.WRITE, AclPermission.ALLOW),
+    "all": Entry(uuid(3), TOPIC, "*", LITERAL, "User:bob", "10.0.0.1", AclOperation.READ, AclPermission.DENY),
+    "ord": Entry(uuid(2), TOPIC, "ord", LITERAL, "User:bob", "*", AclOperation.READ, AclPermission.ALLOW),
+    "group": Entry(uuid(1), GROUP, "orders", LITERAL, "User:alice", "*", AclOperation.READ, AclPermission.ALLOW),
 }
 
 
@@ -41,8 +41,8 @@ def everything(**changes: Any) -> Filter:
             "pattern_type_filter": ANY,
             "principal_filter": None,
             "host_filter": None,
-            "operation": Operation.ANY,
-            "permission_type": Permission.ANY,
+            "operation": AclOperation.ANY,
+            "permission_type": AclPermission.ANY,
             **changes,
         }
     )
@@ -89,8 +89,8 @@ FILTERS: Final = (
     Meant("every user, which no entry names", EXACTLY, everything(principal_filter="User:*")),
     Meant("from any host", EXACTLY, everything(host_filter="*"), ("ord", "ord*", "orders", "group")),
     Meant("from a host", EXACTLY, everything(host_filter="10.0.0.1"), ("all",)),
-    Meant("an operation", OPERATIONS, everything(operation=Operation.WRITE), ("ord*",)),
-    Meant("all operations, which no entry names", OPERATIONS, everything(operation=Operation.ALL)),
-    Meant("what denies", f"{ENTRY}: ANY means both.", everything(permission_type=Permission.DENY), ("all",)),
+    Meant("an operation", OPERATIONS, everything(operation=AclOperation.WRITE), ("ord*",)),
+    Meant("all operations, which no entry names", OPERATIONS, everything(operation=AclOperation.ALL)),
+    Meant("what denies", f"{ENTRY}: ANY means both.", everything(permission_type=AclPermission.DENY), ("all",)),
 )
 """Written down once: deleting and describing go by the same class of Kafka's."""

@@ -7,47 +7,47 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
-from quorate.controller.commands.incremental_alter_configs import Operation, incremental_alter_configs
+from quorate.controller.commands.incremental_alter_configs import ConfigOperation, incremental_alter_configs
 from quorate.controller.decision import Decision
 from quorate.controller.policies import ConfigChange, PolicyViolation
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
-from quorate.metadata.configs import TOPIC, Resource
+from quorate.metadata.configs import TOPIC, ConfigResource
 from quorate.records import ConfigRecord
 from tests.controller.clusters import Cluster
 
 Asked: TypeAlias = IncrementalAlterConfigsRequest.AlterConfigsResource
 Config: TypeAlias = IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
 
-ORDERS = Resource(TOPIC, "orders")
+ORDERS = ConfigResource(TOPIC, "orders")
 
 
 def to_set(name: str, value: str | None) -> Config:
     """It shall have this value."""
-    return Config(name, Operation.SET, value)
+    return Config(name, ConfigOperation.SET, value)
 
 
 def delete(name: str) -> Config:
     """It shall have none."""
-    return Config(name, Operation.DELETE, None)
+    return Config(name, ConfigOperation.DELETE, None)
 
 
 def append(name: str, value: str | None) -> Config:
     """It shall have these parts as well."""
-    return Config(name, Operation.APPEND, value)
+    return Config(name, ConfigOperation.APPEND, value)
 
 
 def subtract(name: str, value: str | None) -> Config:
     """It shall not have these parts."""
-    return Config(name, Operation.SUBTRACT, value)
+    return Config(name, ConfigOperation.SUBTRACT, value)
 
 
-def asked(resource: Resource, *configs: Config) -> Asked:
+def asked(resource: ConfigResource, *configs: Config) -> Asked:
     """One resource of a request."""
     return Asked(resource.type, resource.name, configs)
 
 
-def record(resource: Resource, name: str, value: str | None) -> ConfigRecord:
+def record(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:
     """What the log has of it."""
     return ConfigRecord(resource.type, resource.name, name, value)
 
@@ -59,12 +59,13 @@ def decided(cluster: Cluster, *resources: Asked, validate_only: bool = False) ->
     return Decision(decision.response, decision.records)
 
 
-def altered(cluster: Cluster, *resources: Asked) -> list[tuple[Resource, ErrorCode]]:
+def altered(cluster: Cluster, *resources: Asked) -> list[tuple[ConfigResource, ErrorCode]]:
     """Each resource's error, once the records are applied."""
     request = IncrementalAlterConfigsRequest(resources=resources)
     response = cluster.write(incremental_alter_configs(request, settings=cluster.settings))
     return [
-        (Resource(each.resource_type, each.resource_name), ErrorCode(each.error_code)) for each in response.responses
+        (ConfigResource(each.resource_type, each.resource_name), ErrorCode(each.error_code))
+        for each in response.responses
     ]
 
 
@@ -83,7 +84,7 @@ class LongKept:
 
 def with_policy() -> Cluster:
     """Broker 1; topic orders, nothing is set; a policy refuses retention.ms below 1000."""
-    cluster = Cluster(33, settings=Settings(alter_config_policy=LongKept(1_000))).brokers(1)
+    cluster = Cluster(33, settings=ControllerSettings(alter_config_policy=LongKept(1_000))).brokers(1)
     cluster.topic("orders", [1])
     return cluster
 

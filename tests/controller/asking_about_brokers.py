@@ -21,7 +21,7 @@ from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import UpgradeType, update_features
 from quorate.controller.decision import Command
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION
 from quorate.metadata.state import ClusterState
@@ -37,7 +37,7 @@ def epoch_of(chance: Random, state: ClusterState, broker_id: int) -> int:
     return -1 if broker is None else broker.epoch - (chance.random() < 0.05)
 
 
-def registering(request: BrokerRegistrationRequest, state: ClusterState, settings: Settings) -> Command[Any]:
+def registering(request: BrokerRegistrationRequest, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     """A broker is alive as far as the log says: not fenced."""
     broker = state.brokers.get(request.broker_id)
     return register_broker(
@@ -49,7 +49,7 @@ def registering(request: BrokerRegistrationRequest, state: ClusterState, setting
     )
 
 
-def unfencing(broker_id: int, state: ClusterState, settings: Settings) -> Command[Any]:
+def unfencing(broker_id: int, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     """It has caught up."""
     broker = state.brokers.get(broker_id)
     assert broker is not None, broker_id
@@ -58,7 +58,7 @@ def unfencing(broker_id: int, state: ClusterState, settings: Settings) -> Comman
     )
 
 
-def ask_register_broker(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_register_broker(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     broker_id = chance.choice(BROKERS)
     broker = state.brokers.get(broker_id)
     request = registration(
@@ -70,7 +70,7 @@ def ask_register_broker(chance: Random, state: ClusterState, settings: Settings)
     return registering(request, state, settings)
 
 
-def ask_change_broker_state(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_change_broker_state(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     broker_id = chance.choice(BROKERS)
     target = ControlState.UNFENCED if chance.random() < 0.8 else chance.choice(list(ControlState))
     return change_broker_state(
@@ -78,11 +78,11 @@ def ask_change_broker_state(chance: Random, state: ClusterState, settings: Setti
     )
 
 
-def ask_unregister_broker(chance: Random, _: ClusterState, settings: Settings) -> Command[Any]:
+def ask_unregister_broker(chance: Random, _: ClusterState, settings: ControllerSettings) -> Command[Any]:
     return unregister_broker(UnregisterBrokerRequest(chance.choice(BROKERS)), settings=settings)
 
 
-def ask_register_controller(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_register_controller(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     controller_id = chance.randrange(1, 4)
     listeners = [
         ControllerRegistrationRequest.Listener(name, f"c{controller_id}", port, 0)
@@ -102,16 +102,16 @@ def ask_register_controller(chance: Random, _: ClusterState, __: Settings) -> Co
     )
 
 
-def ask_unregister_controller(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_unregister_controller(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     return unregister_controller(UnregisterControllerRequest(chance.randrange(1, 4)), active_id=1)
 
 
-def ask_allocate_producer_ids(chance: Random, state: ClusterState, _: Settings) -> Command[Any]:
+def ask_allocate_producer_ids(chance: Random, state: ClusterState, _: ControllerSettings) -> Command[Any]:
     broker_id = chance.choice(BROKERS)
     return allocate_producer_ids(AllocateProducerIdsRequest(broker_id, epoch_of(chance, state, broker_id)))
 
 
-def ask_update_features(chance: Random, _: ClusterState, settings: Settings) -> Command[Any]:
+def ask_update_features(chance: Random, _: ClusterState, settings: ControllerSettings) -> Command[Any]:
     update = UpdateFeaturesRequest.FeatureUpdateKey
     levels = {
         METADATA_VERSION: chance.randrange(25, 34),
@@ -123,9 +123,10 @@ def ask_update_features(chance: Random, _: ClusterState, settings: Settings) -> 
         update(name, levels[name], upgrade_type=chance.choice(list(UpgradeType)))
         for name in chance.sample(sorted(levels), chance.randrange(1, 3))
     )
-    return update_features(UpdateFeaturesRequest(feature_updates=updates), kraft_version=1, settings=settings)
+    request = UpdateFeaturesRequest(feature_updates=updates)
+    return update_features(request, kraft_version=1, voters=(), settings=settings)
 
 
-def ask_describe_cluster(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_describe_cluster(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     request = DescribeClusterRequest(endpoint_type=chance.randrange(1, 3), include_fenced_brokers=chance.random() < 0.5)
     return describe_cluster(request, cluster_id=CLUSTER_ID, controller_id=1)

@@ -35,7 +35,7 @@ from quorate.controller.commands.incremental_alter_configs import incremental_al
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
 from quorate.controller.decision import Command
 from quorate.controller.delegation_tokens import parse_principal, token_hmac
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
@@ -61,7 +61,7 @@ def some_resource(chance: Random, state: ClusterState) -> tuple[int, str]:
     return kind, some_name(chance, state) if kind == TOPIC else chance.choice(["", "1", "2"])
 
 
-def ask_incremental_alter_configs(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_incremental_alter_configs(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     asked = IncrementalAlterConfigsRequest.AlterConfigsResource
     resources = {}
     for _ in range(chance.randrange(1, 4)):
@@ -73,7 +73,7 @@ def ask_incremental_alter_configs(chance: Random, state: ClusterState, settings:
     return incremental_alter_configs(request, settings=settings)
 
 
-def ask_alter_configs(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_alter_configs(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     asked = AlterConfigsRequest.AlterConfigsResource
     kind, name = some_resource(chance, state)
     given = chance.sample(CONFIGS[kind], chance.randrange(3))
@@ -81,7 +81,7 @@ def ask_alter_configs(chance: Random, state: ClusterState, settings: Settings) -
     return alter_configs(AlterConfigsRequest(resources=(asked(kind, name, configs),)), settings=settings)
 
 
-def ask_describe_configs(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_describe_configs(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     keys = chance.choice([None, ("retention.ms", "min.insync.replicas")])
     asked = DescribeConfigsRequest.DescribeConfigsResource(*some_resource(chance, state), keys)
     return describe_configs(
@@ -92,7 +92,7 @@ def ask_describe_configs(chance: Random, state: ClusterState, settings: Settings
 # Quotas
 
 
-def ask_alter_client_quotas(chance: Random, _state: ClusterState, _settings: Settings) -> Command[Any]:
+def ask_alter_client_quotas(chance: Random, _state: ClusterState, _settings: ControllerSettings) -> Command[Any]:
     asked = AlterClientQuotasRequest.EntryData
     entries = []
     for _ in range(chance.randrange(1, 4)):
@@ -108,7 +108,7 @@ def ask_alter_client_quotas(chance: Random, _state: ClusterState, _settings: Set
     return alter_client_quotas(AlterClientQuotasRequest(tuple(entries)))
 
 
-def ask_describe_client_quotas(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_describe_client_quotas(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     asked = DescribeClientQuotasRequest.ComponentData
     exact, default, any_name = asked("user", 0, "alice"), asked("user", 1, None), asked("client-id", 2, None)
     components = chance.choice([(), (exact,), (default,), (any_name,), (exact, any_name)])
@@ -118,7 +118,7 @@ def ask_describe_client_quotas(chance: Random, _: ClusterState, __: Settings) ->
 # ACLs
 
 
-def ask_create_acls(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_create_acls(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     creations = tuple(
         CreateAclsRequest.AclCreation(
             resource_type=chance.choice([2, 3]),
@@ -134,7 +134,7 @@ def ask_create_acls(chance: Random, _: ClusterState, __: Settings) -> Command[An
     return create_acls(CreateAclsRequest(creations), new_acl_id=lambda: new_id(chance))
 
 
-def ask_delete_acls(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_delete_acls(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     asked = DeleteAclsRequest.DeleteAclsFilter
     filters = (
         asked(2, "orders", 2, None, None, 1, 1),
@@ -144,7 +144,7 @@ def ask_delete_acls(chance: Random, _: ClusterState, __: Settings) -> Command[An
     return delete_acls(DeleteAclsRequest(tuple(chance.sample(filters, chance.randrange(1, 3)))))
 
 
-def ask_describe_acls(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_describe_acls(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     everything = DescribeAclsRequest(1, None, 1, None, None, 1, 1)
     return describe_acls(chance.choice([everything, DescribeAclsRequest(2, "orders", 2, None, None, 1, 1)]))
 
@@ -152,7 +152,7 @@ def ask_describe_acls(chance: Random, _: ClusterState, __: Settings) -> Command[
 # Credentials and tokens
 
 
-def ask_alter_user_scram_credentials(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_alter_user_scram_credentials(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     asked = AlterUserScramCredentialsRequest
     users = chance.sample(USERS, 3)
     deletions = tuple(
@@ -165,12 +165,12 @@ def ask_alter_user_scram_credentials(chance: Random, _: ClusterState, __: Settin
     return alter_user_scram_credentials(asked(deletions, upsertions))
 
 
-def ask_describe_user_scram_credentials(chance: Random, _: ClusterState, __: Settings) -> Command[Any]:
+def ask_describe_user_scram_credentials(chance: Random, _: ClusterState, __: ControllerSettings) -> Command[Any]:
     asked = DescribeUserScramCredentialsRequest
     return describe_user_scram_credentials(asked(chance.choice([None, (asked.UserName("bob"),)])))
 
 
-def ask_create_delegation_token(chance: Random, _: ClusterState, settings: Settings) -> Command[Any]:
+def ask_create_delegation_token(chance: Random, _: ClusterState, settings: ControllerSettings) -> Command[Any]:
     asked = CreateDelegationTokenRequest
     owner = some_user(chance) if chance.random() < 0.3 else None
     renewers = tuple(asked.CreatableRenewers("User", user) for user in chance.sample(USERS, chance.randrange(3)))
@@ -184,7 +184,7 @@ def ask_create_delegation_token(chance: Random, _: ClusterState, settings: Setti
     )
 
 
-def some_token(chance: Random, state: ClusterState, settings: Settings) -> tuple[bytes, Principal]:
+def some_token(chance: Random, state: ClusterState, settings: ControllerSettings) -> tuple[bytes, Principal]:
     """The HMAC of a token, if there is one, and somebody who mostly may change it."""
     tokens = list(state.delegation_tokens)
     if not tokens:
@@ -194,19 +194,19 @@ def some_token(chance: Random, state: ClusterState, settings: Settings) -> tuple
     return hmac, parse_principal(token.owner) if chance.random() < 0.8 else some_user(chance)
 
 
-def ask_renew_delegation_token(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_renew_delegation_token(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     hmac, principal = some_token(chance, state, settings)
     request = RenewDelegationTokenRequest(hmac, chance.choice([-1, 100, 10_000]))
     return renew_delegation_token(request, principal=principal, settings=settings.delegation_tokens)
 
 
-def ask_expire_delegation_token(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_expire_delegation_token(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     hmac, principal = some_token(chance, state, settings)
     request = ExpireDelegationTokenRequest(hmac, chance.choice([-1, 0, 100, 10_000]))
     return expire_delegation_token(request, principal=principal, settings=settings.delegation_tokens)
 
 
-def ask_describe_delegation_token(chance: Random, _: ClusterState, settings: Settings) -> Command[Any]:
+def ask_describe_delegation_token(chance: Random, _: ClusterState, settings: ControllerSettings) -> Command[Any]:
     owners = tuple(
         DescribeDelegationTokenRequest.DescribeDelegationTokenOwner("User", user) for user in chance.sample(USERS, 2)
     )

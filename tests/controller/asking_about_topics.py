@@ -26,11 +26,11 @@ from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
 from quorate.controller.decision import Command
 from quorate.controller.new_partitions import Placements, usable_brokers
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
+from quorate.metadata.topics import TopicPartition
 from quorate.placement import PlacementSpec, Racks, place
 
 NAMES = ("a", "b", "a.b", "a_b", "orders")
@@ -44,7 +44,7 @@ def new_id(chance: Random) -> Uuid:
     return Uuid(b"\x01" + chance.randbytes(15))
 
 
-def some_partition(chance: Random, state: ClusterState) -> Found | None:
+def some_partition(chance: Random, state: ClusterState) -> TopicPartition | None:
     """One of those that there are."""
     found = sorted(state.topics.all(), key=lambda each: (each.topic.name, each.partition_id))
     return chance.choice(found) if found else None
@@ -67,7 +67,7 @@ def placed(chance: Random, state: ClusterState, wanted: tuple[tuple[str, Placeme
     return placements
 
 
-def ask_create_topics(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_create_topics(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     topics = []
     for name in chance.sample(NAMES, chance.randrange(1, 4)):
         configs = [
@@ -86,14 +86,14 @@ def ask_create_topics(chance: Random, state: ClusterState, settings: Settings) -
     )
 
 
-def ask_create_partitions(chance: Random, state: ClusterState, _: Settings) -> Command[Any]:
+def ask_create_partitions(chance: Random, state: ClusterState, _: ControllerSettings) -> Command[Any]:
     asked = CreatePartitionsRequest.CreatePartitionsTopic
     names = {some_name(chance, state) for _ in range(chance.randrange(1, 3))}
     request = CreatePartitionsRequest(topics=tuple(asked(name, chance.randrange(2, 7), None) for name in sorted(names)))
     return create_partitions(request, placements=placed(chance, state, wanted_more(state, request)))
 
 
-def ask_delete_topics(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_delete_topics(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     names = [some_name(chance, state) for _ in range(chance.randrange(1, 3))]
     asked = DeleteTopicsRequest.DeleteTopicState
     by_id = [asked(None, topic_id) for name in names if (topic_id := state.topics.id_of(name)) is not None]
@@ -101,7 +101,7 @@ def ask_delete_topics(chance: Random, state: ClusterState, settings: Settings) -
     return delete_topics(DeleteTopicsRequest(topics=tuple(topics)), settings=settings)
 
 
-def ask_alter_partition(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_alter_partition(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     """As a leader asks: replicas have caught up, or fallen behind."""
     leaders = [found for found in state.topics.all() if found.partition.leader != NO_LEADER]
     if not leaders:
@@ -126,7 +126,9 @@ def ask_alter_partition(chance: Random, state: ClusterState, settings: Settings)
     )
 
 
-def ask_alter_partition_reassignments(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_alter_partition_reassignments(
+    chance: Random, state: ClusterState, settings: ControllerSettings
+) -> Command[Any]:
     topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = []
     for _ in range(chance.randrange(1, 4)):
         found = some_partition(chance, state)
@@ -140,20 +142,20 @@ def ask_alter_partition_reassignments(chance: Random, state: ClusterState, setti
     return alter_partition_reassignments(request, settings=settings)
 
 
-def ask_list_partition_reassignments(chance: Random, state: ClusterState, _: Settings) -> Command[Any]:
+def ask_list_partition_reassignments(chance: Random, state: ClusterState, _: ControllerSettings) -> Command[Any]:
     asked = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
     topics = chance.choice([None, (asked(some_name(chance, state), (0, 1)),)])
     return list_partition_reassignments(ListPartitionReassignmentsRequest(topics=topics))
 
 
-def ask_elect_leaders(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_elect_leaders(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     asked = ElectLeadersRequest.TopicPartitions
     named = tuple(asked(name, (0, 1)) for name in sorted({some_name(chance, state), some_name(chance, state)}))
     request = ElectLeadersRequest(chance.randrange(2), chance.choice([None, named]))
     return elect_leaders(request, settings=settings)
 
 
-def ask_assign_replicas_to_dirs(chance: Random, state: ClusterState, settings: Settings) -> Command[Any]:
+def ask_assign_replicas_to_dirs(chance: Random, state: ClusterState, settings: ControllerSettings) -> Command[Any]:
     directory = AssignReplicasToDirsRequest.DirectoryData
     found = some_partition(chance, state)
     broker = state.brokers.get(chance.choice(found.partition.replicas)) if found else None
@@ -164,7 +166,7 @@ def ask_assign_replicas_to_dirs(chance: Random, state: ClusterState, settings: S
     return assign_replicas_to_dirs(AssignReplicasToDirsRequest(broker.id, broker.epoch, directories), settings=settings)
 
 
-def ask_describe_topic_partitions(chance: Random, state: ClusterState, _: Settings) -> Command[Any]:
+def ask_describe_topic_partitions(chance: Random, state: ClusterState, _: ControllerSettings) -> Command[Any]:
     asked = DescribeTopicPartitionsRequest
     topics = chance.choice([(), (asked.TopicRequest(some_name(chance, state)), asked.TopicRequest("a"))])
     cursor = chance.choice([None, asked.Cursor(some_name(chance, state), 1)])

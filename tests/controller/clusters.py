@@ -15,8 +15,8 @@ from quorate.controller.commands.create_topics import create_topics, wanted_plac
 from quorate.controller.commands.register_broker import register_broker
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.new_partitions import usable_brokers
-from quorate.controller.partition_change import Wish, partition_change
-from quorate.controller.settings import Settings
+from quorate.controller.partition_change import PartitionTarget, partition_change
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION
@@ -47,9 +47,9 @@ def directory(broker_id: int) -> Uuid:
 class Cluster:
     """A state and the next offset. What is written here is applied at once: there is no log."""
 
-    def __init__(self, level: int = 25, *, elr: bool = False, settings: Settings | None = None) -> None:
+    def __init__(self, level: int = 25, *, elr: bool = False, settings: ControllerSettings | None = None) -> None:
         self.state = ClusterState()
-        self.settings = settings or Settings()
+        self.settings = settings or ControllerSettings()
         self.next_offset = 0
         self._ids = count(1_000)
         features = [FeatureLevelRecord(METADATA_VERSION, level)]
@@ -148,7 +148,7 @@ class Cluster:
         topic, partition = self.state.topics.by_name(name), self.partition(name, partition_id)
         assert topic is not None, name
         rules = rules_for(self.state, name, partition, self.settings)
-        change = partition_change(partition, topic.id, partition_id, Wish(isr=isr), rules)
+        change = partition_change(partition, topic.id, partition_id, PartitionTarget(isr=isr), rules)
         assert change is not None, (name, isr)
         self.apply([change])
 

@@ -10,7 +10,7 @@ import msgspec
 
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.delegation_tokens import Allows, TokenSettings, allows_all
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal, uuid_text
 from quorate.records import DelegationTokenRecord
@@ -58,7 +58,7 @@ def may(grants: Collection[str] | None) -> Allows:
     if grants is None:
         return allows_all
 
-    def allows(_: ClusterState, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def allows(_: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         return f"{operation.name} {kind.name} {name}" in grants
 
     return allows

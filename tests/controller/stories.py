@@ -21,7 +21,7 @@ from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.delegation_tokens import TokenSettings
 from quorate.controller.engine import Answer, Engine
 from quorate.controller.periodic import CHORES
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError
 from quorate.metadata.canonical import canonical
 from quorate.metadata.features import ELR_VERSION
@@ -33,11 +33,11 @@ from tests.controller import asking_about_brokers, asking_about_people, asking_a
 from tests.controller.clusters import registration
 
 EPOCH: Final = 1
-SETTINGS: Final = Settings(
+SETTINGS: Final = ControllerSettings(
     delegation_tokens=TokenSettings(secret_key="of a story", max_lifetime_ms=50_000, expiry_time_ms=5_000)
 )
 
-Ask = Callable[[Random, ClusterState, Settings], Command[Any]]
+Ask = Callable[[Random, ClusterState, ControllerSettings], Command[Any]]
 
 ASKS: Final[Mapping[str, Ask]] = {
     name.removeprefix("ask_"): ask

@@ -10,7 +10,7 @@ import pytest
 
 from quorate.controller.activation import activate
 from quorate.controller.decision import Moment
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError
 from quorate.metadata.features import ELR_VERSION
 from quorate.metadata.state import ClusterState
@@ -49,7 +49,9 @@ def state_of(case: dict[str, Any]) -> ClusterState:
 def test_begins_as_kafka_begins(case: dict[str, Any]) -> None:
     features = {METADATA_VERSION: case["level"], **({ELR_VERSION: 1} if case["elr"] else {})}
     bootstrap = tuple(FeatureLevelRecord(name, level) for name, level in features.items())
-    command = activate(bootstrap, Settings(static_configs={"min.insync.replicas": str(case["default_min_isr"])}))
+    command = activate(
+        bootstrap, ControllerSettings(static_configs={"min.insync.replicas": str(case["default_min_isr"])})
+    )
     if case.get("refused"):
         with pytest.raises(ApiError, match="transaction is open since offset 5"):
             command(state_of(case), NOW)
@@ -61,7 +63,7 @@ def test_begins_as_kafka_begins(case: dict[str, Any]) -> None:
 
 
 def test_a_cluster_without_a_checkpoint_begins_at_the_latest_level() -> None:
-    records = activate((), Settings())(ClusterState(), NOW).records
+    records = activate((), ControllerSettings())(ClusterState(), NOW).records
 
     assert (
         BeginTransactionRecord("Bootstrap records"),
@@ -72,4 +74,4 @@ def test_a_cluster_without_a_checkpoint_begins_at_the_latest_level() -> None:
 
 def test_refuses_bootstrap_records_without_a_version() -> None:
     with pytest.raises(ApiError, match=r"name no metadata\.version"):
-        activate((NoOpRecord(),), Settings())(ClusterState(), NOW)
+        activate((NoOpRecord(),), ControllerSettings())(ClusterState(), NOW)

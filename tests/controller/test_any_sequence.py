@@ -14,13 +14,13 @@ from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.unregister_broker import UnregisterBrokerRequest
 from quorate.controller.broker_changes import rules_for
 from quorate.controller.commands.unregister_broker import unregister_broker
-from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.partition_change import PartitionTarget, partition_change
 from quorate.controller.periodic import CHORES
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
+from quorate.metadata.topics import TopicPartition
 from tests.controller.clusters import Cluster, Config, Topic
 
 BROKERS = st.integers(1, 4)
@@ -78,7 +78,7 @@ class AnySequence(RuleBasedStateMachine):
             return
         active = [broker for broker in partition.replicas if state.brokers.is_active(broker)]
         isr = {partition.leader, *data.draw(st.sets(st.sampled_from(active)))}
-        wish = Wish(isr=tuple(broker for broker in partition.replicas if broker in isr), recovered=True)
+        wish = PartitionTarget(isr=tuple(broker for broker in partition.replicas if broker in isr), recovered=True)
         rules = rules_for(state, found.topic.name, partition, self.cluster.settings)
         change = partition_change(partition, found.topic.id, found.partition_id, wish, rules)
         self.cluster.apply([] if change is None else [change])
@@ -105,7 +105,7 @@ class AnySequence(RuleBasedStateMachine):
             assert partition.leader_epoch - before.leader_epoch <= partition.partition_epoch - before.partition_epoch
             assert partition.leader == before.leader or partition.leader_epoch > before.leader_epoch  # I-51
 
-    def check(self, found: Found) -> None:
+    def check(self, found: TopicPartition) -> None:
         topic, _, partition = found
         state, isr, elr = self.cluster.state, set(partition.isr), set(partition.elr)
         last_known = set(partition.last_known_elr)

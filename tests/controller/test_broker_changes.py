@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kraft import Uuid
 from quorate.controller.broker_changes import Rulebook, is_online, leaving, rules_for
-from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.partition_change import PartitionTarget, partition_change
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
@@ -100,7 +100,9 @@ def test_what_a_broker_leaves_is_decided_partition_by_partition(story: Story, be
         book = Rulebook(state, SETTINGS, others.__contains__)
         expected = []
         for topic, number, row in state.topics.in_isr(broker_id):
-            wish = Wish(isr=tuple(id for id in row.isr if id != broker_id), election=book.election(topic.name))
+            wish = PartitionTarget(
+                isr=tuple(id for id in row.isr if id != broker_id), election=book.election(topic.name)
+            )
             change = partition_change(row, topic.id, number, wish, book.rules(topic.name, row))
             expected += [] if change is None else [change]
 

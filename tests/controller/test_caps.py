@@ -21,7 +21,7 @@ from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, propose
-from quorate.controller.engine import Engine, Ready
+from quorate.controller.engine import Engine, EngineReady
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.records import PartitionRecord, TopicRecord
@@ -118,7 +118,7 @@ def epoch_of(made: Cluster, broker_id: int) -> int:
     return broker.epoch
 
 
-def written(made: Cluster, command: Command[Any]) -> Ready:
+def written(made: Cluster, command: Command[Any]) -> EngineReady:
     """What the engine makes of it, all committed."""
     engine = Engine(made.state, next_offset=made.next_offset)
     engine.claim(1, made.next_offset)
@@ -126,7 +126,7 @@ def written(made: Cluster, command: Command[Any]) -> Ready:
     begun = engine.ready()
     engine.took(engine.next_offset)
     engine.commit(engine.next_offset)
-    return Ready(appends=begun.appends, answers=begun.answers + engine.ready().answers)
+    return EngineReady(appends=begun.appends, answers=begun.answers + engine.ready().answers)
 
 
 AT_ONCE = "the request takes more than 10000 records, which is the most that one write has"

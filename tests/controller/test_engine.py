@@ -10,8 +10,8 @@ import pytest
 from kraft import Message
 from quorate.controller.activation import activate
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer, Engine, Lane
-from quorate.controller.settings import Settings
+from quorate.controller.engine import Answer, Engine, QueueLimit
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.canonical import canonical
 from quorate.metadata.configs import TOPIC
@@ -202,7 +202,7 @@ def test_decided_again_it_can_still_go_back() -> None:
 
 def test_too_many_waiting_are_refused_with_an_error_to_try_again() -> None:
     quorum = Quorum().begin()
-    for number in range(Lane.ADMIN.value):
+    for number in range(QueueLimit.ADMIN.value):
         quorum.write(f"{number}", put("a", "1"))
     with pytest.raises(ApiError) as refused:
         quorum.write("one more", put("a", "1"))
@@ -212,12 +212,12 @@ def test_too_many_waiting_are_refused_with_an_error_to_try_again() -> None:
 
 def test_brokers_and_chores_have_room_when_admins_have_none() -> None:
     quorum = Quorum().begin()
-    for number in range(Lane.ADMIN.value):
+    for number in range(QueueLimit.ADMIN.value):
         quorum.write(f"{number}", put("a", "1"))
-    for number in range(Lane.ADMIN.value, Lane.CLUSTER.value):
-        quorum.write(f"{number}", put("a", "1"), lane=Lane.CLUSTER)
+    for number in range(QueueLimit.ADMIN.value, QueueLimit.CLUSTER.value):
+        quorum.write(f"{number}", put("a", "1"), lane=QueueLimit.CLUSTER)
 
-    for lane in Lane:
+    for lane in QueueLimit:
         with pytest.raises(ApiError, match=f"{lane.value} requests wait already"):
             quorum.write("one more", put("a", "1"), lane=lane)
 
@@ -287,7 +287,7 @@ def test_an_abort_that_is_not_committed_can_be_gone_back_from() -> None:
     quorum.engine.replay(records, base_offset=0, end_offset=3)
     before = canonical(quorum.engine.state)
     quorum.engine.claim(EPOCH, 3)
-    quorum.write("activate", activate((), Settings()))
+    quorum.write("activate", activate((), ControllerSettings()))
     quorum.engine.renounce()
 
     assert quorum.engine.next_offset == 0
@@ -414,5 +414,5 @@ def _left_open() -> Quorum:
     ]
     quorum.engine.replay(quorum.records, base_offset=0, end_offset=4)
     quorum.engine.claim(EPOCH, 4)
-    quorum.write("activate", activate((), Settings()))
+    quorum.write("activate", activate((), ControllerSettings()))
     return quorum

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from kraft import Message
 from kraft.api.unregister_broker import UnregisterBrokerRequest
+from quorate.controller.chunked_change import ChunkLimits, bites, in_isr
 from quorate.controller.commands.change_broker_state import change_broker_state, change_in_turns
 from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.decision import Command
-from quorate.controller.fan_out import Turn, bites, in_isr
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical
@@ -25,7 +25,7 @@ from tests.controller.clusters import Cluster
 from tests.controller.rules import check, check_change, partitions
 from tests.controller.stories import SETTINGS, Step, Story, any_step, replayed, steps
 
-SMALL = Turn(changed_max=2, looked_at_max=5, uncut_max=2)
+SMALL = ChunkLimits(changed_max=2, looked_at_max=5, uncut_max=2)
 TARGETS = [ControlState.FENCED, ControlState.CONTROLLED_SHUTDOWN, ControlState.SHUTDOWN_NOW, ControlState.UNFENCED]
 
 
@@ -45,7 +45,7 @@ def arguments(cluster: Cluster, broker_id: int, target: ControlState) -> dict[st
     return {"broker_id": broker_id, "broker_epoch": broker.epoch, "target": target, "settings": cluster.settings}
 
 
-def turns(cluster: Cluster, broker_id: int, target: ControlState, turn: Turn = SMALL) -> Iterator[Command[Any]]:
+def turns(cluster: Cluster, broker_id: int, target: ControlState, turn: ChunkLimits = SMALL) -> Iterator[Command[Any]]:
     return change_in_turns(cluster.state, **arguments(cluster, broker_id, target), turn=turn)
 
 
@@ -90,7 +90,7 @@ def test_turns_write_what_one_would(target: ControlState, elr: bool) -> None:
 def test_what_fits_one_turn_is_not_cut_up(target: ControlState) -> None:
     cluster = prepared(target, elr=False)
 
-    assert 1 == len(written(cluster, turns(cluster, 1, target, Turn())))
+    assert 1 == len(written(cluster, turns(cluster, 1, target, ChunkLimits())))
 
 
 def test_a_turn_is_no_longer_than_it_may_be() -> None:

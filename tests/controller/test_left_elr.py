@@ -37,7 +37,7 @@ def elr_cluster() -> Cluster:
 
 
 def turn(cluster: Cluster, request: UpdateFeaturesRequest) -> list[type]:
-    decision = cluster.decide(update_features(request, kraft_version=1, settings=cluster.settings))
+    decision = cluster.decide(update_features(request, kraft_version=1, voters=(), settings=cluster.settings))
     cluster.apply(decision.records)
     return [type(record) for record in decision.records]
 

@@ -14,7 +14,7 @@ from quorate.controller.commands.create_partitions import create_partitions
 from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.decision import Command, Decision, Moment, propose
 from quorate.controller.metered import metered
-from quorate.controller.mutation_quotas import MutationQuotas, Purse, Quota, QuotaWindows
+from quorate.controller.mutation_quotas import MutationQuotas, Quota, QuotaWindows, RequestTokens
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ZERO_UUID
 from quorate.records import PartitionRecord, RemoveTopicRecord
@@ -47,7 +47,7 @@ class Client:
             "CreatePartitions": lambda asked: create_partitions(asked, placements={}),
             "DeleteTopics": lambda asked: delete_topics(asked, settings=self.cluster.settings),
         }
-        return metered(api, asked, makes[api], Purse(self.quotas, self.quota))
+        return metered(api, asked, makes[api], RequestTokens(self.quotas, self.quota))
 
     def ask(self, api: str, asked: Any) -> Decision[Any]:
         decision = self.cluster.decide(self.command(api, asked))
@@ -228,6 +228,6 @@ def test_a_placement_that_is_stale_costs_nothing() -> None:
 
         return command
 
-    refusing = metered("CreateTopics", CreateTopicsRequest(), stale, Purse(client.quotas, client.quota))
+    refusing = metered("CreateTopics", CreateTopicsRequest(), stale, RequestTokens(client.quotas, client.quota))
 
     assert (ErrorCode.REPLICA_NOT_AVAILABLE, 10.0) == (client.cluster.refusal(refusing).code, client.tokens)

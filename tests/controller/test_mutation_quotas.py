@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.controller.mutation_quotas import BUCKETS_KEPT_MIN, MutationQuotas, Purse, Quota, QuotaWindows, quota_of
+from quorate.controller.mutation_quotas import (
+    BUCKETS_KEPT_MIN,
+    MutationQuotas,
+    Quota,
+    QuotaWindows,
+    RequestTokens,
+    quota_of,
+)
 from quorate.metadata.client_quotas import ClientQuotas, Entity
 from quorate.records import ClientQuotaRecord
 from quorate.timeline import SnapshotRegistry
@@ -138,7 +145,7 @@ def test_none_that_owes_is_forgotten() -> None:
 
 def test_a_request_that_is_decided_again_is_paid_once() -> None:
     buckets = MutationQuotas(QuotaWindows())
-    purse = Purse(buckets, OF_ALICE)
+    purse = RequestTokens(buckets, OF_ALICE)
     first = purse.open(0)
     purse.leave(0, first - 30.0, paid=30.0)
     second = purse.open(0)
@@ -149,7 +156,7 @@ def test_a_request_that_is_decided_again_is_paid_once() -> None:
 
 @pytest.mark.parametrize(("tokens", "wait_ms"), [(-1.0, 500), (-0.25, 125), (-30.0, 15_000), (0.0, 0), (3.0, 0)])
 def test_the_wait_is_until_nothing_is_owed(tokens: float, wait_ms: int) -> None:
-    assert wait_ms == Purse(MutationQuotas(QuotaWindows()), OF_ALICE).wait_ms(tokens)
+    assert wait_ms == RequestTokens(MutationQuotas(QuotaWindows()), OF_ALICE).wait_ms(tokens)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 40)), max_size=40), st.sampled_from([0.5, 2.0, 8.0]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kraft import Message
 from quorate.controller.activation import activate
 from quorate.controller.engine import Append, Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState
 from quorate.metadata.transactions import Transaction
@@ -26,7 +26,7 @@ from quorate.records import (
 )
 from tests.metadata.histories import STEPS, begin, end, write
 
-SETTINGS = Settings(static_configs={"min.insync.replicas": "2"})
+SETTINGS = ControllerSettings(static_configs={"min.insync.replicas": "2"})
 LEVEL = FeatureLevelRecord(METADATA_VERSION, 33)
 ELR = FeatureLevelRecord("eligible.leader.replicas.version", 1)
 MIN_ISR = ConfigRecord(4, "", "min.insync.replicas", "2")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kraft import Uuid
 from quorate.controller.elections import Election
-from quorate.controller.partition_change import Rules, Wish, partition_change
+from quorate.controller.partition_change import PartitionTarget, Rules, partition_change
 from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING, Partition, merged
 from quorate.nouns import parse_uuid
 from quorate.records import PartitionChangeRecord
@@ -69,7 +69,7 @@ def change_in(case: dict[str, Any]) -> PartitionChangeRecord | None:
         partition_of(case),
         TOPIC,
         4,
-        Wish(
+        PartitionTarget(
             isr=wish.get("isr"),
             replicas=wish.get("replicas"),
             adding=wish.get("adding"),
@@ -119,7 +119,7 @@ def test_the_corner_in_which_we_differ_is_small() -> None:
 
 
 @st.composite
-def anything(draw: st.DrawFn) -> tuple[Partition, Wish, Rules]:
+def anything(draw: st.DrawFn) -> tuple[Partition, PartitionTarget, Rules]:
     """A partition that could be, a wish that a command could have, and rules."""
     replicas = tuple(draw(st.permutations(range(6)))[: draw(st.integers(1, 5))])
     elr_enabled = draw(st.booleans())
@@ -135,7 +135,7 @@ def anything(draw: st.DrawFn) -> tuple[Partition, Wish, Rules]:
     directories = tuple(Uuid((5 << 64 | broker).to_bytes(16, "big")) for broker in replicas)
     unclean = frozenset(draw(st.sets(st.sampled_from(replicas), max_size=1))) if elr_enabled else frozenset()
     out = gone | unclean
-    wish = Wish(
+    wish = PartitionTarget(
         isr=tuple(broker for broker in isr if broker not in out),
         unclean_shutdown=unclean,
         election=draw(st.sampled_from(Election)),
@@ -151,7 +151,7 @@ def anything(draw: st.DrawFn) -> tuple[Partition, Wish, Rules]:
 
 
 @given(anything())
-def test_what_comes_out_is_a_partition_that_may_be(drawn: tuple[Partition, Wish, Rules]) -> None:
+def test_what_comes_out_is_a_partition_that_may_be(drawn: tuple[Partition, PartitionTarget, Rules]) -> None:
     partition, wish, rules = drawn
     change = partition_change(partition, TOPIC, 0, wish, rules)
     new = after(partition, change)
@@ -171,7 +171,7 @@ def test_what_comes_out_is_a_partition_that_may_be(drawn: tuple[Partition, Wish,
 
 
 @given(anything())
-def test_a_clean_election_is_from_who_has_everything(drawn: tuple[Partition, Wish, Rules]) -> None:
+def test_a_clean_election_is_from_who_has_everything(drawn: tuple[Partition, PartitionTarget, Rules]) -> None:
     """I-54: from the ISR, else the ELR; anybody else makes it recover, alone."""
     partition, wish, rules = drawn
     new = after(partition, partition_change(partition, TOPIC, 0, wish, rules))
@@ -184,10 +184,10 @@ def test_a_clean_election_is_from_who_has_everything(drawn: tuple[Partition, Wis
 
 
 @given(anything())
-def test_a_wish_that_is_granted_needs_no_second_record(drawn: tuple[Partition, Wish, Rules]) -> None:
+def test_a_wish_that_is_granted_needs_no_second_record(drawn: tuple[Partition, PartitionTarget, Rules]) -> None:
     partition, wish, rules = drawn
     new = after(partition, partition_change(partition, TOPIC, 0, wish, rules))
-    nothing_more = Wish(unclean_shutdown=wish.unclean_shutdown, election=wish.election)
+    nothing_more = PartitionTarget(unclean_shutdown=wish.unclean_shutdown, election=wish.election)
 
     assert partition_change(new, TOPIC, 0, nothing_more, rules) is None
 
@@ -219,6 +219,6 @@ def test_a_broker_goes(elr_enabled: bool, isr: tuple[int, ...], gone: int, expec
         is_acceptable=lambda broker: broker != gone,
         default_directory=lambda _: Uuid(bytes(16)),
     )
-    wish = Wish(isr=tuple(broker for broker in isr if broker != gone))
+    wish = PartitionTarget(isr=tuple(broker for broker in isr if broker != gone))
 
     assert partition_change(partition, TOPIC, 0, wish, rules) == PartitionChangeRecord(0, TOPIC, **expected)

@@ -10,12 +10,12 @@ from kraft.api.alter_configs import AlterConfigsRequest
 from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.alter_configs import alter_configs
-from quorate.controller.commands.incremental_alter_configs import Operation, incremental_alter_configs
+from quorate.controller.commands.incremental_alter_configs import ConfigOperation, incremental_alter_configs
 from quorate.controller.policies import ConfigChange, NewTopic, PolicyViolation
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
-from quorate.metadata.configs import TOPIC, Resource
-from quorate.runtime.kinds import python_class
+from quorate.metadata.configs import TOPIC, ConfigResource
+from quorate.runtime.setting_types import python_class
 from tests.controller.clusters import Assignment, Cluster, Config, Topic
 
 
@@ -34,7 +34,7 @@ class Watchful:
 
 def watched() -> tuple[Cluster, Watchful]:
     policy = Watchful()
-    cluster = Cluster(settings=Settings(create_topic_policy=policy, alter_config_policy=policy)).brokers(1, 2)
+    cluster = Cluster(settings=ControllerSettings(create_topic_policy=policy, alter_config_policy=policy)).brokers(1, 2)
     return cluster, policy
 
 
@@ -45,7 +45,7 @@ def test_a_policy_sees_new_topics_as_they_will_be() -> None:
     cluster.write(cluster.creating(CreateTopicsRequest(topics=(counted, by_hand)), Random(1)))
 
     assert [
-        ConfigChange(resource=Resource(TOPIC, "counted"), configs={"segment.ms": "5"}),
+        ConfigChange(resource=ConfigResource(TOPIC, "counted"), configs={"segment.ms": "5"}),
         NewTopic(
             topic="counted",
             num_partitions=1,
@@ -88,7 +88,7 @@ def test_it_sees_what_a_request_says_of_configs() -> None:
     cluster.topic("dog", [1])
     asked = IncrementalAlterConfigsRequest.AlterConfigsResource
     config = asked.AlterableConfig
-    configs = (config("segment.ms", Operation.SET, "5"), config("retention.ms", Operation.SET, "6"))
+    configs = (config("segment.ms", ConfigOperation.SET, "5"), config("retention.ms", ConfigOperation.SET, "6"))
     request = IncrementalAlterConfigsRequest(resources=(asked(TOPIC, "dog", configs),))
     cluster.write(incremental_alter_configs(request, settings=cluster.settings))
     whole = AlterConfigsRequest.AlterConfigsResource
@@ -98,18 +98,18 @@ def test_it_sees_what_a_request_says_of_configs() -> None:
     )
 
     assert [
-        ConfigChange(resource=Resource(TOPIC, "dog"), configs={"segment.ms": "5", "retention.ms": "6"}),
-        ConfigChange(resource=Resource(TOPIC, "dog"), configs={"segment.ms": "7"}),
+        ConfigChange(resource=ConfigResource(TOPIC, "dog"), configs={"segment.ms": "5", "retention.ms": "6"}),
+        ConfigChange(resource=ConfigResource(TOPIC, "dog"), configs={"segment.ms": "7"}),
     ] == policy.seen[1:]
     assert {"segment.ms": "7"} == cluster.state.configs.of(TOPIC, "dog")
 
 
 def test_a_refused_change_writes_nothing() -> None:
     cluster, policy = watched()
-    cluster.settings = Settings(alter_config_policy=policy)
+    cluster.settings = ControllerSettings(alter_config_policy=policy)
     cluster.topic("cat", [1])
     asked = IncrementalAlterConfigsRequest.AlterConfigsResource
-    config = asked.AlterableConfig("segment.ms", Operation.SET, "5")
+    config = asked.AlterableConfig("segment.ms", ConfigOperation.SET, "5")
     request = IncrementalAlterConfigsRequest(resources=(asked(TOPIC, "cat", (config,)),))
     (answer,) = cluster.write(incremental_alter_configs(request, settings=cluster.settings)).responses
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from kraft import Message
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.unregister_broker import UnregisterBrokerRequest
+from quorate.controller.chunked_change import ChunkLimits
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
 from quorate.controller.decision import Command
-from quorate.controller.fan_out import Turn
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical
@@ -53,7 +53,7 @@ def unclean(*, incarnation: int = 1, **changes: Any) -> BrokerRegistrationReques
 
 
 def registering(
-    cluster: Cluster, request: BrokerRegistrationRequest, turn: Turn = SMALL, kraft_version: int = 1
+    cluster: Cluster, request: BrokerRegistrationRequest, turn: ChunkLimits = SMALL, kraft_version: int = 1
 ) -> Iterator[Command[Any]]:
     given: dict[str, Any] = {
         "cluster_id": CLUSTER_ID,
@@ -64,7 +64,7 @@ def registering(
     yield register_unless_alive(request, **given)
 
 
-def striking_off(cluster: Cluster, broker_id: int = 1, turn: Turn = SMALL) -> Iterator[Command[Any]]:
+def striking_off(cluster: Cluster, broker_id: int = 1, turn: ChunkLimits = SMALL) -> Iterator[Command[Any]]:
     request = UnregisterBrokerRequest(broker_id=broker_id)
     yield from unregister_ahead(cluster.state, request, settings=cluster.settings, turn=turn)
     yield unregister_broker(request, settings=cluster.settings)
@@ -80,7 +80,7 @@ def changed(records: Sequence[Message]) -> list[tuple[Any, int]]:
 def test_turns_of_a_registration_write_what_one_would() -> None:
     """KIP-966: who did not stop in order is eligible for nothing."""
     at_once, by_and_by = eligible(), eligible()
-    whole = written(at_once, registering(at_once, unclean(), Turn()))
+    whole = written(at_once, registering(at_once, unclean(), ChunkLimits()))
     offset = by_and_by.next_offset
     pieces = written(by_and_by, registering(by_and_by, unclean()))
 
@@ -253,7 +253,7 @@ def led(*, elr: bool) -> Cluster:
 @pytest.mark.parametrize("elr", [False, True], ids=["no ELR", "ELR"])
 def test_turns_of_striking_off_write_what_one_would(elr: bool) -> None:
     at_once, by_and_by = led(elr=elr), led(elr=elr)
-    (whole,) = written(at_once, striking_off(at_once, turn=Turn()))
+    (whole,) = written(at_once, striking_off(at_once, turn=ChunkLimits()))
     pieces = written(by_and_by, striking_off(by_and_by))
 
     assert len(pieces) > 4

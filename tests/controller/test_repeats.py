@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from kraft import Message
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsResponse
-from quorate.controller import repeats
+from quorate.controller import deduplication
 from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.controller.deduplication import KEPT_MAX, RequestDeduplication, RequestId, mark
 from quorate.controller.engine import Answer, Append, Engine
-from quorate.controller.repeats import KEPT_MAX, Repeats, RequestId, mark
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
@@ -151,7 +151,7 @@ def test_a_write_of_several_batches_counts_once_its_last_one_is_there() -> None:
 
 def test_an_answer_that_is_too_long_to_be_kept_is_refused_and_nothing_is_written() -> None:
     engine = active()
-    engine.write("long", put("x" * (repeats.MARK_BYTES_MAX + 1)), now_ms=0, request_id=ID)
+    engine.write("long", put("x" * (deduplication.MARK_BYTES_MAX + 1)), now_ms=0, request_id=ID)
     ready = engine.ready()
 
     assert ((), [("long", ErrorCode.POLICY_VIOLATION)]) == (ready.appends, said(ready.answers))
@@ -168,7 +168,7 @@ def test_an_id_of_another_kind_of_request_is_refused() -> None:
 
 
 def test_the_oldest_is_forgotten_first() -> None:
-    kept = Repeats()
+    kept = RequestDeduplication()
     response = CreateTopicsResponse()
     for number in range(KEPT_MAX + 1):
         text = mark(RequestId(b"%16d" % number, CreateTopicsResponse), response)
@@ -182,7 +182,7 @@ def test_the_oldest_is_forgotten_first() -> None:
 
 @given(st.binary(max_size=64))
 def test_whatever_the_log_holds_is_no_fault(text: bytes) -> None:
-    kept = Repeats()
+    kept = RequestDeduplication()
     kept.note(text)
 
     assert kept.answer(ANOTHER) is None

@@ -19,7 +19,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from deploy.local.__main__ import stand_in
 from deploy.local.broker import BrokerStandIn
 from deploy.local.client import Admin
-from deploy.local.plan import HERE, Plan, Process, make_plan
+from deploy.local.plan import HERE, ClusterPlan, Process, make_plan
 from deploy.local.processes import Running
 from kraft import Message
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
@@ -60,7 +60,7 @@ class Spoken:
 class Cluster:
     """One control plane with its broker stand-ins."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.running = Running(plan)
         self.brokers: dict[NodeId, BrokerStandIn] = {}
@@ -277,6 +277,7 @@ async def control_plane(
     controller_settings: Mapping[str, str] | None = None,
     network: Network | None = None,
     dynamic: bool = False,
+    observer_settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Cluster]:
     """A control plane on loopback, or in a network; started, and everything is ended at the end."""
     home = HERE if network is None else network.home
@@ -288,6 +289,7 @@ async def control_plane(
         cluster.quorum(node_id).settings.update(settings)
     for controller in cluster.plan.controllers:
         controller.settings.update(controller_settings or {})
+    cluster.plan.observer.settings.update(observer_settings or {})
     try:
         await cluster.start()
         yield cluster
@@ -345,7 +347,7 @@ async def eventually(
     return seen
 
 
-def at_one_door(plan: Plan, node_id: NodeId) -> Plan:
+def at_one_door(plan: ClusterPlan, node_id: NodeId) -> ClusterPlan:
     """The same plan for a client that knows one controller only."""
     return replace(plan, controllers=(plan.controllers[node_id - 1],))
 

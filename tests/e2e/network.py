@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, contextmanager
 from itertools import permutations
 from pathlib import Path
 
-from deploy.local.plan import Place
+from deploy.local.plan import ProcessHost
 from deploy.local.processes import ROOT
 from quorate.nouns import NodeId
 
@@ -74,14 +74,14 @@ class Network:
         self._subnet = _free_subnet()
         self._rules: list[tuple[str, ...]] = []
 
-    def place(self, node_id: NodeId) -> Place:
+    def place(self, node_id: NodeId) -> ProcessHost:
         """Where a node's processes run."""
-        return Place(host=self._address(node_id), enter=("ip", "netns", "exec", self._namespace(node_id)))
+        return ProcessHost(host=self._address(node_id), enter=("ip", "netns", "exec", self._namespace(node_id)))
 
     @property
-    def home(self) -> Place:
+    def home(self) -> ProcessHost:
         """Where the client is, and all that is beside it."""
-        return Place(host=self._address(CLIENT))
+        return ProcessHost(host=self._address(CLIENT))
 
     # What happens to it.
 

@@ -15,9 +15,11 @@ from kraft.api.delete_acls_pb2 import DeleteAclsRequest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_acls_pb2 import DescribeAclsRequest
 from kraft.api.describe_client_quotas_pb2 import DescribeClientQuotasRequest
+from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.service.admin_pb2 import AdminRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata import configs
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.cluster import VOTERS, WITHIN_S, Cluster, eventually, spoken
 
@@ -25,10 +27,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 CONTROLLER_SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 NONE, REFUSED = ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-CLUSTER, TOPIC = ResourceType.CLUSTER, ResourceType.TOPIC
+CLUSTER, TOPIC, GROUP = ResourceType.CLUSTER, ResourceType.TOPIC, ResourceType.GROUP
 
 
-def entry(operation: Operation, kind: ResourceType, name: str, pattern: PatternType) -> CreateAclsRequest.AclCreation:
+def entry(
+    operation: AclOperation, kind: ResourceType, name: str, pattern: PatternType
+) -> CreateAclsRequest.AclCreation:
     """Everybody may, from this machine."""
     return CreateAclsRequest.AclCreation(
         resource_type=kind,
@@ -37,16 +41,17 @@ def entry(operation: Operation, kind: ResourceType, name: str, pattern: PatternT
         principal="User:ANONYMOUS",
         host="127.0.0.1",
         operation=operation,
-        permission_type=Permission.ALLOW,
+        permission_type=AclPermission.ALLOW,
     )
 
 
 ENTRIES = [
     # The cluster's own nodes are nobody else than their clients here: no connection is authenticated.
-    entry(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster", PatternType.LITERAL),
-    entry(Operation.DESCRIBE, CLUSTER, "kafka-cluster", PatternType.LITERAL),
-    entry(Operation.CREATE, TOPIC, "open-", PatternType.PREFIXED),
-    entry(Operation.DELETE, TOPIC, "open-", PatternType.PREFIXED),
+    entry(AclOperation.CLUSTER_ACTION, CLUSTER, "kafka-cluster", PatternType.LITERAL),
+    entry(AclOperation.DESCRIBE, CLUSTER, "kafka-cluster", PatternType.LITERAL),
+    entry(AclOperation.CREATE, TOPIC, "open-", PatternType.PREFIXED),
+    entry(AclOperation.DELETE, TOPIC, "open-", PatternType.PREFIXED),
+    entry(AclOperation.DESCRIBE_CONFIGS, GROUP, "*", PatternType.LITERAL),
 ]
 
 
@@ -95,6 +100,21 @@ async def test_topics_are_created_seen_and_deleted_by_whom_entries_allow(decided
     assert {} == await decided.topics(at=door)
 
 
+async def test_what_is_allowed_for_every_group_is_not_for_one_that_begins_with_the_wildcard(decided: Cluster) -> None:
+    """As with a Kafka's StandardAuthorizer."""
+    names = ("readers", "*", "*readers", "readers*")
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(resource_type=configs.GROUP, resource_name=name)
+        for name in names
+    ]
+    request = DescribeConfigsRequest(resources=resources)
+    described = (await spoken(decided.controller_stub(1).DescribeConfigs, request)).response
+
+    assert dict.fromkeys(names, NONE) | {"*readers": ErrorCode.GROUP_AUTHORIZATION_FAILED} == {
+        each.resource_name: ErrorCode(each.error_code) for each in described.results
+    }
+
+
 @pytest.mark.parametrize("door", VOTERS)
 async def test_what_concerns_the_cluster_is_refused_at_every_door(decided: Cluster, door: int) -> None:
     entity = AlterClientQuotasRequest.EntryData.EntityData(entity_type="user", entity_name="alice")
@@ -126,12 +146,12 @@ async def test_what_may_be_described_is_and_the_cluster_goes_on(decided: Cluster
     every = DescribeAclsRequest(
         resource_type_filter=ResourceType.ANY,
         pattern_type_filter=PatternType.ANY,
-        operation=Operation.ANY,
-        permission_type=Permission.ANY,
+        operation=AclOperation.ANY,
+        permission_type=AclPermission.ANY,
     )
     described = (await spoken(decided.controller_stub(3).DescribeAcls, every)).response
 
-    assert [(TOPIC, "open-", 2), (CLUSTER, "kafka-cluster", 2)] == [
+    assert [(TOPIC, "open-", 2), (GROUP, "*", 1), (CLUSTER, "kafka-cluster", 2)] == [
         (each.resource_type, each.resource_name, len(each.acls)) for each in described.resources
     ]
     assert 3 == len((await decided.describe_quorum(2)).current_voters)
@@ -148,8 +168,8 @@ async def test_a_super_user_may_take_entries_back(decided: Cluster) -> None:
     wanted = DeleteAclsRequest.DeleteAclsFilter(
         resource_type_filter=TOPIC,
         pattern_type_filter=PatternType.ANY,
-        operation=Operation.ANY,
-        permission_type=Permission.ANY,
+        operation=AclOperation.ANY,
+        permission_type=AclPermission.ANY,
     )
     response = (await spoken(decided.controller_stub(1).DeleteAcls, DeleteAclsRequest(filters=[wanted]))).response
 

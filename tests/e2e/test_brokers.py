@@ -58,6 +58,13 @@ async def test_a_broker_that_is_alive_is_not_registered_twice(cluster: Cluster) 
     assert [101, 102, 103] == await unfenced(cluster)
 
 
+async def test_an_observer_says_which_cluster_it_is_of_and_who_is_active(cluster: Cluster) -> None:
+    active = await cluster.active()
+    answer = await spoken(cluster.observer_stub.DescribeCluster, DescribeClusterRequest(endpoint_type=1))
+
+    assert (cluster.plan.cluster_id, active) == (answer.response.cluster_id, answer.response.controller_id)
+
+
 async def test_a_broker_of_another_cluster_is_not_registered(cluster: Cluster) -> None:
     stranger = stand_in(replace(cluster.plan, cluster_id="somebody-elses-cluster"), 101)
     try:

@@ -57,7 +57,7 @@ async def test_what_was_said_before_is_said_again(cluster: Cluster, writer: Writ
     leader, epoch = await leadership(cluster)
     said: dict[str, raft.Request] = {
         "vote, of the epoch before": raft.VoteRequest(
-            epoch=epoch - 1, replica=ReplicaKey(others(leader)[0]), last=OffsetAndEpoch(epoch=0, offset=1 << 40)
+            epoch=epoch - 1, replica=ReplicaKey(leader), last=OffsetAndEpoch(epoch=0, offset=1 << 40)
         ),
         "vote, when it was given": raft.VoteRequest(
             epoch=epoch, replica=ReplicaKey(leader), last=OffsetAndEpoch(epoch=epoch - 1, offset=0)

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from deploy.local.plan import Plan, Process, make_plan
+from deploy.local.plan import ClusterPlan, Process, make_plan
 from deploy.local.processes import Running
 from kraft import Message
 from kraft.api.alter_user_scram_credentials_pb2 import AlterUserScramCredentialsRequest
@@ -35,7 +35,7 @@ from quorate.controller.activation import activate
 from quorate.controller.configs.secrets import REDACTED
 from quorate.controller.delegation_tokens import TokenSettings
 from quorate.controller.engine import Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import supported_features
@@ -48,9 +48,9 @@ from quorate.runtime.telemetry import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.chores import Chores
-from services.controller.driver import Driver
+from services.controller.driver import ControllerDriver
 from services.controller.handlers import answer_to
+from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_node import QuorumNode
 from tests.e2e.cluster import WITHIN_S, spoken
 
@@ -75,14 +75,14 @@ def leaks(secret: bytes, written: Mapping[str, bytes]) -> list[str]:
     return [name for name, text in written.items() if any(shape.rstrip(b"=") in text for shape in shapes(secret))]
 
 
-def written_by(plan: Plan) -> dict[str, bytes]:
+def written_by(plan: ClusterPlan) -> dict[str, bytes]:
     """Every file of a control plane but the settings that it was given."""
     files = (path for path in plan.directory.rglob("*") if path.is_file() and path.suffix != ".properties")
     return {str(path.relative_to(plan.directory)): path.read_bytes() for path in files}
 
 
 @asynccontextmanager
-async def running(plan: Plan, *processes: Process) -> AsyncIterator[None]:
+async def running(plan: ClusterPlan, *processes: Process) -> AsyncIterator[None]:
     """These processes of a plan, with all that they have to say."""
     started = Running(plan)
     try:
@@ -147,13 +147,13 @@ def logs() -> Iterator[io.StringIO]:
 class Controller:
     """A controller in this process, beside a quorum node in one of its own."""
 
-    def __init__(self, plan: Plan, telemetry: Telemetry) -> None:
+    def __init__(self, plan: ClusterPlan, telemetry: Telemetry) -> None:
         self.tokens = TokenSettings(secret_key=KEY)
-        settings = Settings(delegation_tokens=self.tokens)
+        settings = ControllerSettings(delegation_tokens=self.tokens)
         self._channel = open_channel(plan.quorum[0].address)
         self._placers = Client([plan.placer.address], PlacerStub, telemetry=telemetry)
         self._telemetry = telemetry
-        self.driver = Driver(
+        self.driver = ControllerDriver(
             Engine(ClusterState(supported_features())),
             self._channel,
             SystemClock(),
@@ -166,7 +166,7 @@ class Controller:
     @asynccontextmanager
     async def active(self) -> AsyncIterator[Apis]:
         """While it is the active one."""
-        chores = Chores(self.driver, self.apis.settings, {})
+        chores = PeriodicTasks(self.driver, self.apis.settings, {})
         loops = [asyncio.create_task(work) for work in (self.driver.run(), chores.run())]
         try:
             async with asyncio.timeout(WITHIN_S):

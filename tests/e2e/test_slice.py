@@ -13,7 +13,7 @@ from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from quorate.errors import ErrorCode
-from quorate.traces import Span
+from quorate.traces import SpanData
 from tests.e2e.cluster import (
     DEADLINE_MS,
     VOTERS,
@@ -235,11 +235,11 @@ async def test_what_is_only_to_be_validated_is_not_written(cluster: Cluster) -> 
     assert before == stored_records(cluster.plan.log_dir(active))
 
 
-def paths(spans: Sequence[Span]) -> list[tuple[str, ...]]:
+def paths(spans: Sequence[SpanData]) -> list[tuple[str, ...]]:
     """Each span as the way from the root to it, a step `name@instance`, RPCs by their method alone."""
     by_id = {span.span_id: span for span in spans}
 
-    def path(span: Span) -> tuple[str, ...]:
+    def path(span: SpanData) -> tuple[str, ...]:
         step = f"{span.name.rpartition('/')[2]}@{span.instance}"
         above = by_id.get(span.parent_span_id)
         assert above is not None or not span.parent_span_id, f"{step} hangs in the air"

@@ -23,7 +23,7 @@ Event: TypeAlias = tuple[NodeId, Action, Value]
 
 BUDGETS = ("appends", "crashes", "resigns", "adds", "removes", "duplicates")
 APPENDS, CRASHES, RESIGNS, ADDS, REMOVES, DUPLICATES = range(len(BUDGETS))
-RESIGN: Action = ("timer", "check_quorum_ms")
+RESIGN: Action = ("timer", "check_quorum_deadline_ms")
 
 
 ACKNOWLEDGEMENTS = frozenset({"BeginQuorumEpochResponse", "EndQuorumEpochResponse"})

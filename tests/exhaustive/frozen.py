@@ -14,6 +14,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TypeAlias
 
+import msgspec
+
 from quorate.raft import VoterSet
 from quorate.raft.voters import Voter
 
@@ -56,6 +58,8 @@ def slots_of(kind: type) -> tuple[str, ...]:
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
     found = kind.__dict__.get("__slots__")
@@ -115,6 +119,9 @@ def _object(kind: type, items: tuple[Value, ...], left_out: Mapping[str, object]
     if issubclass(kind, tuple):
         new_tuple: Callable[..., object] = kind
         return new_tuple(*(thaw(item) for item in items))
+    if issubclass(kind, msgspec.Struct):
+        new_struct: Callable[..., object] = kind
+        return new_struct(**dict(zip(slots_of(kind), map(thaw, items), strict=True)))
     new = object.__new__(kind)
     given = iter(items)
     for name in slots_of(kind):

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias, cast
+
+from msgspec.structs import replace
 
 from quorate.epochs import EpochCache
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
-from quorate.raft import Batch, ElectionState, LeaderChange, LogView, Raft, Ready, Settings, VoterHistory, VoterSet
+from quorate.raft import (
+    BatchInfo,
+    ElectionState,
+    LeaderChange,
+    LogView,
+    Raft,
+    RaftSettings,
+    Ready,
+    VoterHistory,
+    VoterSet,
+)
 from quorate.raft import invariants as core_invariants
 from quorate.raft.history import History
 from quorate.raft.log import VotersChange
 from quorate.raft.messages import FetchResponse, Message, Response, VoteRequest, VoteResponse
 from quorate.raft.ready import Effects
-from quorate.raft.requests import Flight, Requests
+from quorate.raft.requests import InFlightRequest, Requests
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective
 from tests.exhaustive.frozen import LATER_MS, NOW_MS, Value, freeze, thaw
 
 CLUSTER_ID = "walked"
-SETTINGS = Settings()
+SETTINGS = RaftSettings()
 LEFT_OUT = frozenset(
     {"_settings", "_random", "_cluster_id", "_bootstrap", "_now_ms", "_deadline", "_effects", "_leadership"}
 )
@@ -204,13 +216,13 @@ class Node:
         require(state.epoch >= self.durable.epoch, "I-03 the durable epoch does not fall", self.durable, state)
         self.durable = state
 
-    def _write(self, entry: Batch | LeaderChange | VotersChange) -> None:
+    def _write(self, entry: BatchInfo | LeaderChange | VotersChange) -> None:
         assert entry.base_offset == len(self.log), (entry, len(self.log))
         last_epoch = self.log[-1][0] if self.log else 0
         require(last_epoch <= entry.epoch, "I-09 epochs do not fall along a log", last_epoch, entry)
         match entry:
-            case Batch(data=data):
-                change: Batch | VotersChange | None = entry
+            case BatchInfo(data=data):
+                change: BatchInfo | VotersChange | None = entry
             case LeaderChange(leader_id=leader_id, change=change):
                 data = ("leader", leader_id)
             case VotersChange():
@@ -241,7 +253,7 @@ class Node:
 
     def _retry(self) -> bool:
         """Ends every pause after a failed request at once. True if there was one."""
-        pauses = self.raft._requests._retry_ms
+        pauses = self.raft._requests._retry_at_ms
         if not pauses:
             return False
         pauses.clear()
@@ -271,7 +283,7 @@ class Node:
         """The request in `lane` is late."""
         flights = self.raft._requests._flights
         token = lane_token(lane)
-        flights[token] = replace(flights[token], expires_ms=NOW_MS)
+        flights[token] = replace(flights[token], deadline_ms=NOW_MS)
 
 
 def is_of_voters(name: str) -> bool:
@@ -279,7 +291,7 @@ def is_of_voters(name: str) -> bool:
     return name.startswith(("ApiVersions", "AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter"))
 
 
-def lane_of(flight: Flight) -> Lane:
+def lane_of(flight: InFlightRequest) -> Lane:
     return flight.to, is_of_voters(type(flight.request).__name__)
 
 
@@ -293,13 +305,13 @@ def bases(log: Sequence[Entry]) -> list[Offset]:
     return [offset for offset, entry in enumerate(log) if entry[1] != REST]
 
 
-def batches_of(log: Sequence[Entry], start: Offset) -> Iterator[Batch]:
+def batches_of(log: Sequence[Entry], start: Offset) -> Iterator[BatchInfo]:
     """The batches from `start` on."""
     found = bases(log)
     for base, end in zip(found, [*found[1:], len(log)], strict=True):
         epoch, data, voters, kraft_version = log[base]
         if base >= start:
-            yield Batch(
+            yield BatchInfo(
                 base_offset=base,
                 last_offset=end - 1,
                 epoch=epoch,
@@ -319,8 +331,8 @@ def _forget_dead(raft: Raft) -> None:
     match role:
         case Candidate():
             role.retries = 1
-            if role.backoff_ms is not None:
-                role.election_ms = NOW_MS
+            if role.retry_at_ms is not None:
+                role.election_deadline_ms = NOW_MS
         case Prospective():
             role.retries = 1
             role.lost_rounds = None
@@ -329,7 +341,7 @@ def _forget_dead(raft: Raft) -> None:
             for key, progress in role.replicas.items():
                 progress.leader_leo = 0
                 if raft.log.voters.latest.has(key):  # only of others does the leader ask whether they have caught up
-                    progress.last_fetch_ms = progress.last_caught_up_ms = None
+                    progress.last_fetch_at_ms = progress.last_caught_up_at_ms = None
         case Follower():
             role.is_lost = role.is_caught_up = False
             role.lost_rounds = 0
@@ -344,5 +356,5 @@ def _name_tokens(requests: Requests) -> None:
     requests._failures.clear()  # how many there were only says how long to pause
 
 
-def _unnumbered(flight: Flight) -> Flight:
-    return replace(flight, request=replace(flight.request, reply_to=None, cluster_id=None), expires_ms=LATER_MS)
+def _unnumbered(flight: InFlightRequest) -> InFlightRequest:
+    return replace(flight, request=replace(flight.request, reply_to=None, cluster_id=None), deadline_ms=LATER_MS)

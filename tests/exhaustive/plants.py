@@ -8,24 +8,26 @@ from dataclasses import dataclass, replace
 from inspect import getattr_static
 from typing import TypeAlias
 
+import msgspec
+
 from quorate.nouns import OffsetAndEpoch
 from quorate.raft import (
     ElectionState,
     LogView,
     VoterSet,
-    enter,
     following,
     matrix,
     membership,
     progress,
     quorum,
+    role_entry,
     serving,
     voting,
 )
 from quorate.raft.history import History
 from quorate.raft.messages import FetchRequest, VoteRequest
 from quorate.raft.roles import Candidate, Leader, Resigned, Role
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 from tests.exhaustive.bounds import Bounds
 from tests.exhaustive.node import Node
 
@@ -62,13 +64,13 @@ def planted(plant: Plant) -> Iterator[None]:
 
 def forget_vote(node: Node, state: ElectionState) -> None:
     """M3: a vote for another is not persisted."""
-    PERSIST(node, replace(state, voted=None) if state.leader_id is None else state)
+    PERSIST(node, msgspec.structs.replace(state, voted=None) if state.leader_id is None else state)
 
 
 PERSIST = Node.persist
 
 
-def lead_again(turn: Turn, state: ElectionState) -> Role:
+def lead_again(turn: StepContext, state: ElectionState) -> Role:
     """M5: a leader goes on where it was before the crash."""
     role = FIRST_ROLE(turn, state)
     if not isinstance(role, Resigned):
@@ -76,13 +78,13 @@ def lead_again(turn: Turn, state: ElectionState) -> Role:
     return Candidate(
         epoch=role.epoch,
         voted=turn.node,
-        election_ms=turn.election_deadline_ms(),
+        election_deadline_ms=turn.draw_election_deadline_ms(),
         granted=set(turn.voters.ids),
         retries=1,
     )
 
 
-FIRST_ROLE = enter.first_role
+FIRST_ROLE = role_entry.first_role
 
 
 def fork_by_offset(log: LogView, diverging: OffsetAndEpoch) -> int:
@@ -90,19 +92,19 @@ def fork_by_offset(log: LogView, diverging: OffsetAndEpoch) -> int:
     return min(log.leo, diverging.offset)
 
 
-def grant_any_log(turn: Turn, role: Role, request: VoteRequest) -> Role | None:
+def grant_any_log(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
     """A vote is granted to a log that is behind."""
-    return voting.answer_vote(turn, role, replace(request, last=max(request.last, turn.log.last)))
+    return voting.answer_vote(turn, role, msgspec.structs.replace(request, last=max(request.last, turn.log.last)))
 
 
-def count_any_offset(turn: Turn, role: Leader, request: FetchRequest) -> None:
+def count_any_offset(turn: StepContext, role: Leader, request: FetchRequest) -> None:
     """A fetch counts although its log is not ours."""
     key = progress.tracked_key(turn, request.replica)
     progress.take_fetch_offset(turn, role, key, min(request.fetch_offset, turn.log.leo))
     serving.serve_fetch(turn, role, request)
 
 
-def count_self(turn: Turn, role: Leader) -> None:
+def count_self(turn: StepContext, role: Leader) -> None:
     """M11: a leader counts itself although it is removing itself."""
     voters = {key.id: key for key in (*turn.voters.keys, turn.node)}
     end = quorum.agreed_end([progress.voter_end(turn, role, key) for key in voters.values()])
@@ -111,7 +113,7 @@ def count_self(turn: Turn, role: Leader) -> None:
         turn.commit(end)
 
 
-def voters_when_committed(turn: Turn) -> VoterSet:
+def voters_when_committed(turn: StepContext) -> VoterSet:
     """M14: a voter set is in force only once it is committed."""
     return turn.log.voters.before(turn.log.high_watermark)
 
@@ -136,7 +138,7 @@ PLANTS: dict[str, Plant] = {
     "M1 high watermark from leo": Plant(WITH_CRASH, ((progress, "own_end", lambda log: log.leo),)),
     "M2 no own-epoch rule": Plant(SMALL, ((progress, "may_commit", lambda role, end: True),)),
     "M3 vote not on disk": Plant(WITH_CRASH, ((Node, "persist", forget_vote),)),
-    "M5 leads an epoch again": Plant(WITH_CRASH, ((enter, "first_role", lead_again),)),
+    "M5 leads an epoch again": Plant(WITH_CRASH, ((role_entry, "first_role", lead_again),)),
     "M7 truncates by offset alone": Plant(THREE_EPOCHS, ((following, "fork", fork_by_offset),)),
     "M8 majority of n/2": Plant(SMALL, ((quorum, "majority", lambda count: max(1, count // 2)),)),
     "M11 leader counts itself while it leaves": Plant(
@@ -147,7 +149,7 @@ PLANTS: dict[str, Plant] = {
         ADD_AND_REMOVE, ((membership, "_uncommitted_fault", no_fault), (membership, "_pending_fault", no_fault))
     ),
     "M13 change before a commit of its own": Plant(REMOVE, ((membership, "_commit_fault", no_fault),)),
-    "M14 voters in force on commit only": Plant(REMOVE, ((Turn, "voters", property(voters_when_committed)),)),
+    "M14 voters in force on commit only": Plant(REMOVE, ((StepContext, "voters", property(voters_when_committed)),)),
     "M15 voters stay when truncated": Plant(REMOVE, ((History, "truncate", keep_all),)),
     "votes twice": Plant(SMALL, ((voting, "_may_vote", lambda role, request: role.leader_id is None),)),
     "votes for a shorter log": Plant(

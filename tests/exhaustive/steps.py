@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias, cast
 
+import msgspec
+
 from kraft import Uuid
 from quorate.nouns import ZERO_UUID, NodeId, Offset, ReplicaKey
-from quorate.raft import Batch, VoterSet
+from quorate.raft import BatchInfo, VoterSet
 from quorate.raft.messages import AddRaftVoterRequest, Message, RemoveRaftVoterRequest, Request
 from quorate.raft.roles import Leader, Role
-from quorate.raft.voters import Endpoint, Voter
+from quorate.raft.voters import ListenerEndpoint, Voter
 from tests.exhaustive.frozen import NOW_MS, Value, freeze, thaw
 from tests.exhaustive.node import (
     SETTINGS,
@@ -36,7 +38,7 @@ DIRECTORY = Uuid(bytes(15) + b"\xff")
 """Every node's directory id: they differ by their ids."""
 NOBODY = ("route", 0, False, 0)
 """The way back to an administrator, who does not listen."""
-TIMERS = ("election_ms", "backoff_ms", "fetch_ms", "check_quorum_ms")
+TIMERS = ("election_deadline_ms", "retry_at_ms", "fetch_deadline_ms", "check_quorum_deadline_ms")
 """Deadlines of the roles. Those of requests and of held fetches are `late` and `held`."""
 
 
@@ -98,13 +100,13 @@ def step(setting: Setting, local: Local, action: Action) -> list[Outcome]:
         return _restart(node, cast(int, action[1]), chance) if is_crash else _act(node, action)
 
     outcomes = [replace(outcome, is_new_life=is_crash) for outcome in _every_way(begin, before, setting)]
-    if setting.is_lean and action == ("timer", "election_ms"):
+    if setting.is_lean and action == ("timer", "election_deadline_ms"):
         return [outcome for outcome in outcomes if outcome.view.role != "Candidate" or not _is_pausing(outcome.view)]
     return outcomes
 
 
 def _is_pausing(view: View) -> bool:
-    return ("timer", "backoff_ms") in view.actions
+    return ("timer", "retry_at_ms") in view.actions
 
 
 def _every_way(begin: Callable[[Branches], Node], before: dict[Lane, int], setting: Setting) -> Iterator[Outcome]:
@@ -131,8 +133,8 @@ def _outcome(node: Node, before: dict[Lane, int]) -> Outcome:
 
 def _plain(message: Message) -> Value:
     if isinstance(message, Request):
-        return freeze(replace(message, reply_to=None, cluster_id=None))
-    return freeze(replace(message, reply_to=None))
+        return freeze(msgspec.structs.replace(message, reply_to=None, cluster_id=None))
+    return freeze(msgspec.structs.replace(message, reply_to=None))
 
 
 def _act(node: Node, action: Action) -> Node:
@@ -149,7 +151,7 @@ def _act(node: Node, action: Action) -> Node:
         case ("change late",):
             assert isinstance(raft.role, Leader)
             assert raft.role.pending is not None
-            raft.role.pending.expires_ms = NOW_MS
+            raft.role.pending.deadline_ms = NOW_MS
             raft.tick(NOW_MS)
         case ("held", key):
             _end_wait(raft.role, cast(ReplicaKey, thaw(key)))
@@ -160,7 +162,7 @@ def _act(node: Node, action: Action) -> Node:
         case ("append",):
             _append(node)
         case ("add", int(id)):
-            endpoint = Endpoint("CONTROLLER", "node", 1)
+            endpoint = ListenerEndpoint("CONTROLLER", "node", 1)
             voter = Voter(key=key_of(node.setting, id), endpoints=(endpoint,))
             _ask(node, AddRaftVoterRequest(voter=voter, timeout_ms=SETTINGS.request_timeout_ms, reply_to=NOBODY))
         case ("remove", int(id)):
@@ -175,14 +177,14 @@ def _take(node: Node, sender: NodeId, is_waited_for: bool, message: Message) -> 
     lane = sender, is_of_voters(type(message).__name__)
     if isinstance(message, Request):
         node.request = message
-        node.raft.step(replace(message, reply_to=("route", *lane, int(is_waited_for))), NOW_MS)
+        node.raft.step(msgspec.structs.replace(message, reply_to=("route", *lane, int(is_waited_for))), NOW_MS)
     else:
-        node.raft.step(replace(message, reply_to=lane_token(lane)), NOW_MS)
+        node.raft.step(msgspec.structs.replace(message, reply_to=lane_token(lane)), NOW_MS)
 
 
 def _end_wait(role: Role, key: ReplicaKey) -> None:
     assert isinstance(role, Leader), role
-    role.parked[key].expires_ms = role.parked_ms = NOW_MS
+    role.parked[key].deadline_ms = role.parked_deadline_ms = NOW_MS
 
 
 def key_of(setting: Setting, id: NodeId) -> ReplicaKey:
@@ -193,7 +195,9 @@ def key_of(setting: Setting, id: NodeId) -> ReplicaKey:
 def _append(node: Node) -> None:
     log, role = node.raft.log, node.raft.role
     data = ("value", node.raft.node.id)
-    refusal = node.raft.append([Batch(base_offset=log.leo, last_offset=log.leo, epoch=role.epoch, data=data)], NOW_MS)
+    refusal = node.raft.append(
+        [BatchInfo(base_offset=log.leo, last_offset=log.leo, epoch=role.epoch, data=data)], NOW_MS
+    )
     assert refusal is None, refusal
 
 

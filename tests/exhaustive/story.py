@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import cast
 
+import msgspec
+
 from quorate.nouns import ReplicaKey
-from quorate.raft import Batch, VoterSet
+from quorate.raft import BatchInfo, VoterSet
 from tests.exhaustive.frozen import FIRST_ID, is_id, thaw
 from tests.exhaustive.steps import Action
 
@@ -46,7 +47,7 @@ def line(event: tuple[int, Action, object]) -> str:
 def _told(message: object) -> str:
     told = [
         f"{field.name}={_short(getattr(message, field.name))}"
-        for field in fields(message)  # type: ignore[arg-type]
+        for field in msgspec.structs.fields(message)  # type: ignore[arg-type]
         if field.name not in UNTOLD and getattr(message, field.name) not in (None, False, ())
     ]
     return f"{type(message).__name__}({', '.join(told)})"
@@ -60,7 +61,7 @@ def _short(thing: object) -> str:
             return name(thing)
         case ReplicaKey(id=id):
             return name(id)
-        case Batch(epoch=epoch, data=data):
+        case BatchInfo(epoch=epoch, data=data):
             return f"{epoch}:{_short(data)}"
         case VoterSet():
             return "".join(name(id) for id in sorted(thing.ids))

@@ -1,7 +1,7 @@
 """Runs clusters of a released Kafka through their lives and keeps their metadata logs: `make fixtures`.
 
-For each cluster below `fixtures/`: a directory for each node, what Kafka's dump tool says of each file beside it,
-what an Admin client saw (`described.json`), and what was done when (`timeline.json`).
+For each cluster below `fixtures/` and `unsound/`: a directory for each node, what Kafka's dump tool says of each file
+beside it, what an Admin client saw (`described.json`), and what was done when (`timeline.json`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from tests.interop.kafka import decisions, golden
 from tests.interop.kafka.drive import Json
 from tests.interop.kafka.judge import DIRECTORY, dump_log, dumped_batches, files_of
 from tests.interop.kafka.release import absent, version
+from tests.interop.quorum_stories import lost_scram, voters_changed
 from tests.interop.stories import combined_static, three_dynamic
 
 FIXTURES: Final = Path(__file__).parent / "fixtures"
+UNSOUND_FIXTURES: Final = Path(__file__).parent / "unsound"
 LEFT_OUT: Final = (".lock", ".deleted")
 """The lock, and what Kafka was about to remove."""
 INDEXES: Final = (".index", ".timeindex")
@@ -31,7 +33,11 @@ INDEX_BYTES_MAX: Final = 100_000
 STORIES: Final[dict[str, Callable[[Path], tuple[Json, list[Json], list[Json]]]]] = {
     "combined-static": combined_static,
     "three-dynamic": three_dynamic,
+    "voters-changed": voters_changed,
+    "lost-scram": lost_scram,
 }
+UNSOUND: Final = frozenset({"lost-scram"})
+"""Kept apart: a checkpoint of these does not say what the log says."""
 
 PROVENANCE: Final = """\
 # {name}
@@ -63,7 +69,7 @@ def main(wanted: Iterable[str]) -> None:
 
 
 def _keep(name: str, nodes: Json, moments: list[Json], timeline: list[Json]) -> None:
-    target = FIXTURES / name
+    target = (UNSOUND_FIXTURES if name in UNSOUND else FIXTURES) / name
     if target.exists():
         shutil.rmtree(target)
     for node, (directory, _) in nodes.items():

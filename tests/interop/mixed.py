@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.plan import Plan, Process, make_plan
+from deploy.local.plan import ClusterPlan, Process, make_plan
 from kraft.service.quorum_pb2 import FindQuorumResponse
 from quorate.cli.offline import Offline, load
 from quorate.metadata.state import ClusterState
@@ -33,7 +33,7 @@ class Life:
     """
 
     sources: Mapping[NodeId, Path]
-    plan: Plan
+    plan: ClusterPlan
     kafka: Offline
     elected: FindQuorumResponse
     before: Mapping[str, Topics]
@@ -81,7 +81,7 @@ async def live_on(
     return Life(sources=sources, plan=plan, kafka=kafka, elected=elected, before=before, after=after, voters=voters)
 
 
-def plan_on(sources: Mapping[NodeId, Path], directory: Path, *, moved: Collection[NodeId] = ()) -> Plan:
+def plan_on(sources: Mapping[NodeId, Path], directory: Path, *, moved: Collection[NodeId] = ()) -> ClusterPlan:
     """Our processes over copies of Kafka's directories.
 
     If the log has the voters (kraft.version 1), the configuration has none, and a quorum node listens where the log
@@ -90,8 +90,8 @@ def plan_on(sources: Mapping[NodeId, Path], directory: Path, *, moved: Collectio
     first = next(iter(sources.values()))
     meta = read_meta_properties(first)
     assert meta is not None, first
-    plan = make_plan(directory, voters=len(sources), dynamic=load(first).kraft_version > 0)
-    plan = replace(plan, cluster_id=meta.cluster_id, directory_ids={})
+    plan = make_plan(directory, voters=len(sources), dynamic=load(first).kraft_version > 0, cluster_id=meta.cluster_id)
+    plan = replace(plan, directory_ids={})
     for node_id, source in sources.items():
         shutil.copytree(source, plan.log_dir(node_id), ignore=shutil.ignore_patterns("*.dump.txt"))
     recorded = addresses_in(load(first))
@@ -102,7 +102,7 @@ def plan_on(sources: Mapping[NodeId, Path], directory: Path, *, moved: Collectio
     return _at(plan, stay)
 
 
-def taken(plan: Plan) -> list[str]:
+def taken(plan: ClusterPlan) -> list[str]:
     """The addresses that somebody else listens on: those that a log says are not ours to choose."""
     return [process.address for process in plan.processes if not _is_free(process)]
 
@@ -115,7 +115,7 @@ def addresses_in(found: Offline) -> dict[NodeId, str]:
 
 
 @asynccontextmanager
-async def running_on(plan: Plan) -> AsyncIterator[Cluster]:
+async def running_on(plan: ClusterPlan) -> AsyncIterator[Cluster]:
     """The plan's processes, and nothing formatted; all are ended at the end."""
     cluster = Cluster(plan)
     try:
@@ -213,7 +213,7 @@ async def _voters(cluster: Cluster, nodes: Iterable[NodeId]) -> dict[NodeId, str
     return (await eventually(known, lambda seen: seen == [wanted] * len(wanted)))[0]
 
 
-def _at(plan: Plan, addresses: Mapping[str, str]) -> Plan:
+def _at(plan: ClusterPlan, addresses: Mapping[str, str]) -> ClusterPlan:
     """The same plan with other addresses, wherever they stand."""
 
     def moved(process: Process) -> Process:

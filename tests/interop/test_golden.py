@@ -10,13 +10,14 @@ from typing import Final
 import pytest
 
 from kraft import Message
+from quorate.protocol import all_apis
 from quorate.records import CONTROL_RECORDS, RECORDS, decode_record, encode_record
 from quorate.wire.codec import decode, encode
 from quorate.wire.primitives import uvarint
 from quorate.wire.protobuf import json_form
 from quorate.wire.schema import layout_of
 from tests.interop.kafka import golden
-from tests.interop.kafka.release import absent
+from tests.interop.kafka.release import OPERATIONS_POM, absent
 from tests.interop.same import same_fields
 
 LINES = golden.kept()
@@ -36,8 +37,9 @@ def class_of(line: golden.Line) -> type[Message]:
             return CONTROL[line["type"]]
         case "metadata":
             return METADATA[line["type"]]
-    stem = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", line["type"]).lower().rpartition("_")[0]
-    found: type[Message] = getattr(importlib.import_module(f"kraft.api.{stem}"), line["type"])
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", line["type"]).lower()
+    module = f"kraft.protocol.{name}" if line["kind"] == "protocol" else f"kraft.api.{name.rpartition('_')[0]}"
+    found: type[Message] = getattr(importlib.import_module(module), line["type"])
     return found
 
 
@@ -70,7 +72,7 @@ def test_the_frame_of_a_record_names_its_key_and_version(line: golden.Line) -> N
     assert framed == encode_record(found, line["version"])
 
 
-def test_every_flexible_version_of_the_release_is_spoken() -> None:
+def test_every_version_of_the_release_is_spoken() -> None:
     theirs = {(line["type"], line["version"]) for line in LINES}
     ours = {(line["type"], version) for line in LINES for version in layout_of(class_of(line)).versions}
 
@@ -84,3 +86,23 @@ def test_every_flexible_version_of_the_release_is_spoken() -> None:
 @pytest.mark.skipif(absent() is not None, reason=absent() or "")
 def test_the_release_still_writes_the_kept_lines() -> None:
     assert [json.loads(line) for line in golden.asked().splitlines()] == LINES
+
+
+@pytest.mark.interop
+@pytest.mark.skipif(absent() is not None, reason=absent() or "")
+def test_the_newest_release_writes_what_we_write() -> None:
+    """In every version of every API of ours, those that 4.3.1 does not have among them."""
+    lines = [json.loads(line) for line in golden.asked(OPERATIONS_POM, [*all_apis()]).splitlines()]
+    spoken = {(line["type"], line["version"]) for line in lines}
+    ours = {
+        (message.__name__, version)
+        for api in all_apis().values()
+        for message in (api.request, api.response)
+        for version in api.versions
+    }
+
+    assert ours <= spoken, ours - spoken
+    for line in lines:
+        found = decode(class_of(line), bytes.fromhex(line["hex"]), line["version"])
+        assert line["hex"] == encode(found, line["version"]).hex(), named(line)
+        same_fields(line["json"], json_form(found), json_form(type(found)()), line["type"])

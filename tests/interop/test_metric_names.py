@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from quorate.runtime import cluster_metrics
+from services.controller import metrics as controller_metrics
+from services.heartbeat import metrics as heartbeat_metrics
 from services.quorum.metrics import CONTROLLER, RAFT, ROWS, SNAPSHOT
 from tests.interop.kafka.release import absent, jars, version
 
@@ -62,3 +65,38 @@ def test_the_controller_says_whether_static_voters_are_ignored() -> None:
     texts = set(constants("kafka-metadata", "org/apache/kafka/controller/metrics/ControllerMetadataMetrics.class"))
 
     assert ours(CONTROLLER) == {"IgnoredStaticVoters"} <= texts
+
+
+def in_control(prefix: str) -> set[str]:
+    """Names that controller, heartbeat service and observers have for Kafka's, without the quorum's."""
+    rows = (*cluster_metrics.ROWS, *controller_metrics.ROWS, *controller_metrics.ISR_ROWS, *heartbeat_metrics.ROWS)
+    return {name.removeprefix(prefix) for row in rows for name in row.kafka if name.startswith(prefix)}
+
+
+def test_metrics_of_the_controller() -> None:
+    of = "org/apache/kafka/controller/metrics/"
+    texts = {
+        text
+        for name in ("QuorumControllerMetrics", "ControllerMetadataMetrics")
+        for text in constants("kafka-metadata", f"{of}{name}.class")
+    }
+    named = in_control(CONTROLLER) | in_control(controller_metrics.QUEUE)
+    endings = "Count|Ms|Offset|Timestamp|Ratio|State|PerSec"
+    theirs = {text for text in texts if re.fullmatch(rf"([A-Z][a-z]+)+({endings})", text)}
+
+    assert named <= texts
+    assert theirs - named - {"IgnoredStaticVoters"} == controller_metrics.ABSENT.keys()
+
+
+def test_metrics_of_a_replica() -> None:
+    texts = set(constants("kafka-server", "org/apache/kafka/server/metrics/BrokerServerMetrics.class"))
+
+    assert in_control(cluster_metrics.BROKER) <= texts
+
+
+def test_metrics_of_brokers_that_are_of_the_cluster_here() -> None:
+    texts = {text for name in ("", "$") for text in constants("kafka_2.13", f"kafka/server/ReplicaManager{name}.class")}
+    named = in_control(controller_metrics.REPLICAS)
+
+    assert {"UnderReplicatedPartitions", "UnderMinIsrPartitionCount"} <= named <= texts
+    assert {name for name in texts if re.fullmatch(r"(Failed)?Isr[A-Z][A-Za-z]+PerSec", name)} <= named

@@ -15,7 +15,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.interop.mixed", "tests.e2e.cluster", "tests.e2e.offline")
 
-from deploy.local.plan import Plan  # noqa: E402  # assertions of the helpers tell values from here on
+from deploy.local.plan import ClusterPlan, make_plan  # noqa: E402  # assertions of the helpers tell values from here on
 from quorate.cli.offline import load  # noqa: E402
 from quorate.errors import Corrupt  # noqa: E402
 from quorate.metadata.canonical import canonical  # noqa: E402
@@ -24,7 +24,7 @@ from quorate.runtime.loop import ExitCode  # noqa: E402
 from quorate.storage.lock import DirectoryLock  # noqa: E402
 from quorate.storage.names import PARTITION_DIRECTORY  # noqa: E402
 from quorate.wire.batch import batches  # noqa: E402
-from tests.e2e.cluster import VOTERS, control_plane, stored_leaders, stored_topics  # noqa: E402
+from tests.e2e.cluster import VOTERS, Cluster, control_plane, stored_leaders, stored_topics  # noqa: E402
 from tests.e2e.offline import scan, stored_log  # noqa: E402
 from tests.e2e.starting import start  # noqa: E402
 from tests.interop.kafka.judge import controller_properties, dump_log, dumped_batches  # noqa: E402
@@ -215,7 +215,33 @@ def test_kafka_goes_on_from_voters_that_we_took_into_the_log(tmp_path: Path) -> 
     gone_on(log_dirs, tmp_path, Voters(addresses=addresses, are_static=False))
 
 
-async def life_of_ours(directory: Path) -> Plan:
+@judged
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "in the log"])
+def test_kafka_goes_on_from_the_only_voter_that_we_formatted_and_we_again(tmp_path: Path, dynamic: bool) -> None:
+    plan = asyncio.run(life_of_one(tmp_path / "ours", dynamic=dynamic))
+    voters = Voters(addresses={1: plan.quorum[0].address}, are_static=not dynamic)
+
+    continued = gone_on({1: plan.log_dir(1)}, tmp_path, voters)
+    again = asyncio.run(live_on(continued, tmp_path / "again", topic="again", brokers=(111, 112, 113)))
+
+    assert int(dynamic) == again.kafka.kraft_version
+    assert again.elected.leader_epoch > again.kafka.epoch
+    assert {OURS, "again"} <= again.after["observer-201"].keys()
+    assert "again" in scan(list(again.log_dirs.values()), cluster_id=plan.cluster_id).topics
+
+
+async def life_of_one(directory: Path, *, dynamic: bool) -> ClusterPlan:
+    cluster = Cluster(make_plan(directory, voters=1, dynamic=dynamic))
+    try:
+        await cluster.start()
+        await cluster.create(OURS, at=1)
+        await cluster.end_voters()
+    finally:
+        await cluster.stop()
+    return cluster.plan
+
+
+async def life_of_ours(directory: Path) -> ClusterPlan:
     async with control_plane(directory, dynamic=True) as cluster:
         await cluster.create(OURS, at=1)
         await cluster.end_voters()

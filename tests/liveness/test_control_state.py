@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kraft import Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import ControlState, Registration, Transition, check_epoch, decide
+from quorate.liveness import BrokerTransition, ControlState, RegisteredBroker, check_epoch, decide
 
 FENCED, UNFENCED = ControlState.FENCED, ControlState.UNFENCED
 SHUTTING_DOWN, NOW = ControlState.CONTROLLED_SHUTDOWN, ControlState.SHUTDOWN_NOW
@@ -20,8 +20,8 @@ REGISTERED_AT = 100
 EPOCH = 100
 
 
-def registration(state: ControlState) -> Registration:
-    return Registration(
+def registration(state: ControlState) -> RegisteredBroker:
+    return RegisteredBroker(
         broker_epoch=EPOCH,
         offset=REGISTERED_AT,
         fenced=state is FENCED,
@@ -46,7 +46,7 @@ def transition(
     leads: bool = False,
     lowest: int | None = None,
     shutdown_offset: int | None = None,
-) -> Transition:
+) -> BrokerTransition:
     return decide(
         registration(state),
         beat,
@@ -189,7 +189,7 @@ def test_asks_nothing_costly_of_a_broker_that_stays(state: ControlState, wants: 
 
 
 def test_a_broker_in_controlled_shutdown_stays_in_it_when_it_is_fenced_for_silence() -> None:
-    silent = Registration(broker_epoch=1, offset=1, fenced=True, in_controlled_shutdown=True)
+    silent = RegisteredBroker(broker_epoch=1, offset=1, fenced=True, in_controlled_shutdown=True)
 
     assert silent.state is SHUTTING_DOWN
 

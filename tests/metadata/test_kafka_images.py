@@ -12,6 +12,7 @@ import pytest
 from kraft import Message
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import RELEASES
 from quorate.records import (
     PartitionRecord,
     RegisterBrokerRecord,
@@ -54,8 +55,8 @@ def kinds(records: list[Message]) -> list[type[Message]]:
     ]
 
 
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 10
+def test_a_case_begins_at_each_level() -> None:
+    assert set(RELEASES) == {state_of(log[:1]).features.metadata_version for log, _ in CASES}
 
 
 @pytest.mark.parametrize(("log", "image"), CASES)

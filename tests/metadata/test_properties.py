@@ -124,6 +124,12 @@ def test_the_index_counts_what_is_there(log: list[Message]) -> None:
     imbalanced = [p for p in partitions if p.leader != p.preferred_leader or p.leader == -1]
     assert len(imbalanced) == state.topics.imbalanced_count
     assert sorted(map(repr, imbalanced)) == sorted(repr(found.partition) for found in state.topics.imbalanced())
+    led = [found for found in state.topics.all() if found.partition.leader != -1]
+    lacking = [p for _, _, p in led if len(p.isr) < sum(r not in p.adding_replicas for r in p.replicas)]
+    assert len(lacking) == state.topics.under_replicated_count
+    for least in range(4):
+        under = [p for topic, _, p in led if len(p.isr) < min(least + len(topic.name) % 2, len(p.replicas))]
+        assert len(under) == state.topics.under_min_isr_count(lambda name, least=least: least + len(name) % 2)
 
 
 @given(histories())
@@ -150,4 +156,5 @@ def counts(state: ClusterState) -> list[object]:
     reassigning = sorted((found.topic.id, found.partition_id) for found in topics.reassigning())
     imbalanced = sorted((found.topic.id, found.partition_id) for found in topics.imbalanced())
     alike = [topics.alike(name) for name in ("orders.eu", "orders_eu")]
-    return [by_broker, reassigning, imbalanced, topics.imbalanced_count, topics.partition_count, alike]
+    lacking = [topics.under_replicated_count, topics.under_min_isr_count(lambda name: 1 + len(name) % 3)]
+    return [by_broker, reassigning, imbalanced, topics.imbalanced_count, topics.partition_count, alike, lacking]

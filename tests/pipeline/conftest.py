@@ -20,13 +20,10 @@ FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
+    # Two, so that what is wrong only between partitions is seen.
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.log.level": "ERROR",
-    # Frames of a few hundred rows: to compile a plan takes longer than to run it.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
 }
 
 
@@ -39,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ.update(environment())
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    session = start("local[2]", {**SETTINGS, "spark.sql.warehouse.dir": warehouse})
+    session = start("local[2]", {**SETTINGS, "spark.sql.warehouse.dir": warehouse}, for_few=True)
     yield session
     session.stop()
 
@@ -49,13 +46,14 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Parqu
     """Bronze, silver and gold of all nodes of a real cluster."""
     from services.pipeline import bronze, gold
     from services.pipeline.silver import image
-    from services.pipeline.tables import ParquetTables
+    from services.pipeline.tables import ParquetTables, Remembered
 
     tables = ParquetTables(spark, str(tmp_path_factory.mktemp("lake")))
-    bronze.ingest(spark.read.format("kraft").load(str(FIXTURES / "three-dynamic")), tables)
-    records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
+    at_hand = Remembered(tables)
+    bronze.ingest(spark.read.format("kraft").load(str(FIXTURES / "three-dynamic")), at_hand)
+    records, snapshots = at_hand.read(bronze.RECORDS), at_hand.read(bronze.SNAPSHOTS)
     assert records is not None
     assert snapshots is not None
-    image.build(records, bronze.whole_snapshots(snapshots), tables)
-    gold.build(tables)
+    image.build(records, bronze.whole_snapshots(snapshots), at_hand)
+    gold.build(at_hand)
     return tables

@@ -15,6 +15,7 @@ from quorate.records import (
     ConfigRecord,
     FeatureLevelRecord,
     KRaftVersionRecord,
+    LeaderChangeMessage,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -40,6 +41,12 @@ LEVELS: Ranges = {"metadata.version": (7, 25), "kraft.version": (0, 1)}
 
 
 FURNISHED: Final = "furnished"
+CONTROL: Final[Mapping[type[Message], ControlType]] = {
+    VotersRecord: ControlType.KRAFT_VOTERS,
+    KRaftVersionRecord: ControlType.KRAFT_VERSION,
+    LeaderChangeMessage: ControlType.LEADER_CHANGE,
+}
+"""Records of raft's own."""
 
 
 def uuid_of(name: str, generation: int = 0) -> Uuid:
@@ -148,15 +155,21 @@ class Story:
 
     def __init__(self, *records: Message) -> None:
         self._now_ms = NOON_MS
-        self._batches: list[tuple[int, tuple[Message, ...]]] = []
+        self._epoch = 1
+        self._batches: list[tuple[int, int, tuple[Message, ...]]] = []
         self.say(*records)
 
     def say(self, *records: Message) -> Story:
         """Records, now."""
-        control = [record for record in records if isinstance(record, VotersRecord | KRaftVersionRecord)]
+        control = [record for record in records if type(record) in CONTROL]
         data = tuple(record for record in records if record not in control)
-        self._batches += [(self._now_ms, part) for part in (tuple(control), data) if part]
+        self._batches += [(self._now_ms, self._epoch, part) for part in (tuple(control), data) if part]
         return self
+
+    def led_by(self, node_id: int) -> Story:
+        """A new epoch, now, that this node leads."""
+        self._epoch += 1
+        return self.say(LeaderChangeMessage(0, node_id, (), ()))
 
     def after(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> Story:
         """Time goes by; backwards, if the next leader's clock is behind."""
@@ -170,17 +183,16 @@ class Story:
 
     def logged(self) -> list[Logged]:
         """The records with their offsets and times."""
-        found = [(ms, record) for ms, records in self._batches for record in records]
+        found = [(ms, record) for ms, _, records in self._batches for record in records]
         return [
-            Logged(offset, ms, None if isinstance(record, VotersRecord | KRaftVersionRecord) else record)
-            for offset, (ms, record) in enumerate(found)
+            Logged(offset, ms, None if type(record) in CONTROL else record) for offset, (ms, record) in enumerate(found)
         ]
 
     def write(self, directory: Path, cluster_id: str) -> None:
         """A node's directory with the log."""
         content, offset = [], 0
-        for ms, records in self._batches:
-            content.append(_batch(offset, ms, records))
+        for ms, epoch, records in self._batches:
+            content.append(_batch(offset, epoch, ms, records))
             offset += len(records)
         segment(node(directory, cluster_id), content)
 
@@ -194,23 +206,23 @@ def silver_of(spark: SparkSession, place: Path, stories: Mapping[str, Story]) ->
     """The tables, with silver, of clusters that these stories happened to."""
     from services.pipeline import bronze
     from services.pipeline.silver import image
-    from services.pipeline.tables import ParquetTables
+    from services.pipeline.tables import ParquetTables, Remembered
 
     # Whatever the stories have, no table is without a row.
     for name, story in {**stories, FURNISHED: furnished()}.items():
         story.write(place / "logs" / name, name)
     tables = ParquetTables(spark, str(place / "lake"))
-    bronze.ingest(spark.read.format("kraft").load(str(place / "logs")), tables)
-    records = tables.read(bronze.RECORDS)
+    at_hand = Remembered(tables)
+    bronze.ingest(spark.read.format("kraft").load(str(place / "logs")), at_hand)
+    records = at_hand.read(bronze.RECORDS)
     assert records is not None
-    image.build(records, None, tables)
+    image.build(records, None, at_hand)
     return tables
 
 
-def _batch(base_offset: int, timestamp_ms: int, records: Sequence[Message]) -> bytes:
-    if isinstance(records[0], VotersRecord | KRaftVersionRecord):
-        kinds = {VotersRecord: ControlType.KRAFT_VOTERS, KRaftVersionRecord: ControlType.KRAFT_VERSION}
-        values = [(kinds[type(record)], encode(record, 0)) for record in records]
-        return control_batch(base_offset=base_offset, epoch=1, timestamp_ms=timestamp_ms, records=values)
+def _batch(base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Message]) -> bytes:
+    if type(records[0]) in CONTROL:
+        values = [(CONTROL[type(record)], encode(record, 0)) for record in records]
+        return control_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, records=values)
     contents = [encode_record(record, record_version(record, LATEST)) for record in records]
-    return data_batch(base_offset=base_offset, epoch=1, timestamp_ms=timestamp_ms, values=contents)
+    return data_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, values=contents)

@@ -18,6 +18,9 @@ from quorate.records import (
     ConfigRecord,
     DelegationTokenRecord,
     KRaftVersionRecord,
+    NoOpRecord,
+    PartitionRecord,
+    TopicRecord,
     UnregisterBrokerRecord,
 )
 from tests.pipeline.hand_made import (
@@ -113,6 +116,14 @@ def placed(*directories: str) -> list[Message]:
     ids = [LOST_DIRECTORY if each == "lost" else uuid_of(each) for each in directories]
     changes = [change("t", number, directories=(each,)) for number, each in enumerate(ids)]
     return [broker(7, rack="rack-7", log_dirs=(uuid_of("disk"),)), *topic("t", *([7] for _ in ids)), *changes]
+
+
+def idle(*, silent_s: float) -> Story:
+    """A controller that idles, and writes a NoOpRecord each second; but for once."""
+    story = sound()
+    for pause_s in (*[1.0] * 5, silent_s, *[1.0] * 5):
+        story.after(seconds=pause_s).say(NoOpRecord())
+    return story
 
 
 CASES: Final = (
@@ -326,7 +337,15 @@ CASES: Final = (
         lambda: quorum(KRaftVersionRecord(k_raft_version=0)),
         lambda: quorum(KRaftVersionRecord(k_raft_version=1)),
     ),
-    # Voters.
+    # The quorum.
+    Case(
+        "CONTROLLER_SILENT",
+        "warn",
+        "quorum",
+        "no controller wrote for 540.0 s: from offset 17 in epoch 1 until offset 18 in epoch 1",
+        lambda: idle(silent_s=540),
+        lambda: idle(silent_s=9),
+    ),
     Case(
         "EVEN_VOTERS",
         "warn",
@@ -383,3 +402,45 @@ OTHERS_WELL: Final[dict[str, Callable[[], Story]]] = {
     "acl-of-a-group": lambda: sound(acl("gone", resource_type=3)),
     "all-sound": lambda: sound().after(days=30).say(END),
 }
+
+
+def _began(*before: Message, condition: Message, after: tuple[Message, ...]) -> tuple[Story, int]:
+    """A story in which `condition` begins something an hour in, and `after` changes other fields; and its offset."""
+    story = sound(*topic("t", [4, 5, 6])).after(hours=1).say(*before)
+    offset = len(story.logged())
+    story.after(hours=1).say(condition)
+    for each in after:
+        story.after(hours=1).say(each)
+    return story, offset
+
+
+_SHRUNK: Final = change("t", isr=(4,))
+_OTHER_FIELDS: Final = (change("t", leader=4), change("t", directories=(uuid_of("x"), uuid_of("y"), uuid_of("z"))))
+BEGINS: Final[dict[str, tuple[Story, int]]] = {
+    "NO_LEADER": _began(
+        change("t", isr=(4, 5)),
+        change("t", isr=(4,), leader=4, eligible_leader_replicas=(5,)),
+        condition=change("t", isr=(), leader=-1, eligible_leader_replicas=(4, 5)),
+        after=(change("t", eligible_leader_replicas=(4,)), *_OTHER_FIELDS[1:]),
+    ),
+    "UNDER_REPLICATED": _began(
+        _SHRUNK, change("t", isr=(4, 5, 6)), condition=change("t", isr=(4, 5)), after=(_SHRUNK,)
+    ),
+    # The ISR was as small before: the config makes it too small.
+    "UNDER_MIN_ISR": _began(
+        _SHRUNK, condition=config("t", "min.insync.replicas", "2"), after=(*_OTHER_FIELDS, config("t", "a", "b"))
+    ),
+    "RECOVERING": _began(
+        change("t", isr=(5,), leader=5, leader_recovery_state=RECOVERING),
+        change("t", leader_recovery_state=0),
+        condition=change("t", isr=(6,), leader=6, leader_recovery_state=RECOVERING),
+        after=(change("t", replicas=(6, 4, 5)),),
+    ),
+}
+"""Of each code a log in which the finding began at an offset, and in which other fields changed afterwards."""
+
+
+def never_led() -> Story:
+    """A partition that has no leader where the log begins; the controller noted who led last."""
+    nobody = PartitionRecord(0, uuid_of("t"), (4, 5), (), (), (), -1, 0, 0, 0, last_known_elr=(5,))
+    return sound(TopicRecord("t", uuid_of("t")), nobody)

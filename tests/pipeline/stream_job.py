@@ -16,7 +16,7 @@ OPTIONS = {"maxOffsetsPerTrigger": "150"}
 
 def main(logs: str, home: str) -> None:
     """Until it is killed."""
-    spark = start("local[2]", {**SETTINGS, "spark.sql.warehouse.dir": f"{home}/warehouse"})
+    spark = start("local[2]", {**SETTINGS, "spark.sql.warehouse.dir": f"{home}/warehouse"}, for_few=True)
     spark.range(1).collect()
     print("ready", flush=True)
     sys.stdin.readline()

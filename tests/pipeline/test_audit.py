@@ -8,7 +8,7 @@ import pytest
 
 from deploy.spark import HOW_TO_GET, is_installed
 from kraft import Message, Uuid
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.metadata.configs import BROKER
 from quorate.nouns import uuid_text
 from quorate.records import (
@@ -47,8 +47,8 @@ def acl(
     pattern: PatternType = PatternType.LITERAL,
     principal: str = "User:alice",
     host: str = "*",
-    operation: Operation = Operation.READ,
-    permission: Permission = Permission.ALLOW,
+    operation: AclOperation = AclOperation.READ,
+    permission: AclPermission = AclPermission.ALLOW,
 ) -> AccessControlEntryRecord:
     """An entry with this number as its id."""
     return AccessControlEntryRecord(
@@ -86,22 +86,22 @@ TABLE: list[tuple[Message, str]] = [
             2,
             "pay",
             pattern=PatternType.PREFIXED,
-            operation=Operation.WRITE,
-            permission=Permission.DENY,
+            operation=AclOperation.WRITE,
+            permission=AclPermission.DENY,
             host="10.0.0.7",
         ),
         "ACL of topic prefix pay is added: User:alice may not WRITE from 10.0.0.7",
     ),
     (
-        acl(3, "*", kind=ResourceType.GROUP, principal="User:*", operation=Operation.DESCRIBE),
+        acl(3, "*", kind=ResourceType.GROUP, principal="User:*", operation=AclOperation.DESCRIBE),
         "ACL of every group is added: User:* may DESCRIBE from any host",
     ),
     (
-        acl(4, "kafka-cluster", kind=ResourceType.CLUSTER, operation=Operation.IDEMPOTENT_WRITE),
+        acl(4, "kafka-cluster", kind=ResourceType.CLUSTER, operation=AclOperation.IDEMPOTENT_WRITE),
         "ACL of cluster kafka-cluster is added: User:alice may IDEMPOTENT_WRITE from any host",
     ),
     (
-        acl(5, "tx", kind=ResourceType.TRANSACTIONAL_ID, operation=Operation.ALL),
+        acl(5, "tx", kind=ResourceType.TRANSACTIONAL_ID, operation=AclOperation.ALL),
         "ACL of transactional id tx is added: User:alice may ALL from any host",
     ),
     (no_acl(2), "ACL of topic prefix pay is removed: User:alice may not WRITE from 10.0.0.7"),

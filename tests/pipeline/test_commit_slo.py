@@ -165,6 +165,17 @@ def test_an_election_gap_is_from_the_last_record_of_an_epoch_to_the_leader_of_th
     } == {key: (*row[:3], [tuple(each) for each in row[3]], row[4]) for key, row in alone.items()}
 
 
+def test_where_the_new_leaders_clock_is_behind_there_is_no_gap_and_it_is_told_by_how_much(spark: SparkSession) -> None:
+    from services.pipeline.gold.commit_slo import commit_slo
+
+    log = events(spark, ("one", 0, 1, 10, "1"), ("one", 1, 2, 8.5, "2"), ("one", 2, 3, 9, "3"))
+    columns = ("election_count", "election_gap_ms_max", "election_gap_ms_sum", "election_gaps")
+    (found,) = by_hour(commit_slo({"events": log}), *columns).values()
+
+    assert (2, 500, 500) == found[:3]
+    assert [gap(8.5, 1, 2, 2, 0, 1_500), gap(9, 2, 3, 3, 500)] == [tuple(each) for each in found[3]]
+
+
 def test_the_columns_are_the_same_without_spans_and_no_row_passes_through_python(spark: SparkSession) -> None:
     from services.pipeline.gold.commit_slo import commit_slo
 
@@ -185,5 +196,5 @@ def test_an_objective_below_a_millisecond_is_refused(spark: SparkSession, object
         commit_slo({}, objective_ms=objective_ms)
 
 
-def gap(seconds: float, from_epoch: int, to_epoch: int, leader_id: int, ms: int) -> tuple[Any, ...]:
-    return NOON + timedelta(seconds=seconds), from_epoch, to_epoch, leader_id, ms
+def gap(seconds: float, from_epoch: int, to_epoch: int, leader_id: int, ms: int, behind_ms: int = 0) -> tuple[Any, ...]:
+    return NOON + timedelta(seconds=seconds), from_epoch, to_epoch, leader_id, ms, behind_ms

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.pipeline.hand_made import fenced, silver_of
-from tests.pipeline.illnesses import CASES, OTHERS_WELL, Case, long_fenced, sound
+from tests.pipeline.illnesses import BEGINS, CASES, OTHERS_WELL, Case, long_fenced, never_led, sound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -19,18 +19,17 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, DataFrame]]:
+def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, DataFrame]:
     """Silver of all clusters, kept in memory: sixty clusters are as many files a table."""
     from services.pipeline.silver.image import HISTORIES
 
     stories = {f"{case.code}-ill": case.ill() for case in CASES} | {f"{case.code}-well": case.well() for case in CASES}
     stories |= {name: story() for name, story in OTHERS_WELL.items()}
+    stories |= {f"{code}-began": story for code, (story, _) in BEGINS.items()}
+    stories["never-led"] = never_led()
     tables = silver_of(spark, tmp_path_factory.mktemp("doctor"), stories)
     found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
-    kept = {name: table.coalesce(1).persist() for name, table in found.items() if table is not None}
-    yield kept
-    for table in kept.values():
-        table.unpersist()
+    return {name: table.coalesce(1).localCheckpoint() for name, table in found.items() if table is not None}
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +73,32 @@ def test_it_is_told_since_when(found: list[Row]) -> None:
     assert (fenced_at.offset, fenced_at.timestamp_ms / 1000) == (row["since_offset"], row["since_time"].timestamp())
 
 
-def test_limits_say_what_is_long_and_what_is_much(silver: Mapping[str, DataFrame]) -> None:
-    from services.pipeline.gold.doctor import Limits, fleet_doctor
+@pytest.mark.parametrize("code", BEGINS)
+def test_a_finding_began_when_its_condition_did_whatever_changed_since(found: list[Row], code: str) -> None:
+    story, offset = BEGINS[code]
+    (row,) = (row for row in found if (row["cluster_id"], row["code"]) == (f"{code}-began", code))
+    began = story.logged()[offset]
 
-    wide = Limits(stale_days=9, reassignment_hours=31, imbalance=0.7, flaps=4)
+    assert (began.offset, began.timestamp_ms / 1000) == (row["since_offset"], row["since_time"].timestamp())
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        ("NO_LEADER-began", "has no leader: ISR none of replicas 4,5,6, ELR 4, last leader 4"),
+        ("never-led", "has no leader: ISR none of replicas 4,5, ELR none, last leader 5"),
+    ],
+)
+def test_a_partition_without_a_leader_names_the_last_one(found: list[Row], cluster: str, sentence: str) -> None:
+    (row,) = (row for row in found if (row["cluster_id"], row["code"]) == (cluster, "NO_LEADER"))
+
+    assert sentence == row["sentence"]
+
+
+def test_limits_say_what_is_long_and_what_is_much(silver: Mapping[str, DataFrame]) -> None:
+    from services.pipeline.gold.doctor import DoctorLimits, fleet_doctor
+
+    wide = DoctorLimits(stale_days=9, reassignment_hours=31, imbalance=0.7, flaps=4)
     codes = {row["code"] for row in fleet_doctor(silver, limits=wide).collect()}
 
     limited = {"STALE_REGISTRATION", "REASSIGNMENT_SLOW", "PREFERRED_LEADER_IMBALANCE", "FLAPPING"}

@@ -9,15 +9,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
 
-from services.pipeline.bronze.extents import Extent, overlapping
+from services.pipeline.bronze.extents import OffsetExtent, overlapping
 
 
-def extent(offsets: list[int], source: str = "a", cluster_id: str = "one", fingerprint: str | None = None) -> Extent:
+def extent(
+    offsets: list[int], source: str = "a", cluster_id: str = "one", fingerprint: str | None = None
+) -> OffsetExtent:
     """What `extents` gathers of these offsets."""
     parity = 0
     for offset in offsets:
         parity ^= offset
-    return Extent(cluster_id, fingerprint, source, min(offsets), max(offsets), len(offsets), parity)
+    return OffsetExtent(cluster_id, fingerprint, source, min(offsets), max(offsets), len(offsets), parity)
 
 
 @pytest.mark.parametrize(

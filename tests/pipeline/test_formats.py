@@ -140,7 +140,7 @@ def test_a_killed_append_has_published_nothing(other: Mapping[str, Any], plain: 
     assert sources_as_names(plain["after the kill"]) == sources_as_names(other["after the kill"])
 
 
-@pytest.mark.parametrize(("when", "count"), [("tables", 18), ("compacted", 2)])
+@pytest.mark.parametrize(("when", "count"), [("tables", 20), ("compacted", 2)])
 def test_all_tables_hold_the_same_rows(
     other: Mapping[str, Any], plain: Mapping[str, Any], when: str, count: int
 ) -> None:

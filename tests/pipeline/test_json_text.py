@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from quorate.cli.record_json import shown_records
+from quorate.doubles import dumps
 from quorate.pipeline.json_text import from_document, writer
-from quorate.records import RECORDS, UnknownRecord, decode_record, frame_of
+from quorate.pipeline.payload_text import text_of
+from quorate.records import RECORDS, UnknownRecord, decode_record, encode_record, frame_of
 from quorate.wire.batch import batches, data_values
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
@@ -22,7 +25,8 @@ def test_every_record_of_a_real_cluster_reads_as_the_dump_shows_it(path: Path) -
     expected, found = [], []
     for position, header in batches(data):
         if not header.is_control:
-            expected += [shown.document for shown in shown_records(memoryview(data), position, header)]
+            shown = shown_records(memoryview(data), position, header, with_secrets=True)
+            expected += [json.loads(dumps(each.document)) for each in shown]
             found += [document_of(value) for value in data_values(data, position, header)]
 
     assert expected == found
@@ -55,6 +59,23 @@ def test_names_of_anybody_are_strings_of_json() -> None:
     name = 'a "quoted"\n\\ name, ü and \u0000'
 
     assert name == json.loads(writer(TopicRecord, 0)(TopicRecord(name)))["name"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(math.inf, '"Infinity"'), (-math.inf, '"-Infinity"'), (math.nan, '"NaN"'), (1e7, "1.0E7"), (0.5, "0.5")],
+)
+def test_a_double_is_as_kafka_prints_it_and_is_read_back(value: float, text: str) -> None:
+    from quorate.records import ClientQuotaRecord
+
+    record = ClientQuotaRecord(entity=(ClientQuotaRecord.EntityData("user", "alice"),), key="rate", value=value)
+    raw = encode_record(record, 0)
+    shown = text_of(ClientQuotaRecord, 0)(raw)
+
+    assert f'"value":{text},' in writer(ClientQuotaRecord, 0)(record)
+    assert shown is None or shown == writer(ClientQuotaRecord, 0)(record)
+    back = from_document(ClientQuotaRecord, 0, json.loads(writer(ClientQuotaRecord, 0)(record)))
+    assert raw == encode_record(back, 0)
 
 
 def test_a_field_that_the_version_has_not_is_refused() -> None:

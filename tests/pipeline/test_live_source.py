@@ -13,8 +13,8 @@ import pytest
 
 from deploy.local.plan import Process
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.places import find, parts
-from quorate.pipeline.rows import Wanted, read
+from quorate.pipeline.log_files import find, parts
+from quorate.pipeline.rows import RowFilter, read
 from tests.bench.quorum_nodes import Writer, quorum, value
 from tests.pipeline.test_live_quorum import snapshot
 
@@ -31,7 +31,7 @@ def in_files(node: Process, kind: str) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     for place in find([node.settings["metadata.log.dir"]]):
         for part in parts(place) if place.kind == kind else ():
-            for columns in read(part, Wanted(failfast=True)):
+            for columns in read(part, RowFilter(failfast=True)):
                 named = columns.by_name()
                 found += zip(*(named[name] for name in COLUMNS), strict=True)
     return sorted(found)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.places import HALF, bundled, find, has_settled, is_being_written, parts
-from quorate.storage.snapshots import Download
+from quorate.pipeline.log_files import HALF, bundled, find, has_settled, is_being_written, parts
+from quorate.storage.snapshots import DownloadFile
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
@@ -118,7 +118,7 @@ def test_half_a_checkpoint_is_being_written_until_it_has_stood_still(tmp_path: P
 def test_what_a_node_downloads_is_known_for_a_part(tmp_path: Path) -> None:
     partition = node(tmp_path, "one")
     segment(partition, batches(history()))
-    download = Download(partition, OffsetAndEpoch(offset=2, epoch=1))
+    download = DownloadFile(partition, OffsetAndEpoch(offset=2, epoch=1))
     download.write(0, b"the first piece")
     (half,) = (place for place in find([str(tmp_path)]) if place.kind == "checkpoint")
     download.abandon()

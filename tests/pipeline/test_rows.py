@@ -9,8 +9,8 @@ import pytest
 
 from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.places import find, parts
-from quorate.pipeline.rows import COLUMNS, Wanted, read
+from quorate.pipeline.log_files import find, parts
+from quorate.pipeline.rows import COLUMNS, RowFilter, read
 from quorate.records import TRACE_TAG, TopicRecord, encode_record, with_trace
 from quorate.wire.batch import data_batch
 from tests.pipeline.logs import NOON_MS, batches, checkpoint, flipped, history, node, segment
@@ -19,12 +19,12 @@ FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 
 
-def rows(path: Path, wanted: Wanted | None = None, *, part_bytes: int = 1 << 20) -> list[dict[str, Any]]:
+def rows(path: Path, wanted: RowFilter | None = None, *, part_bytes: int = 1 << 20) -> list[dict[str, Any]]:
     """Every row below `path`, as dicts."""
     found = []
     for place in find([str(path)]):
         for part in parts(place, part_bytes=part_bytes):
-            for columns in read(part, wanted or Wanted()):
+            for columns in read(part, wanted or RowFilter()):
                 named = columns.by_name()
                 found += [dict(zip(COLUMNS, row, strict=True)) for row in zip(*named.values(), strict=True)]
     return found
@@ -200,7 +200,7 @@ def test_failfast_raises_with_file_and_byte(tmp_path: Path) -> None:
     path = segment(node(tmp_path), [content[0], flipped(content[1]), *content[2:]])
 
     with pytest.raises(Corrupt) as caught:
-        rows(tmp_path, Wanted(failfast=True))
+        rows(tmp_path, RowFilter(failfast=True))
 
     assert (path, len(content[0])) == (caught.value.path, caught.value.position)
 
@@ -211,14 +211,14 @@ def test_failfast_raises_with_file_and_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (Wanted(start_offset=3), [3, 4, 5]),
-        (Wanted(start_offset=1, end_offset=3), [1, 2]),
-        (Wanted(types=frozenset({"PARTITION_RECORD"})), [1]),
-        (Wanted(start_ms=NOON_MS + 180_000), [4, 5]),
-        (Wanted(end_ms=NOON_MS + 60_000), [0, 1]),
+        (RowFilter(start_offset=3), [3, 4, 5]),
+        (RowFilter(start_offset=1, end_offset=3), [1, 2]),
+        (RowFilter(types=frozenset({"PARTITION_RECORD"})), [1]),
+        (RowFilter(start_ms=NOON_MS + 180_000), [4, 5]),
+        (RowFilter(end_ms=NOON_MS + 60_000), [0, 1]),
     ],
 )
-def test_what_is_asked_for_is_read(tmp_path: Path, wanted: Wanted, expected: list[int]) -> None:
+def test_what_is_asked_for_is_read(tmp_path: Path, wanted: RowFilter, expected: list[int]) -> None:
     segment(node(tmp_path), batches(history(4)))
 
     assert expected == offsets(rows(tmp_path, wanted))

@@ -27,14 +27,14 @@ def read(spark: SparkSession, path: object, **options: object) -> DataFrame:
 
 
 def test_the_rows_are_those_of_the_reader_without_spark(spark: SparkSession) -> None:
-    from quorate.pipeline.places import find, parts
-    from quorate.pipeline.rows import Wanted
+    from quorate.pipeline.log_files import find, parts
+    from quorate.pipeline.rows import RowFilter
     from quorate.pipeline.rows import read as read_part
 
     expected = []
     for place in find([str(THREE / "controller-1")]):
         for part in parts(place):
-            for columns in read_part(part, Wanted()):
+            for columns in read_part(part, RowFilter()):
                 named = columns.by_name()
                 expected += [
                     (place.path, *row) for row in zip(named["offset"], named["type"], named["payload"], strict=True)
@@ -154,7 +154,7 @@ def test_damage_is_quarantined_and_the_rest_goes_on(spark: SparkSession, tmp_pat
     said = {row["cluster_id"]: row["_corrupt"] for row in quarantine.collect()}
     ends = {row["cluster_id"]: row["end_offset"] for row in reach(bronze.settled(records), None).collect()}
 
-    assert (bronze.Counts(5 + 5 + 6, 3, 5), bronze.Counts(0, 0, 0)) == (first, again)
+    assert (bronze.RowCounts(5 + 5 + 6, 3, 5), bronze.RowCounts(0, 0, 0)) == (first, again)
     assert {"damaged-middle": "checksum", "damaged-tail": "torn at offset 5", "stranger": "two clusters"} == {
         name: next(word for word in ("checksum", "torn at offset 5", "two clusters") if word in said[name])
         for name in said
@@ -255,7 +255,7 @@ def test_copies_and_late_files_make_no_duplicates(spark: SparkSession, tmp_path:
     records = tables.read(bronze.RECORDS)
     assert records is not None
 
-    assert (bronze.Counts(2, 4, 0), bronze.Counts(4, 0, 0)) == (late, rest)
+    assert (bronze.RowCounts(2, 4, 0), bronze.RowCounts(4, 0, 0)) == (late, rest)
     assert list(range(6)) == sorted(row["offset"] for row in records.collect())
 
 
@@ -279,11 +279,14 @@ def test_a_tail_that_was_truncated_is_not_in_the_settled_log(spark: SparkSession
 
 
 def test_two_clusters_under_one_name_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
     from services.pipeline import bronze
     from services.pipeline.tables import ParquetTables
 
     segment(node(tmp_path / "a", "c"), batches(history(2)))
     segment(node(tmp_path / "b", "c"), batches(history(2, name="payments")))
+    (refused,) = read(spark, tmp_path).where("_corrupt is not null").collect()
     tables = ParquetTables(spark, str(tmp_path / "tables"))
     bronze.ingest(read(spark, tmp_path), tables)
     records = tables.read(bronze.RECORDS)
@@ -292,3 +295,7 @@ def test_two_clusters_under_one_name_are_named(spark: SparkSession, tmp_path: Pa
 
     assert {0} == {row["offset"]} == set(range(4)) - {each["offset"] for each in bronze.settled(records).collect()}
     assert (0, 2, ["a", "b"]) == (row["offset"], row["contents"], [Path(each).parts[-3] for each in row["sources"]])
+    assert refused["_corrupt"].startswith(f"two clusters under the id c: {tmp_path}/a/")
+    assert " differ at offset 0 of epoch 1, " in refused["_corrupt"]
+    with pytest.raises(PySparkException, match=f"two clusters under the id c: {tmp_path}/a/"):
+        spark.read.format("kraft").option("mode", "FAILFAST").load(str(tmp_path)).where("offset > 2").collect()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quorate.traces import Span
+from quorate.traces import SpanData
 from services.observer.spans import SpanStore
 from tests.pipeline.postgres import PASSWORD, absent, postgres
 from tests.pipeline.traces import request, span, stored, write
@@ -35,7 +35,7 @@ def database() -> Iterator[str]:
         yield url
 
 
-def keep(url: str, spans: Sequence[Span]) -> None:
+def keep(url: str, spans: Sequence[SpanData]) -> None:
     """As the observer does it."""
 
     async def run() -> None:

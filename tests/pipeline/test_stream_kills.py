@@ -1,4 +1,4 @@
-"""Kill the streaming job at random points and restart it ten times, over logs that grow: no loss, no duplicate.
+"""End the streaming job at ten random points, and start it again, over logs that grow: no loss, no duplicate.
 
 Three of the ten are SIGKILL to the whole process, JVM and all. Seven break the query off in a JVM that goes on, in the
 middle of whatever it does: to start a JVM takes longer than all that a query does.
@@ -22,8 +22,8 @@ import pytest
 
 from deploy.spark import environment
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.places import find, parts
-from quorate.pipeline.rows import Wanted, read
+from quorate.pipeline.log_files import find, parts
+from quorate.pipeline.rows import RowFilter, read
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def decoded(logs: Path, kind: str) -> Counter[tuple[Any, ...]]:
     found: set[tuple[Any, ...]] = set()
     for place in find([str(logs)]):
         for part in parts(place):
-            for columns in read(part, Wanted(failfast=True)):
+            for columns in read(part, RowFilter(failfast=True)):
                 named = columns.by_name()
                 name = part.fingerprint if kind == "checkpoint" else None
                 rows = zip(named["offset"], named["epoch"], named["type"], named["payload"], strict=True)

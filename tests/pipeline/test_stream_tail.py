@@ -10,16 +10,16 @@ from typing import NamedTuple
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.places import Part, find, named, parts
+from quorate.pipeline.log_files import FilePart, find, named, parts
 from quorate.pipeline.planning import between
-from quorate.pipeline.rows import Wanted, read
-from quorate.pipeline.tail import Cursor, EpochWentBack, Look, advance, directories
+from quorate.pipeline.rows import RowFilter, read
+from quorate.pipeline.tail import Cursor, EpochWentBack, TailSettings, advance, directories
 from tests.pipeline.logs import batches, checkpoint, flipped, history, node, segment
 
 FOREVER = 1 << 60
-SETTLED = Look(lambda _: True)
+SETTLED = TailSettings(lambda _: True)
 MOVING_PART = "00000000000000000002-0000000001-4711260935.checkpoint.part"
-MOVING = Look(lambda _: False)
+MOVING = TailSettings(lambda _: False)
 
 
 class Row(NamedTuple):
@@ -32,11 +32,11 @@ class Row(NamedTuple):
     corrupt: str | None
 
 
-def rows(pieces: Iterable[Part]) -> list[Row]:
+def rows(pieces: Iterable[FilePart]) -> list[Row]:
     """The rows of parts."""
     found = []
     for part in pieces:
-        for columns in read(part, Wanted()):
+        for columns in read(part, RowFilter()):
             name = columns.by_name()
             shown = (name[each] for each in ("offset", "epoch", "payload", "_corrupt"))
             found += [Row(Path(part.place.path).name, *row) for row in zip(*shown, strict=True)]
@@ -51,7 +51,9 @@ def at_once(top: Path) -> list[Row]:
 class Stream:
     """Follows the one directory below a path, as Spark would: plans, keeps the cursor, reads what lies between."""
 
-    def __init__(self, top: Path, *, look: Look = SETTLED, limit: int = FOREVER, part_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, top: Path, *, look: TailSettings = SETTLED, limit: int = FOREVER, part_bytes: int = 1 << 20
+    ) -> None:
         self.top = top
         self.look = look
         self.limit = limit
@@ -356,7 +358,7 @@ def test_a_half_checkpoint_that_moves_is_not_passed_over(tmp_path: Path) -> None
         checkpoint(partition, history()[0], OffsetAndEpoch(offset=offset, epoch=1)).rename(partition / name)
         for offset, name in ((2, MOVING_PART), (3, "00000000000000000003-0000000001.checkpoint.part"))
     )
-    stream = Stream(tmp_path, look=Look(lambda place: Path(place.path).name != moving.name))
+    stream = Stream(tmp_path, look=TailSettings(lambda place: Path(place.path).name != moving.name))
     before = stream.drain()
     stream.look = SETTLED
 
@@ -381,6 +383,6 @@ def test_of_files_as_they_were_no_more_is_given(tmp_path: Path) -> None:
     path = segment(node(tmp_path), content[:3])
     then = {str(path): path.stat().st_size - 5}
     path.write_bytes(b"".join(content))
-    stream = Stream(tmp_path, look=Look(lambda _: False, then))
+    stream = Stream(tmp_path, look=TailSettings(lambda _: False, then))
 
     assert [0, 1, 2] == [row.offset for row in stream.drain()]

@@ -12,7 +12,7 @@ from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.decision import Moment
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)
 
-SETTINGS: Final = Settings()
+SETTINGS: Final = ControllerSettings()
 BROKERS: Final = range(1, 7)
 RACKS: Final = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 TOPIC_COUNT: Final = 60

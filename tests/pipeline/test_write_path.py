@@ -16,7 +16,7 @@ from deploy.local.plan import make_plan
 from kraft import Message
 from quorate.metadata.versions import LATEST, record_version
 from quorate.records import LeaderChangeMessage, NoOpRecord, encode_record, with_trace
-from quorate.traces import Span
+from quorate.traces import SpanData
 from quorate.wire.batch import ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
 from tests.e2e.cluster import Cluster, eventually
@@ -69,7 +69,7 @@ def log() -> list[bytes]:
     return made
 
 
-def spans() -> list[Span]:
+def spans() -> list[SpanData]:
     """What was told of LOG, and of writes that are not in it."""
     lost = {f"append by {node_id}": f"quorum-{node_id}" for node_id in (1, 3)}
     some = [each for each in write(0xB, 4) if each.name != "write" and each.instance != lost["append by 3"]]
@@ -313,7 +313,7 @@ async def create_topics(directory: Path, *, count: int) -> dict[str, str]:
     return created
 
 
-def has_arrived(told: Sequence[Span]) -> bool:
+def has_arrived(told: Sequence[SpanData]) -> bool:
     """A write by each voter, and an apply by each controller, the heartbeat service and the observer."""
     names = Counter(each.name for each in told)
     return (names["append"], names["apply"], names["commit"]) == (len(VOTERS), len(VOTERS) + 2, 1)

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from quorate.traces import AttributeValue, Span
+from quorate.traces import AttributeValue, SpanData
 from services.observer.spans import SpanStore
 from tests.pipeline.logs import NOON_MS
 
@@ -27,7 +27,7 @@ def traceparent(number: int) -> bytes:
     return f"00-{trace_id(number)}-{number:016x}-01".encode()
 
 
-def span(name: str, of: str, start_us: int, end_us: int, number: int, **more: Any) -> Span:
+def span(name: str, of: str, start_us: int, end_us: int, number: int, **more: Any) -> SpanData:
     """A span of trace `number`, below its request, by the process `of`: times in µs since noon."""
     start_ns, end_ns = NOON_NS + start_us * 1000, NOON_NS + end_us * 1000
     fields: dict[str, Any] = {
@@ -39,7 +39,7 @@ def span(name: str, of: str, start_us: int, end_us: int, number: int, **more: An
         "instance": of,
         **more,
     }
-    return Span(name=name, start_ns=start_ns, end_ns=end_ns, **fields)
+    return SpanData(name=name, start_ns=start_ns, end_ns=end_ns, **fields)
 
 
 def noted(node: int | None = None, **more: AttributeValue | None) -> dict[str, AttributeValue]:
@@ -49,7 +49,7 @@ def noted(node: int | None = None, **more: AttributeValue | None) -> dict[str, A
     return {names.get(key, f"kraft.{key}"): value for key, value in every.items() if value is not None}
 
 
-def request(number: int, start_us: int, end_us: int, leader: int = 1) -> Span:
+def request(number: int, start_us: int, end_us: int, leader: int = 1) -> SpanData:
     return span(REQUEST, f"controller-{leader}", start_us, end_us, number, span_id=f"{number:016x}", parent_span_id="")
 
 
@@ -66,7 +66,7 @@ def write(
     committed_us: int = 900,
     applied_us: Mapping[str, int] = {"controller-2": 1_200, "controller-3": 1_300, "observer-201": 1_500},
     error: str | None = None,
-) -> list[Span]:
+) -> list[SpanData]:
     """All spans of one write. It is decided in 100 µs, 200 µs later the flushes begin; all times from `at_us` on."""
     decided = base if decided_base is None else decided_base
     writer = f"controller-{leader}"
@@ -111,7 +111,7 @@ def write(
     return spans
 
 
-def stored(path: Path, spans: Sequence[Span]) -> Path:
+def stored(path: Path, spans: Sequence[SpanData]) -> Path:
     """A trace store of the observer's."""
 
     async def keep() -> None:
@@ -123,7 +123,7 @@ def stored(path: Path, spans: Sequence[Span]) -> Path:
     return path
 
 
-def export(spans: Iterable[Span], **resource: str) -> str:
+def export(spans: Iterable[SpanData], **resource: str) -> str:
     """One export as a collector's file exporter writes it: a line of OTLP's JSON."""
     owners = groupby(sorted(spans, key=_owner), key=_owner)
     resources = [
@@ -136,11 +136,11 @@ def export(spans: Iterable[Span], **resource: str) -> str:
     return json.dumps({"resourceSpans": resources}, separators=(",", ":"))
 
 
-def _owner(one: Span) -> tuple[str, str]:
+def _owner(one: SpanData) -> tuple[str, str]:
     return one.service, one.instance
 
 
-def _otlp(one: Span) -> dict[str, Any]:
+def _otlp(one: SpanData) -> dict[str, Any]:
     return {
         "traceId": one.trace_id,
         "spanId": one.span_id,

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
+
+from msgspec.structs import replace
 
 from kraft import Uuid
 from quorate.epochs import EpochCache
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft import Batch, ElectionState, LeaderChange, LogView, Raft, Ready, Settings, VoterHistory, VoterSet
+from quorate.raft import (
+    BatchInfo,
+    ElectionState,
+    LeaderChange,
+    LogView,
+    Raft,
+    RaftSettings,
+    Ready,
+    VoterHistory,
+    VoterSet,
+)
 from quorate.raft.history import History
 from quorate.raft.log import Entry
 from quorate.raft.messages import FetchResponse, FetchSnapshotResponse, Read, Response, SnapshotRead
-from quorate.raft.voters import SUPPORTED, Endpoint, VersionRange, Voter
+from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter
 
 CLUSTER_ID = "simulated"
 
@@ -23,16 +35,16 @@ BEGINNING = OffsetAndEpoch(epoch=0, offset=0)
 Record = tuple[Offset, Epoch, str]
 
 
-def as_batch(entry: Entry) -> Batch:
+def as_batch(entry: Entry) -> BatchInfo:
     """What the driver writes: a control batch has a text for each of its records."""
-    if isinstance(entry, Batch):
+    if isinstance(entry, BatchInfo):
         return entry
     change = entry.change if isinstance(entry, LeaderChange) else entry
     texts = ["leader-change"] if isinstance(entry, LeaderChange) else []
     if change is not None:
         texts += [] if change.kraft_version is None else [f"kraft-version {change.kraft_version}"]
         texts.append("voters " + ",".join(map(str, change.voters.keys)))
-    return Batch(
+    return BatchInfo(
         base_offset=entry.base_offset,
         last_offset=entry.end_offset - 1,
         epoch=entry.epoch,
@@ -42,7 +54,7 @@ def as_batch(entry: Entry) -> Batch:
     )
 
 
-def records_of(batch: Batch) -> list[Record]:
+def records_of(batch: BatchInfo) -> list[Record]:
     """One row a record."""
     count = batch.end_offset - batch.base_offset
     texts = batch.data if isinstance(batch.data, tuple) else (str(batch.data),) * count
@@ -80,7 +92,10 @@ def decode_header(data: bytes) -> Header:
         return Header()
     voters = VoterSet(
         tuple(
-            Voter(key=ReplicaKey(id, Uuid(bytes.fromhex(disk))), endpoints=tuple(Endpoint(*each) for each in endpoints))
+            Voter(
+                key=ReplicaKey(id, Uuid(bytes.fromhex(disk))),
+                endpoints=tuple(ListenerEndpoint(*each) for each in endpoints),
+            )
             for id, disk, endpoints in found["voters"]
         )
     )
@@ -91,7 +106,7 @@ def decode_header(data: bytes) -> Header:
 class Disk:
     """What survives a crash: all but the batches that were not flushed."""
 
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[BatchInfo] = field(default_factory=list)
     flushed: Offset = 0
     floor: OffsetAndEpoch = BEGINNING
     snapshots: dict[OffsetAndEpoch, bytes] = field(default_factory=dict)
@@ -120,7 +135,7 @@ class Disk:
             snapshots=sizes,
         )
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: BatchInfo) -> None:
         assert batch.base_offset == self.leo, (batch, self.leo)
         self.batches.append(batch)
 
@@ -155,9 +170,9 @@ class Disk:
             rows += records_of(batch)
         return rows if below is None else rows[:below]
 
-    def read(self, read: Read) -> tuple[Batch, ...]:
+    def read(self, read: Read) -> tuple[BatchInfo, ...]:
         """Whole batches; `max_bytes` counts records here, and at least one batch comes."""
-        found: list[Batch] = []
+        found: list[BatchInfo] = []
         for batch in self.batches:
             if batch.base_offset < read.offset:
                 continue
@@ -178,7 +193,7 @@ class Node:
 
     key: ReplicaKey
     voters: VoterSet
-    settings: Settings
+    settings: RaftSettings
     random: Random
     disk: Disk = field(default_factory=Disk)
     raft: Raft | None = None
@@ -186,7 +201,7 @@ class Node:
     download: bytes = b""
     kraft_version: int = 0
     """With `voters`: what the node was formatted with."""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[ListenerEndpoint, ...] = ()
     kraft_versions: VersionRange = SUPPORTED
     bootstrap: frozenset[NodeId] = frozenset()
     relays: tuple[NodeId, ...] = ()

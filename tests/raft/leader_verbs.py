@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, ReplicaKey
+from quorate.raft import Presence
 from quorate.raft.messages import (
     EPOCH_UNKNOWN,
     ConfirmLeadershipRequest,
@@ -69,6 +70,16 @@ def confirm(script: Script, id: str) -> None:
     """confirm 1: somebody who wants to read asks node 1 whether it still leads."""
     node = script.nodes[int(id)]
     administer(script, id, ConfirmLeadershipRequest(epoch=node.core.role.epoch, reply_to=(ADMIN, 0, None)))
+
+
+def controller(script: Script, id: str, how: str) -> None:
+    """controller 2 away | back: the controller beside node 2 has gone; a node that leads makes way a second later."""
+    node = script.nodes[int(id)]
+    assert node.raft is not None, id
+    now_ms = script.clocks[int(id)]
+    presence = Presence() if how == "back" else Presence(is_present=False, resign_at_ms=now_ms + 1_000)
+    node.raft.controller_presence(presence, now_ms)
+    script.after(node)
 
 
 def old(script: Script, id: str) -> None:
@@ -139,6 +150,7 @@ def refuse_connection(script: Script, source: NodeId, target: NodeId, message: M
 
 VERBS: Mapping[str, Callable[..., None]] = {
     "confirm": confirm,
+    "controller": controller,
     "kill": kill,
     "file": file,
     "latency": latency,

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from msgspec.structs import replace
+
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
-from quorate.raft import Batch, LeaderChange, Ready, Send, Settings, VoterSet
+from quorate.raft import BatchInfo, LeaderChange, RaftSettings, Ready, Send, VoterSet
 from quorate.raft.invariants import check
 from quorate.raft.messages import Message, Response
 from quorate.raft.roles import Leader
@@ -125,7 +127,7 @@ class Script:
         options = dict(word.split("=") for word in words)
         ids = [int(id) for id in options["voters"].split(",")]
         observers = [int(id) for id in options.get("observers", "").split(",") if id]
-        settings = Settings(
+        settings = RaftSettings(
             snapshot_max_bytes=int(options.get("chunk", 1_000)),
             fetch_max_bytes=100,
             commit_wait_ms=int(options.get("commit_wait", 0)),
@@ -195,7 +197,7 @@ class Script:
         node = self.nodes[int(id)]
         base_offset = node.core.log.leo
         last_offset = base_offset + int(count) - 1
-        batch = Batch(base_offset=base_offset, last_offset=last_offset, epoch=node.core.role.epoch, data=data)
+        batch = BatchInfo(base_offset=base_offset, last_offset=last_offset, epoch=node.core.role.epoch, data=data)
         refusal = node.core.append([batch], self.clocks[node.id])
         if refusal is not None:
             self.output.append(
@@ -273,7 +275,8 @@ class Script:
         self.output.append(f"leader={quorum.leader_id} epoch={quorum.epoch} hw={quorum.high_watermark}")
         for kind, replicas in (("voter", quorum.voters), ("observer", quorum.observers)):
             self.output += [
-                f"{kind} {state.key} leo={state.leo} fetched={state.last_fetch_ms} caught-up={state.last_caught_up_ms}"
+                f"{kind} {state.key} leo={state.leo} "
+                f"fetched={state.last_fetch_at_ms} caught-up={state.last_caught_up_at_ms}"
                 for state in replicas
             ]
 

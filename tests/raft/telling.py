@@ -8,8 +8,11 @@ from quorate.raft import VoterSet
 from quorate.raft.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
+    AlterQuorumRequest,
+    AlterQuorumResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    ControllerPresenceRequest,
     EpochlessRequest,
     FetchRequest,
     FetchResponse,
@@ -26,7 +29,7 @@ from quorate.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.voters import Endpoint, Voter
+from quorate.raft.voters import ListenerEndpoint, Voter
 
 DISKS = {letter: Uuid(bytes(15) + letter.encode()) for letter in "abcdefgh"}
 """Directory ids: `4b` is node 4 on its second disk."""
@@ -66,12 +69,18 @@ def describe(message: Message) -> str:
             words.append(" ".join((str(message.voter.key), *(each.host for each in message.voter.endpoints))))
         case RemoveRaftVoterRequest():
             words.append(str(message.voter))
-        case AddRaftVoterResponse() | RemoveRaftVoterResponse() | UpdateRaftVoterResponse():
+        case AlterQuorumRequest():
+            words.append("none" if message.target is None else names(message.target))
+        case AlterQuorumResponse() if not message.error:
+            words.append(f"offset={message.offset}")
+        case AddRaftVoterResponse() | RemoveRaftVoterResponse() | AlterQuorumResponse() | UpdateRaftVoterResponse():
             words += [f"({message.message})"] if message.message else ["done"] * (not message.error)
         case TransferLeadershipRequest():
             words.append(f"to={message.to}")
         case TransferLeadershipResponse():
             words.append(f"({message.message})" if message.message else f"leader={message.leader_id}")
+        case ControllerPresenceRequest():
+            words.append("present" if message.is_present else "away")
         case ApiVersionsRequest():
             pass
         case ApiVersionsResponse():
@@ -84,7 +93,7 @@ def describe(message: Message) -> str:
 def voter_on(name: str) -> Voter:
     """`4b` is node 4 on its disk b."""
     id, letter = int(name[:-1]), name[-1]
-    return Voter(key=ReplicaKey(id, DISKS[letter]), endpoints=(Endpoint("CONTROLLER", f"host{id}", 9093),))
+    return Voter(key=ReplicaKey(id, DISKS[letter]), endpoints=(ListenerEndpoint("CONTROLLER", f"host{id}", 9093),))
 
 
 def names(voters: VoterSet) -> str:
@@ -93,7 +102,8 @@ def names(voters: VoterSet) -> str:
     for voter in voters.voters:
         moved = [each.host for each in voter.endpoints if each.host != f"host{voter.key.id}"]
         found.append(str(voter.key) + "".join(f"@{host}" for host in moved))
-    return ",".join(found) or "none"
+    target = "" if voters.target is None else f" target={names(voters.target)}"
+    return (",".join(found) or "none") + target
 
 
 def with_short_names(line: str) -> str:

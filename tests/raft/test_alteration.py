@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from kraft import Uuid
 from quorate.nouns import ReplicaKey
-from quorate.raft.alteration import Add, Remove, way
+from quorate.raft.target_voters import Add, Remove, way
 
 
 def key(text: str) -> ReplicaKey:

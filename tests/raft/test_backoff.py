@@ -8,11 +8,11 @@ import pytest
 
 from quorate.errors import ErrorCode
 from quorate.nouns import ReplicaKey
-from quorate.raft import ElectionState, Settings, VoterSet
+from quorate.raft import ElectionState, RaftSettings, VoterSet
 from quorate.raft.messages import EPOCH_UNKNOWN, FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from tests.raft.cluster import Node
 
-PATIENT = Settings(fetch_timeout_ms=10**9, request_timeout_ms=10**9)
+PATIENT = RaftSettings(fetch_timeout_ms=10**9, request_timeout_ms=10**9)
 
 
 class Asker:

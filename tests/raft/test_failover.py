@@ -12,7 +12,7 @@ import pytest
 
 from quorate.raft import quorum, voting
 from quorate.raft.roles import Candidate, Leader, Prospective
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 from tests.raft.scenario import Script
 
 SEEDS = range(12)
@@ -55,7 +55,7 @@ def test_a_dead_leader_is_replaced_before_a_tenth_of_a_second(latency_ms: int, l
     assert slowest_ms(latency_ms=latency_ms, lacks_last=lacks_last, late_ms=late_ms) <= bound_ms
 
 
-def wait_for_the_dead(turn: Turn, role: Candidate) -> bool:
+def wait_for_the_dead(turn: StepContext, role: Candidate) -> bool:
     """As if a voter that refuses connections might still vote."""
     return quorum.is_lost(rejected=role.rejected, voters=turn.voters.ids)
 
@@ -78,7 +78,7 @@ def test_votes_that_split_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_voter_that_noticed_late_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ask_voters = voting._ask_voters
 
-    def ask_once(turn: Turn, role: Prospective | Candidate, *, pre_vote: bool) -> None:
+    def ask_once(turn: StepContext, role: Prospective | Candidate, *, pre_vote: bool) -> None:
         rejected, granted = set(role.rejected), role.granted
         role.granted = granted | rejected
         ask_voters(turn, role, pre_vote=pre_vote)

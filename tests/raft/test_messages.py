@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from kraft import Uuid
 from quorate.errors import ErrorCode
-from quorate.nouns import OffsetAndEpoch, ReplicaKey
-from quorate.raft import Batch, ElectionState, Ready, Settings, Voter, VoterSet
+from quorate.nouns import EPOCHS_END, OffsetAndEpoch, ReplicaKey
+from quorate.raft import BatchInfo, ElectionState, RaftSettings, Ready, Voter, VoterSet
 from quorate.raft.invariants import check
 from quorate.raft.messages import (
     BeginQuorumEpochRequest,
@@ -28,13 +28,13 @@ from quorate.raft.messages import (
 from tests.raft.cluster import CLUSTER_ID, Node
 
 VOTERS = VoterSet.of(1, 2, 3)
-LONG = [Batch(base_offset=0, last_offset=4, epoch=1), Batch(base_offset=5, last_offset=9, epoch=3)]
+LONG = [BatchInfo(base_offset=0, last_offset=4, epoch=1), BatchInfo(base_offset=5, last_offset=9, epoch=3)]
 """A log of ten records: 0..4 in epoch 1, 5..9 in epoch 3."""
 
 
 def node(id: int = 1, *, election: ElectionState | None = None, voters: VoterSet = VOTERS) -> Node:
     """A started node with the long log."""
-    made = Node(ReplicaKey(id), voters, Settings(), Random(id))
+    made = Node(ReplicaKey(id), voters, RaftSettings(), Random(id))
     made.disk.batches = list(LONG)
     made.disk.flushed = 10
     made.disk.election = election or ElectionState(epoch=5)
@@ -83,7 +83,7 @@ def leader() -> Node:
 
 def follower(leader_id: int = 2) -> tuple[Node, FetchRequest]:
     """Node 1 following in epoch 5, and the fetch it has sent."""
-    made = Node(ReplicaKey(1), VOTERS, Settings(), Random(1))
+    made = Node(ReplicaKey(1), VOTERS, RaftSettings(), Random(1))
     made.disk.batches, made.disk.flushed = list(LONG), 10
     made.disk.election = ElectionState(epoch=5, leader_id=leader_id)
     made.start(now_ms=0)
@@ -113,6 +113,18 @@ CHUNK = FetchSnapshotRequest(epoch=6, replica=ReplicaKey(2), snapshot_id=SNAPSHO
         (replace(VOTE, last=OffsetAndEpoch(epoch=5, offset=20), pre_vote=True), ErrorCode.NONE),
         (replace(VOTE, voter=ReplicaKey(3)), ErrorCode.INVALID_VOTER_KEY),
         (replace(VOTE, voter=ReplicaKey(1, Uuid(b"x" * 16))), ErrorCode.INVALID_VOTER_KEY),
+        (replace(VOTE, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
+        (replace(VOTE, epoch=EPOCHS_END, pre_vote=True), ErrorCode.INVALID_REQUEST),
+        (replace(VOTE, epoch=EPOCHS_END - 1), ErrorCode.NONE),
+        (replace(VOTE, replica=ReplicaKey(1)), ErrorCode.INVALID_REQUEST),  # our own id: there is a twin
+        (replace(VOTE, replica=ReplicaKey(1, Uuid(b"x" * 16))), ErrorCode.INVALID_REQUEST),
+        (replace(VOTE, replica=ReplicaKey(1), pre_vote=True, epoch=9), ErrorCode.INVALID_REQUEST),
+        (replace(FETCH, epoch=5, replica=ReplicaKey(1)), ErrorCode.INVALID_REQUEST),
+        (replace(CHUNK, epoch=5, replica=ReplicaKey(1)), ErrorCode.INVALID_REQUEST),
+        (replace(BEGIN, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
+        (EndQuorumEpochRequest(epoch=EPOCHS_END, leader_id=2), ErrorCode.INVALID_REQUEST),
+        (replace(FETCH, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
+        (replace(CHUNK, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
         (replace(BEGIN, epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
         (replace(BEGIN, leader_id=1), ErrorCode.INVALID_REQUEST),  # we know that we do not lead
         (replace(BEGIN, leader_id=-1), ErrorCode.INVALID_REQUEST),
@@ -214,7 +226,7 @@ def test_a_follower_that_has_heard_its_leader_wants_no_election_until_the_stream
 def test_votes_of_a_node_on_another_disk_do_not_count() -> None:
     disk = Uuid(b"a" * 16)
     voters = VoterSet((Voter(key=ReplicaKey(1, disk)), Voter(key=ReplicaKey(2, disk))))
-    made = Node(ReplicaKey(1, disk), voters, Settings(), Random(1))
+    made = Node(ReplicaKey(1, disk), voters, RaftSettings(), Random(1))
     made.start(0)
     made.core.tick(2_000)
     (sent,) = take(made).requests
@@ -355,7 +367,7 @@ def test_an_append_is_taken_at_the_end_and_in_the_epoch_or_not_at_all(
     base_offset: int, epoch: int, expected: ErrorCode | None
 ) -> None:
     made = leader()
-    refusal = made.core.append([Batch(base_offset=base_offset, last_offset=base_offset + 1, epoch=epoch)], 3_000)
+    refusal = made.core.append([BatchInfo(base_offset=base_offset, last_offset=base_offset + 1, epoch=epoch)], 3_000)
 
     assert expected == (refusal and refusal.error)
     if refusal is not None:
@@ -373,7 +385,7 @@ def answered(**fields: object) -> tuple[Node, Ready]:
 
 
 def test_a_follower_commits_no_further_than_its_own_log() -> None:
-    made, ready = answered(batches=(Batch(base_offset=10, last_offset=10, epoch=4),), high_watermark=99)
+    made, ready = answered(batches=(BatchInfo(base_offset=10, last_offset=10, epoch=4),), high_watermark=99)
 
     assert 11 == ready.high_watermark == made.core.log.leo
     assert () == ready.requests  # not before the flush
@@ -386,14 +398,14 @@ def test_a_follower_commits_no_further_than_its_own_log() -> None:
 @pytest.mark.parametrize(
     "batches",
     [
-        (Batch(base_offset=11, last_offset=11, epoch=4),),  # a gap
-        (Batch(base_offset=9, last_offset=10, epoch=4),),  # what we have
-        (Batch(base_offset=10, last_offset=10, epoch=2),),  # an epoch that falls
-        (Batch(base_offset=10, last_offset=10, epoch=6),),  # an epoch that is not yet
-        (Batch(base_offset=10, last_offset=10, epoch=4), Batch(base_offset=12, last_offset=12, epoch=4)),
+        (BatchInfo(base_offset=11, last_offset=11, epoch=4),),  # a gap
+        (BatchInfo(base_offset=9, last_offset=10, epoch=4),),  # what we have
+        (BatchInfo(base_offset=10, last_offset=10, epoch=2),),  # an epoch that falls
+        (BatchInfo(base_offset=10, last_offset=10, epoch=6),),  # an epoch that is not yet
+        (BatchInfo(base_offset=10, last_offset=10, epoch=4), BatchInfo(base_offset=12, last_offset=12, epoch=4)),
     ],
 )
-def test_records_that_do_not_continue_the_log_change_nothing(batches: tuple[Batch, ...]) -> None:
+def test_records_that_do_not_continue_the_log_change_nothing(batches: tuple[BatchInfo, ...]) -> None:
     made, ready = answered(batches=batches, high_watermark=99)
 
     assert ((), None) == (ready.append, ready.high_watermark)
@@ -414,20 +426,39 @@ def test_a_follower_truncates_to_the_end_of_the_last_common_epoch(
     diverging: OffsetAndEpoch, expected: int | None
 ) -> None:
     made, fetch = follower()
-    made.disk.batches = [Batch(base_offset=o, last_offset=o, epoch=1 if o < 5 else 3) for o in range(10)]
+    made.disk.batches = [BatchInfo(base_offset=o, last_offset=o, epoch=1 if o < 5 else 3) for o in range(10)]
     made.core.step(FetchResponse(epoch=5, leader_id=2, diverging=diverging, reply_to=fetch.reply_to), 10)
 
     assert expected == take(made).truncate_to
 
 
-def test_truncation_below_the_high_watermark_stops_the_node() -> None:
+def test_a_leader_that_says_nothing_before_its_time_is_not_asked_at_once() -> None:
+    made, fetch = follower()
+    empty = FetchResponse(epoch=5, leader_id=2, high_watermark=1 << 62)
+    made.core.step(replace(empty, reply_to=fetch.reply_to), 10)  # the first fetch does not ask to be held
+    (held,) = take(made).requests
+    made.core.step(replace(empty, reply_to=held.request.reply_to), 20)
+
+    assert () == take(made).requests
+
+    made.core.tick(40)
+    (again,) = take(made).requests
+
+    assert isinstance(again.request, FetchRequest)
+
+
+def test_truncation_below_the_high_watermark_is_refused_and_named() -> None:
     made, ready = answered(high_watermark=8)
     (sent,) = ready.requests
     answer = FetchResponse(
         epoch=5, leader_id=2, diverging=OffsetAndEpoch(epoch=3, offset=7), reply_to=sent.request.reply_to
     )
-    with pytest.raises(AssertionError):
-        made.core.step(answer, 30)
+    made.core.step(answer, 30)
+    after = take(made)
+    (why,) = after.refused
+
+    assert (None, ()) == (after.truncate_to, after.requests)
+    assert "epoch 3 ends at 7, so truncate to 7; the log is committed up to 8" in why
 
 
 @pytest.mark.parametrize(
@@ -519,7 +550,7 @@ def test_a_snapshot_replaces_the_log_and_its_voters_once_it_is_whole_on_disk() -
 
 def test_an_answer_to_an_earlier_role_or_a_second_answer_is_dropped() -> None:
     made, fetch = follower()
-    batch = Batch(base_offset=10, last_offset=10, epoch=5)
+    batch = BatchInfo(base_offset=10, last_offset=10, epoch=5)
     answer = FetchResponse(epoch=5, leader_id=2, batches=(batch,), reply_to=fetch.reply_to)
     made.core.step(answer, 10)
     made.core.step(answer, 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quorate.nouns import ReplicaKey
-from quorate.raft import relaying
+from quorate.raft import follower_fetch
 from quorate.raft.messages import FetchRequest, FetchSnapshotRequest
 from quorate.raft.roles import Follower
 from tests.raft.scenario import Script
@@ -143,7 +143,7 @@ def test_two_relays_of_each_other_notice_that_the_leader_is_gone_by_the_age_of_t
     tells_age: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not tells_age:
-        monkeypatch.setattr(relaying, "_silent_ms", lambda turn, role: 0)
+        monkeypatch.setattr(follower_fetch, "_silent_ms", lambda turn, role: 0)
     script = told(CIRCLE)
 
     follow = [isinstance(script.nodes[id].core.role, Follower) for id in (4, 5)]

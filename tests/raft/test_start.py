@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from quorate.nouns import ReplicaKey
-from quorate.raft import Batch, ElectionState, Leadership, Settings, VoterSet
+from kraft import Uuid
+from quorate.nouns import EPOCHS_END, ReplicaKey
+from quorate.raft import BatchInfo, ElectionState, Leadership, RaftSettings, VoterSet
 from quorate.raft.messages import BeginQuorumEpochRequest
 from quorate.raft.roles import election_state
 from quorate.raft.settings import LEAST
@@ -18,9 +19,9 @@ THREE = VoterSet.of(1, 2, 3)
 
 
 def started(election: ElectionState | None, *, voters: VoterSet = THREE, log_epoch: int = 0, seed: int = 1) -> Node:
-    node = Node(ME, voters, Settings(), Random(seed))
+    node = Node(ME, voters, RaftSettings(), Random(seed))
     if log_epoch:
-        node.disk.batches = [Batch(base_offset=0, last_offset=0, epoch=log_epoch)]
+        node.disk.batches = [BatchInfo(base_offset=0, last_offset=0, epoch=log_epoch)]
         node.disk.flushed = 1
     node.disk.election = election
     node.start(now_ms=0)
@@ -48,6 +49,28 @@ def test_a_restart_keeps_epoch_vote_and_leader(
     node = started(election, log_epoch=log_epoch)
 
     assert (role, expected) == (type(node.core.role).__name__, election_state(node.core.role))
+
+
+def test_a_vote_for_our_id_without_a_directory_is_our_own() -> None:
+    """At kraft.version 0 quorum-state does not say which directory it was for."""
+    on_disk = ReplicaKey(1, Uuid(b"d" * 16))
+    node = Node(on_disk, THREE, RaftSettings(), Random(1))
+    node.disk.election = state(4, voted=ME)
+    node.start(now_ms=0)
+
+    assert ("Candidate", state(4, voted=on_disk)) == (type(node.core.role).__name__, election_state(node.core.role))
+
+
+@pytest.mark.parametrize("voters", [VoterSet.of(1), THREE])
+@pytest.mark.parametrize("leader_id", [None, 1, 2])
+def test_a_node_in_the_last_epoch_stands_no_more_and_goes_on(voters: VoterSet, leader_id: int | None) -> None:
+    last = state(EPOCHS_END - 1, leader_id=leader_id)
+    node = started(last, voters=voters)
+    for now_ms in range(0, 20_000, 500):
+        node.core.tick(now_ms)
+
+        assert EPOCHS_END - 1 == node.core.role.epoch
+        assert type(node.core.role).__name__ in {"Unattached", "Follower", "Resigned"}
 
 
 @pytest.mark.parametrize("election", [state(4, voted=ME), state(4), None])
@@ -113,8 +136,8 @@ def test_time_does_not_go_back() -> None:
         node.core.tick(9)
 
 
-@pytest.mark.parametrize("name", sorted(set(Settings.__slots__) - {"auto_join_enable"}))
+@pytest.mark.parametrize("name", sorted(set(RaftSettings.__slots__) - {"auto_join_enable"}))
 def test_a_setting_below_its_least_is_refused_by_name(name: str) -> None:
     too_little = LEAST.get(name, 1) - 1
     with pytest.raises(ValueError, match=f"{name} is {too_little}; it must be at least {too_little + 1}"):
-        Settings(**{name: too_little})  # type: ignore[arg-type]  # every setting in the list is a number
+        RaftSettings(**{name: too_little})  # type: ignore[arg-type]  # every setting in the list is a number

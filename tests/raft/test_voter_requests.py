@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
 from quorate.nouns import ReplicaKey
-from quorate.raft import Settings, VoterSet
+from quorate.raft import RaftSettings, VoterSet
 from quorate.raft.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -23,7 +23,7 @@ from quorate.raft.messages import (
     Worded,
 )
 from quorate.raft.ready import Ready
-from quorate.raft.voters import Endpoint, VersionRange
+from quorate.raft.voters import ListenerEndpoint, VersionRange
 from tests.raft.cluster import Node
 from tests.raft.telling import voter_on
 
@@ -48,7 +48,7 @@ def carry_out(node: Node, now_ms: int = 0) -> Ready:
 @pytest.fixture
 def leader() -> Node:
     """The only voter of its quorum, at kraft.version 1: it leads epoch 1, and its first batch is committed."""
-    node = Node(ONE.key, VoterSet((ONE,)), Settings(), Random(1), kraft_version=1, endpoints=ONE.endpoints)
+    node = Node(ONE.key, VoterSet((ONE,)), RaftSettings(), Random(1), kraft_version=1, endpoints=ONE.endpoints)
     node.start(0)
     carry_out(node)
     carry_out(node)
@@ -76,7 +76,10 @@ def answers(node: Node, request: Request) -> tuple[Response, ...]:
         (replace(REMOVE, voter=ONE.key), ErrorCode.VOTER_NOT_FOUND),  # the only one
         (replace(UPDATE, epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
         (replace(UPDATE, epoch=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (replace(UPDATE, voter=replace(ONE, endpoints=(Endpoint("OTHER", "h", 1),))), ErrorCode.INVALID_REQUEST),
+        (
+            replace(UPDATE, voter=replace(ONE, endpoints=(ListenerEndpoint("OTHER", "h", 1),))),
+            ErrorCode.INVALID_REQUEST,
+        ),
         (replace(UPDATE, voter=replace(ONE, kraft_versions=VersionRange(0, 0))), ErrorCode.INVALID_REQUEST),
         (replace(UPDATE, voter=TWO), ErrorCode.VOTER_NOT_FOUND),
         (replace(UPDATE, voter=voter_on("1b")), ErrorCode.VOTER_NOT_FOUND),
@@ -109,7 +112,7 @@ def test_an_administrator_is_told_why_nothing_was_heard(leader: Node, request_: 
 
 
 def test_an_update_is_written_and_answered_before_it_is_committed(leader: Node) -> None:
-    moved = replace(ONE, endpoints=(Endpoint("CONTROLLER", "elsewhere", 1),))
+    moved = replace(ONE, endpoints=(ListenerEndpoint("CONTROLLER", "elsewhere", 1),))
     leader.core.step(replace(UPDATE, voter=moved), 0)
     ready = leader.core.ready()
 
@@ -158,7 +161,7 @@ def test_a_probe_that_fails_is_repeated_after_a_pause(leader: Node) -> None:
 
 @pytest.mark.parametrize("supported", [VersionRange(0, 1), VersionRange(0, 0)])
 def test_any_node_says_with_what_it_works(supported: VersionRange) -> None:
-    node = Node(TWO.key, VoterSet((ONE,)), Settings(), Random(1), kraft_versions=supported)
+    node = Node(TWO.key, VoterSet((ONE,)), RaftSettings(), Random(1), kraft_versions=supported)
     node.start(0)
     (answer,) = answers(node, ApiVersionsRequest())
 

@@ -6,7 +6,7 @@ import pytest
 
 from kraft import Uuid
 from quorate.nouns import ReplicaKey
-from quorate.raft import Batch, LogView, VoterHistory, VoterSet
+from quorate.raft import BatchInfo, LogView, VoterHistory, VoterSet
 
 DISK_A, DISK_B = Uuid(bytes(15) + b"\xaa"), Uuid(bytes(15) + b"\xbb")
 ONE, TWO, THREE, FOUR = (VoterSet.of(*range(1, count + 1)) for count in (1, 2, 3, 4))
@@ -87,8 +87,8 @@ def test_neighbouring_sets_differ_by_one_voter_each_way(before: VoterSet, after:
 
 def test_a_set_that_no_majority_would_bridge_is_not_taken() -> None:
     log = LogView(voters=VoterHistory(ONE))
-    log.append(Batch(base_offset=0, last_offset=0, epoch=1, voters=TWO))
+    log.append(BatchInfo(base_offset=0, last_offset=0, epoch=1, voters=TWO))
     with pytest.raises(AssertionError):
-        log.append(Batch(base_offset=1, last_offset=1, epoch=1, voters=FOUR))
+        log.append(BatchInfo(base_offset=1, last_offset=1, epoch=1, voters=FOUR))
     with pytest.raises(AssertionError):
         LogView(voters=VoterHistory(ONE, [(5, TWO), (7, FOUR)]), leo=8)

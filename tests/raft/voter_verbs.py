@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from quorate.nouns import NodeId
-from quorate.raft import Settings, VoterSet
-from quorate.raft.messages import AddRaftVoterRequest, EpochlessRequest, RemoveRaftVoterRequest
-from quorate.raft.voters import Endpoint, VersionRange
+from quorate.raft import RaftSettings, VoterSet
+from quorate.raft.messages import AddRaftVoterRequest, AlterQuorumRequest, EpochlessRequest, RemoveRaftVoterRequest
+from quorate.raft.roles import Leader
+from quorate.raft.voters import ListenerEndpoint, VersionRange
 from tests.raft.cluster import Node
 from tests.raft.telling import names, voter_on
 
@@ -44,7 +46,7 @@ def format_all(script: Script, *words: str) -> None:
 def place(script: Script, name: str, voters: VoterSet, kraft_version: int, *words: str) -> None:
     """Puts a formatted disk into a machine."""
     me = voter_on(name)
-    settings = Settings(fetch_max_bytes=100, auto_join_enable="joins" in words)
+    settings = RaftSettings(fetch_max_bytes=100, auto_join_enable="joins" in words)
     script.nodes[me.key.id] = Node(
         me.key,
         voters,
@@ -76,7 +78,7 @@ def wipe(script: Script, name: str, *words: str) -> None:
 
 def move(script: Script, id: str, host: str) -> None:
     """move 2 there: node 2 listens elsewhere from its next start on."""
-    script.nodes[int(id)].endpoints = (Endpoint("CONTROLLER", host, 9093),)
+    script.nodes[int(id)].endpoints = (ListenerEndpoint("CONTROLLER", host, 9093),)
 
 
 def add(script: Script, id: str, name: str, *words: str) -> None:
@@ -84,7 +86,7 @@ def add(script: Script, id: str, name: str, *words: str) -> None:
     options = dict(word.split("=") for word in words if "=" in word)
     voter = voter_on(name)
     if "listener" in options:
-        voter = replace(voter, endpoints=(Endpoint(options["listener"], f"host{voter.key.id}", 9092),))
+        voter = replace(voter, endpoints=(ListenerEndpoint(options["listener"], f"host{voter.key.id}", 9092),))
     request = AddRaftVoterRequest(
         voter=voter,
         timeout_ms=int(options.get("timeout", 1_000)),
@@ -97,6 +99,22 @@ def add(script: Script, id: str, name: str, *words: str) -> None:
 def remove(script: Script, id: str, name: str) -> None:
     """remove 1 4a: an administrator asks node 1 to remove the voter."""
     administer(script, id, RemoveRaftVoterRequest(voter=voter_on(name).key, reply_to=(ADMIN, 0, None)))
+
+
+def alter(script: Script, id: str, target: str, *words: str) -> None:
+    """alter 1 2a,3a,4a [check]: an administrator asks node 1 for these voters; `alter 1 none` takes that back."""
+    voters = None if target == "none" else VoterSet(tuple(map(voter_on, target.split(","))))
+    request = AlterQuorumRequest(target=voters, validate_only="check" in words, reply_to=(ADMIN, 0, None))
+    administer(script, id, request)
+
+
+def walk(script: Script, id: str) -> None:
+    """walk 1: the step to the target that node 1, which leads, could not take."""
+    role = script.nodes[int(id)].core.role
+    assert isinstance(role, Leader), role
+    failed, step = role.walk, role.walk.step
+    what = "none" if step is None else f"{type(step).__name__.lower()} {step.key}"
+    script.output.append(f"{id} failed {failed.failures} times: {what}, {failed.error.name} ({failed.message})")
 
 
 def administer(script: Script, id: str, request: EpochlessRequest) -> None:
@@ -134,6 +152,8 @@ VERBS: Mapping[str, Callable[..., None]] = {
     "move": move,
     "add": add,
     "remove": remove,
+    "alter": alter,
+    "walk": walk,
     "upgrade": upgrade,
     "voters": voters,
 }

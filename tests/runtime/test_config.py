@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.runtime.config import ConfigError, HelpAsked, describe, load, setting, settings_table
-from quorate.runtime.kinds import (
+from quorate.runtime.setting_types import (
+    ConfiguredVoter,
     Endpoint,
-    Kind,
-    Listener,
-    Voter,
+    ListenerAddress,
+    SettingType,
     boolean,
     choice,
     endpoint,
@@ -38,7 +38,7 @@ class Config:
     """A quorum node's, in small."""
 
     node_id: int = setting("node.id", integer(0), "This node's id.")
-    voters: tuple[Voter, ...] = setting(
+    voters: tuple[ConfiguredVoter, ...] = setting(
         "controller.quorum.voters", list_of(voter(), distinct=lambda each: each.id), "The voters.", default=()
     )
     fetch_timeout_ms: int = setting("controller.quorum.fetch.timeout.ms", milliseconds(1), "Patience.", default=2000)
@@ -149,7 +149,11 @@ def test_what_is_described_can_be_loaded_again() -> None:
     config = load(Config, ["--set", "node.id=1", "--set", "controller.quorum.voters=1@a:1,2@[::1]:2"], {})
     again = [argument for key, value in describe(config).items() if value for argument in ("--set", f"{key}={value}")]
 
-    assert config.voters == load(Config, again, {}).voters == (Voter(1, Endpoint("a", 1)), Voter(2, Endpoint("::1", 2)))
+    assert (
+        config.voters
+        == load(Config, again, {}).voters
+        == (ConfiguredVoter(1, Endpoint("a", 1)), ConfiguredVoter(2, Endpoint("::1", 2)))
+    )
 
 
 def test_help_tells_every_setting_with_unit_default_and_variable() -> None:
@@ -175,19 +179,24 @@ def test_help_tells_every_setting_with_unit_default_and_variable() -> None:
         (path(), {"/a": Path("/a"), "b": Path("b")}, [""]),
         (choice("a", "b"), {"a": "a"}, ["A", "c", ""]),
         (endpoint(), {"h:1": Endpoint("h", 1), "[::1]:2": Endpoint("::1", 2)}, ["h", ":1", "h:0", "h:65536", "a b:1"]),
-        (voter(), {"3@h:9093": Voter(3, Endpoint("h", 9093))}, ["h:1", "@h:1", "-1@h:1", "2147483648@h:1"]),
+        (voter(), {"3@h:9093": ConfiguredVoter(3, Endpoint("h", 9093))}, ["h:1", "@h:1", "-1@h:1", "2147483648@h:1"]),
         (
             listener(),
-            {"CONTROLLER://:0": Listener("CONTROLLER", Endpoint("", 0)), "A://h:1": Listener("A", Endpoint("h", 1))},
+            {
+                "CONTROLLER://:0": ListenerAddress("CONTROLLER", Endpoint("", 0)),
+                "A://h:1": ListenerAddress("A", Endpoint("h", 1)),
+            },
             ["://h:1", "h:1", "A:h:1", "A B://h:1"],
         ),
         (list_of(integer(0)), {"1,2, 3": (1, 2, 3)}, ["", "1,1", "1,,2", "1,x"]),
         (list_of(integer(0), low=0), {"": ()}, [","]),
         (optional(integer(0)), {"": None, "1": 1}, ["x"]),
     ],
-    ids=lambda value: value.rule if isinstance(value, Kind) else "",
+    ids=lambda value: value.rule if isinstance(value, SettingType) else "",
 )
-def test_a_kind_takes_the_good_and_refuses_the_bad(kind: Kind[Any], good: dict[str, object], bad: list[str]) -> None:
+def test_a_kind_takes_the_good_and_refuses_the_bad(
+    kind: SettingType[Any], good: dict[str, object], bad: list[str]
+) -> None:
     assert good == {value: kind.parse(value) for value in good}
     assert all(kind.parse(kind.write(kind.parse(value))) == kind.parse(value) for value in good)
     for value in bad:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -82,6 +83,12 @@ def test_an_exception_is_in_the_line_with_its_traceback() -> None:
     (line,) = written(act, "json")
     assert "ValueError: first\nsecond" in json.loads(line)["exception"]
     assert "test_logs.py" in json.loads(line)["exception"]
+
+
+@pytest.mark.parametrize(("error", "lines"), [(asyncio.CancelledError(), 0), (ValueError("a fault in a handler"), 1)])
+def test_a_call_that_was_cancelled_in_grpc_is_no_error(error: BaseException, lines: int) -> None:
+    of_grpc = logging.getLogger("grpc._cython.cygrpc")
+    assert lines == len(written(lambda: of_grpc.error("Exception not handled in servicer method", exc_info=error)))
 
 
 @given(st.text(), st.text())

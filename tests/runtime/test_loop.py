@@ -17,7 +17,7 @@ PRELUDE = """
 import asyncio, sys
 from quorate.errors import Corrupt
 from quorate.runtime.config import ConfigError
-from quorate.runtime.loop import CannotListen, Life, run
+from quorate.runtime.loop import CannotListen, run
 from quorate.runtime.server import Server
 """
 
@@ -25,7 +25,7 @@ from quorate.runtime.server import Server
 def process(body: str, environ: Mapping[str, str] | None = None, options: str = "") -> subprocess.Popen[str]:
     """A Python process that runs `async def main(life)` with this body; it says `up` when it says so itself."""
     indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    program = f"{PRELUDE}\nasync def main(life: Life) -> None:\n{indented}\nraise SystemExit(run(main{options}))\n"
+    program = f"{PRELUDE}\nasync def main(life):\n{indented}\nraise SystemExit(run(main{options}))\n"
     return subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
@@ -137,3 +137,40 @@ def test_a_port_in_use_is_said_in_one_line() -> None:
 
     reason = "Address already in use; an address has one listener: stop the process that has it, or choose another port"
     assert (ExitCode.CANNOT_LISTEN, [f"fatal: cannot listen on 127.0.0.1:{port}: {reason}"]) == (code, fatal)
+
+
+FATAL_IN_A_CALL = """
+import grpc
+from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, add_HeartbeatServicer_to_server
+from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
+
+class Servicer(HeartbeatServicer):
+    async def DescribeSessions(self, request, context):
+        raise AssertionError("planted")
+
+server = Server(on_fatal=life.fail)
+life.at_end(server.abort)
+server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, Servicer())
+port = server.listen("127.0.0.1:0")
+await server.start()
+caller = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+streams = [HeartbeatStub(caller).BrokerHeartbeats() for _ in range(20)]
+asyncio.ensure_future(HeartbeatStub(caller).DescribeSessions(DescribeSessionsRequest()))
+await life.stopping()
+"""
+
+
+def test_a_fatal_end_with_calls_under_way_is_an_exit_code_and_no_signal() -> None:
+    failed = process(FATAL_IN_A_CALL)
+    _, errors = failed.communicate(timeout=30)
+
+    assert (1, 1) == (failed.returncode, errors.count("fatal: "))
+    assert "Exception ignored" not in errors
+
+
+def test_a_full_disk_is_one_line_that_names_the_file_and_no_traceback() -> None:
+    failed = process("life.fail(OSError(28, 'No space left on device', '/d/state'))\nawait life.stopping()")
+    _, errors = failed.communicate(timeout=30)
+
+    assert 1 == failed.returncode
+    assert "fatal: /d/state: No space left on device; make room and start again\n" == errors

@@ -17,7 +17,7 @@ import pytest
 from google.protobuf import json_format
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse, HealthListRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
@@ -26,10 +26,11 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, a
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.runtime.admission import CallLimits
 from quorate.runtime.client import open_channel
 from quorate.runtime.logs import start_logs
 from quorate.runtime.loop import CannotListen
-from quorate.runtime.server import Limits, Server
+from quorate.runtime.server import Server, ServerLimits
 
 PLACER = "kraft.service.Placer"
 HEARTBEAT = "kraft.service.Heartbeat"
@@ -218,7 +219,7 @@ async def test_a_call_without_a_deadline_gets_the_cap() -> None:
         return PlaceResponse()
 
     async with (
-        serving(never, limits=Limits(deadline_cap_ms=50)) as (_, port),
+        serving(never, limits=ServerLimits(deadline_cap_ms=50)) as (_, port),
         open_channel(f"127.0.0.1:{port}") as channel,
     ):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -237,7 +238,7 @@ async def test_a_timeout_inside_the_handler_is_not_taken_for_the_cap() -> None:
 
 async def test_a_message_above_the_limit_is_refused() -> None:
     async with (
-        serving(limits=Limits(receive_bytes_max=1000)) as (_, port),
+        serving(limits=ServerLimits(receive_bytes_max=1000)) as (_, port),
         open_channel(f"127.0.0.1:{port}") as channel,
     ):
         large = PlaceRequest(brokers=[PlaceRequest.Broker(id=1, rack="r" * 1000)])
@@ -256,7 +257,7 @@ async def test_calls_above_the_limit_are_refused_while_the_others_go_on() -> Non
         return PlaceResponse()
 
     async with (
-        serving(wait, limits=Limits(rpcs_max=2)) as (_, port),
+        serving(wait, limits=ServerLimits(calls=CallLimits(calls_per_ip=2))) as (_, port),
         open_channel(f"127.0.0.1:{port}") as channel,
     ):
         stub = PlacerStub(channel)
@@ -415,3 +416,58 @@ async def test_grpcurl_lists_describes_calls_and_prints_error_details() -> None:
     assert "Code: InvalidArgument" in error
     assert '"reason": "INVALID_REQUEST"' in error
     assert '"fieldviolations"' in error.replace("_", "").lower()
+
+
+async def test_bytes_that_are_no_request_are_refused_and_leave_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    start_logs({})
+    async with serving() as (_, port), open_channel(f"127.0.0.1:{port}") as channel:
+        unary = channel.unary_unary(f"/{PLACER}/Place")
+        stream = channel.stream_stream(f"/{HEARTBEAT}/BrokerHeartbeatStream")
+        reflected = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        watched = channel.unary_stream("/grpc.health.v1.Health/Watch")
+        for call in (
+            unary(b"\xff"),
+            stream(iter([b"\x08\x01", b"\xff"])),
+            reflected(iter([b"\xff"])),
+            watched(b"\xff"),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call if isinstance(call, grpc.aio.UnaryUnaryCall) else [each async for each in call]
+
+            assert grpc.StatusCode.INVALID_ARGUMENT is caught.value.code()
+            assert "INVALID_REQUEST" == details(caught.value)[ErrorInfo].reason
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "😀"])
+async def test_a_refusal_of_any_length_arrives_as_itself(letter: str) -> None:
+    long = letter * 100_000
+    error = ApiError(ErrorCode.INVALID_REQUEST, f"name {long!r} is longer than 249", {"field": "name", "name": long})
+
+    status, found = await refused(raising(error))
+
+    assert grpc.StatusCode.INVALID_ARGUMENT is status.code()
+    assert (status.details() or "").endswith("is longer than 249")
+    assert "name" == found[BadRequest].field_violations[0].field
+    size = sum(len(value) * 4 // 3 for key, value in status.trailing_metadata() or () if key.endswith("-bin"))
+    assert size + 3 * len((status.details() or "").encode()) < 8_192
+
+
+async def test_health_lists_every_service() -> None:
+    async with serving() as (server, port), open_channel(f"127.0.0.1:{port}") as channel:
+        await server.set_ready(True)
+        answer = await HealthStub(channel).List(HealthListRequest(), timeout=5)
+
+    assert {"", "liveness", "readiness", PLACER, HEARTBEAT} == set(answer.statuses)
+    assert {HealthCheckResponse.SERVING} == {each.status for each in answer.statuses.values()}
+
+
+async def test_what_a_service_lacks_is_refused_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    start_logs({})
+    async with serving() as (_, port), open_channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await HeartbeatStub(channel).BrokerHeartbeat(BrokerHeartbeatRequest(), timeout=5)
+
+    assert grpc.StatusCode.UNIMPLEMENTED is caught.value.code()
+    assert "UNSUPPORTED_VERSION" == details(caught.value)[ErrorInfo].reason
+    assert "Traceback" not in "".join(capsys.readouterr())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +12,7 @@ from tests.seeds.outcome import VIOLATED, VOID, Outcome, of
 
 Run = Callable[[int], Outcome]
 SHOWN_MAX = 3
+BUG = re.compile(r"([A-Z]+[0-9]+f?): ")
 
 
 def run_many(run: Run, seeds: Sequence[int], *, jobs: int, chunk: int) -> Iterator[Outcome]:
@@ -46,5 +48,15 @@ def check_void(outcomes: Sequence[Outcome], *, share_max: float) -> None:
 
 def kept_seeds(file: Path) -> list[tuple[int, str]]:
     """(seed, profile) of the failures that were found once: a line each, and what it was behind them."""
+    return [(seed, profile) for seed, profile, _ in _kept(file)]
+
+
+def kept_bugs(file: Path) -> list[tuple[int, str, str]]:
+    """(seed, profile, planted bug) of those lines that begin with the number of a planted bug: `E10: …`."""
+    found = [(seed, profile, BUG.match(what)) for seed, profile, what in _kept(file)]
+    return [(seed, profile, bug[1]) for seed, profile, bug in found if bug is not None]
+
+
+def _kept(file: Path) -> list[tuple[int, str, str]]:
     lines = [line.split(maxsplit=2) for line in file.read_text().splitlines() if line and not line.startswith("#")]
-    return [(int(seed), profile) for seed, profile, *_ in lines]
+    return [(int(seed), profile, what) for seed, profile, what in lines]

@@ -41,7 +41,8 @@ class Line:
 
     @property
     def is_survivor(self) -> bool:
-        return None in self.kills
+        """Is its median no kill? From a single base a bug may live on by chance; the table tells where."""
+        return 2 * self.kills.count(None) >= len(self.kills)
 
     def __str__(self) -> str:
         counts = [None if kill is None else kill[0] for kill in self.kills]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from services.quorum.driver import Driver
+from services.quorum.driver import QuorumDriver
 from tests.services.nodes import sole_leader
 
 
 @pytest.fixture
-async def leader(tmp_path: Path) -> AsyncIterator[Driver]:
+async def leader(tmp_path: Path) -> AsyncIterator[QuorumDriver]:
     """A quorum node that is a quorum by itself, and leads epoch 1 with its LeaderChange at offset 0."""
     async with sole_leader(tmp_path) as driver:
         yield driver

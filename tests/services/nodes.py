@@ -12,11 +12,11 @@ from quorate.nouns import Offset, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.voters import VoterSet
 from quorate.records import NoOpRecord, encode_record
-from quorate.runtime.clock import SystemClock
+from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.telemetry import OFF
 from services.quorum.disk import Disk
-from services.quorum.driver import Driver
-from services.quorum.tracing import Tracer
+from services.quorum.driver import QuorumDriver
+from services.quorum.tracing import AppendTracer
 
 RECORD = encode_record(NoOpRecord(), 0)
 
@@ -41,27 +41,31 @@ def open_disk(directory: Path, *, voters: int = 1, recovers: bool = False) -> Di
     )
 
 
-def driver_of(disk: Disk, *, linger_ms: int = 0) -> Driver:
+def driver_of(disk: Disk, *, linger_ms: int = 0, cluster_id: str = "c", clock: Clock | None = None) -> QuorumDriver:
     """Node 1 on this disk, which has taken no turn yet."""
-    clock = SystemClock()
+    clock = clock or SystemClock()
     core = Raft(
         node=ReplicaKey(1),
-        cluster_id="c",
+        cluster_id=cluster_id,
         log=disk.view(),
         election=disk.election(),
         random=random.Random(1),
         now_ms=clock.monotonic_ms(),
     )
-    return Driver(core, disk, clock, Tracer(OFF, node_id=1), append_linger_ms=linger_ms)
+    return QuorumDriver(core, disk, clock, AppendTracer(OFF, node_id=1), append_linger_ms=linger_ms)
 
 
 @asynccontextmanager
 async def sole_leader(
-    directory: Path, *, failed: Callable[[BaseException], None] | None = None
-) -> AsyncIterator[Driver]:
+    directory: Path,
+    *,
+    failed: Callable[[BaseException], None] | None = None,
+    cluster_id: str = "c",
+    clock: Clock | None = None,
+) -> AsyncIterator[QuorumDriver]:
     """It leads, and its LeaderChange is committed. At the end nothing has failed, but for what `failed` was told."""
     disk = open_disk(directory)
-    driver = driver_of(disk)
+    driver = driver_of(disk, cluster_id=cluster_id, clock=clock)
     failures: list[BaseException] = []
     driver.start(NoPeers(), failed or failures.append)  # type: ignore[arg-type]
     while not driver.core.log.leo:
@@ -73,13 +77,13 @@ async def sole_leader(
     assert failures == []
 
 
-async def committed(driver: Driver, offset: Offset) -> None:
+async def committed(driver: QuorumDriver, offset: Offset) -> None:
     """Wait until the high watermark is there."""
     while driver.core.log.high_watermark < offset:
         await driver.changed.wait()
 
 
-async def write(driver: Driver, *, count: int = 1, size: int | None = None) -> Offset:
+async def write(driver: QuorumDriver, *, count: int = 1, size: int | None = None) -> Offset:
     """One batch of records, committed; the answer is the end of the log."""
     values = [RECORD if size is None else bytes(size)] * count
     result = driver.append(driver.core.role.epoch, driver.core.log.leo, [values])

@@ -19,7 +19,7 @@ from quorate.controller.commands.describe_topic_partitions import describe_topic
 from quorate.controller.decision import Command
 from quorate.controller.engine import Answer, Engine
 from quorate.errors import ApiError
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import AccessControlEntryRecord
 from quorate.runtime.logs import start_logs
@@ -31,7 +31,7 @@ from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 
 ALICE = Principal("User", "alice")
 HOST = "10.1.2.3"
-ALLOW, DENY = Permission.ALLOW, Permission.DENY
+ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 Line = dict[str, Any]
 
 
@@ -39,7 +39,9 @@ class Audited:
     """A controller with an authorizer, the topics `a` and `b`, and these entries for Alice."""
 
     def __init__(
-        self, *entries: tuple[Operation, ResourceType, str, Permission], authorizer: StandardAuthorizer | None = None
+        self,
+        *entries: tuple[AclOperation, ResourceType, str, AclPermission],
+        authorizer: StandardAuthorizer | None = None,
     ) -> None:
         self.cluster = Cluster(25).brokers(1)
         for name in ("a", "b"):
@@ -111,9 +113,9 @@ BY_ENTRY = "MatchingAcl(CLUSTER:LITERAL:kafka-cluster, User:alice, *, ALTER, {})
     ("audited", "expected"),
     [
         (Audited(), line()),
-        (Audited((Operation.ALTER, *ON_THE_CLUSTER, DENY)), line(rule=BY_ENTRY.format("DENY"))),
+        (Audited((AclOperation.ALTER, *ON_THE_CLUSTER, DENY)), line(rule=BY_ENTRY.format("DENY"))),
         (
-            Audited((Operation.ALTER, *ON_THE_CLUSTER, ALLOW)),
+            Audited((AclOperation.ALTER, *ON_THE_CLUSTER, ALLOW)),
             line(event="allowed", level="debug", rule=BY_ENTRY.format("ALLOW")),
         ),
         (
@@ -167,7 +169,7 @@ def test_an_envelope_is_told_by_who_brought_it(said: Said) -> None:
 
 async def test_a_topic_may_be_created_by_its_own_right_and_then_nothing_was_denied(said: Said) -> None:
     """Kafka does not tell of CREATE on the cluster either (ControllerApis.createTopics, logIfDenied)."""
-    audited = Audited((Operation.CREATE, ResourceType.TOPIC, "new", ALLOW))
+    audited = Audited((AclOperation.CREATE, ResourceType.TOPIC, "new", ALLOW))
     said.start("info")
     topics = tuple(Topic(name, -1, -1, (Assignment(0, (1,)),)) for name in ("new", "other"))
     await audited.ask(
@@ -178,7 +180,7 @@ async def test_a_topic_may_be_created_by_its_own_right_and_then_nothing_was_deni
 
 
 async def test_a_topic_is_deleted_by_its_own_right_and_what_may_not_be_seen_is_told(said: Said) -> None:
-    audited = Audited((Operation.DELETE, ResourceType.TOPIC, "a", ALLOW))
+    audited = Audited((AclOperation.DELETE, ResourceType.TOPIC, "a", ALLOW))
     said.start("info")
     asked = DeleteTopicsRequest(topics=tuple(map(DeleteTopicsRequest.DeleteTopicState, ("a", "b"))))
     await audited.ask("DeleteTopics", asked, lambda call: delete_topics(call.asked, settings=audited.cluster.settings))
@@ -193,7 +195,7 @@ async def test_a_topic_is_deleted_by_its_own_right_and_what_may_not_be_seen_is_t
 async def test_what_is_left_out_of_a_list_was_denied_to_nobody(
     named: tuple[str, ...], expected: list[tuple[str, str, str]], said: Said
 ) -> None:
-    audited = Audited((Operation.DESCRIBE, ResourceType.TOPIC, "a", ALLOW))
+    audited = Audited((AclOperation.DESCRIBE, ResourceType.TOPIC, "a", ALLOW))
     said.start("info")
     asked = DescribeTopicPartitionsRequest(topics=tuple(map(DescribeTopicPartitionsRequest.TopicRequest, named)))
     await audited.ask(
@@ -205,7 +207,7 @@ async def test_what_is_left_out_of_a_list_was_denied_to_nobody(
 
 async def test_what_a_caller_is_told_that_it_may_do_is_no_decision(said: Said) -> None:
     """Kafka: AuthHelper.authorizedOperations logs neither."""
-    audited = Audited((Operation.DESCRIBE, ResourceType.TOPIC, "a", ALLOW))
+    audited = Audited((AclOperation.DESCRIBE, ResourceType.TOPIC, "a", ALLOW))
     said.start("debug")
     await audited.ask(
         "DescribeTopicPartitions",

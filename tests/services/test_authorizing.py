@@ -27,7 +27,7 @@ from quorate.controller.commands.incremental_alter_configs import incremental_al
 from quorate.controller.decision import Command, propose
 from quorate.controller.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal
 from quorate.records import AccessControlEntryRecord
 from services.controller.authorizing import ABOUT_ACLS, FREE, ON_THE_CLUSTER, Authorizing, Caller
@@ -41,11 +41,11 @@ pytestmark = pytest.mark.asyncio
 ALICE = Principal("User", "alice")
 HOST = "10.1.2.3"
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
-CREATE, DELETE, ALTER, DESCRIBE = Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE
-ALTER_CONFIGS, DESCRIBE_CONFIGS = Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS
+CREATE, DELETE, ALTER, DESCRIBE = AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE
+ALTER_CONFIGS, DESCRIBE_CONFIGS = AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS
 NONE, REFUSED = ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-Granted = tuple[Operation, ResourceType, str]
+Granted = tuple[AclOperation, ResourceType, str]
 
 
 class Door:
@@ -77,7 +77,7 @@ def engine_of(cluster: Cluster) -> Engine:
 def entries(granted: Iterable[Granted]) -> Iterable[AccessControlEntryRecord]:
     for number, (operation, kind, name) in enumerate(granted, start=1):
         yield AccessControlEntryRecord(
-            uuid(number), kind, name, PatternType.LITERAL, str(ALICE), "*", operation, Permission.ALLOW
+            uuid(number), kind, name, PatternType.LITERAL, str(ALICE), "*", operation, AclPermission.ALLOW
         )
 
 
@@ -90,12 +90,12 @@ async def test_every_rpc_takes_a_right_or_is_said_to_be_free() -> None:
 
 
 @pytest.mark.parametrize(("rpc", "operation"), ON_THE_CLUSTER.items())
-async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operation: Operation) -> None:
+async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operation: AclOperation) -> None:
     """Kafka: ControllerApis, authHelper.authorizeClusterOperation."""
     caller = Caller(ALICE, HOST)
-    others = [each for each in list(Operation)[3:] if each is not operation]
+    others = [each for each in list(AclOperation)[3:] if each is not operation]
     if operation is DESCRIBE:
-        others = [each for each in others if each not in (Operation.READ, Operation.WRITE, DELETE, ALTER)]
+        others = [each for each in others if each not in (AclOperation.READ, AclOperation.WRITE, DELETE, ALTER)]
     if operation is DESCRIBE_CONFIGS:
         others.remove(ALTER_CONFIGS)
     without = Door(*((each, CLUSTER, "kafka-cluster") for each in others))
@@ -304,7 +304,7 @@ async def test_configs_take_the_right_on_what_they_are_of(
     [
         ([], (), []),
         ([(DESCRIBE, TOPIC, "b")], (), [("b", NONE, 1)]),
-        ([(Operation.READ, TOPIC, "*")], (), [("a", NONE, 1), ("b", NONE, 1)]),
+        ([(AclOperation.READ, TOPIC, "*")], (), [("a", NONE, 1), ("b", NONE, 1)]),
         ([], ("a", "nobody"), [("a", REFUSED, 0), ("nobody", REFUSED, 0)]),
         ([(DESCRIBE, TOPIC, "b")], ("a", "b"), [("b", NONE, 1), ("a", REFUSED, 0)]),
         ([(DESCRIBE, TOPIC, "*")], ("a", "nobody"), [("a", NONE, 1), ("nobody", UNKNOWN, 0)]),
@@ -328,7 +328,7 @@ async def test_describes_topics_that_may_be_seen(
 
 async def test_tells_a_caller_what_it_may_do() -> None:
     """KIP-430; WRITE implies DESCRIBE (KIP-11)."""
-    door = Door((Operation.WRITE, TOPIC, "a"), (DESCRIBE, TOPIC, "b"), (ALTER, CLUSTER, "kafka-cluster"))
+    door = Door((AclOperation.WRITE, TOPIC, "a"), (DESCRIBE, TOPIC, "b"), (ALTER, CLUSTER, "kafka-cluster"))
     topics = await door.ask(
         "DescribeTopicPartitions",
         DescribeTopicPartitionsRequest(),
@@ -342,7 +342,7 @@ async def test_tells_a_caller_what_it_may_do() -> None:
         ),
     )
 
-    assert [1 << Operation.WRITE | 1 << DESCRIBE, 1 << DESCRIBE] == [
+    assert [1 << AclOperation.WRITE | 1 << DESCRIBE, 1 << DESCRIBE] == [
         each.topic_authorized_operations for each in topics.topics
     ]
     assert 1 << ALTER | 1 << DESCRIBE == cluster.cluster_authorized_operations

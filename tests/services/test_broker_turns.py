@@ -14,13 +14,24 @@ from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraft.service.admin_pb2 import AdminRequest
 from kraft.service.placer_pb2_grpc import PlacerStub
-from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, ListenResponse
-from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
+from kraft.service.quorum_pb2 import (
+    ConfirmLeadershipRequest,
+    ConfirmLeadershipResponse,
+    FindQuorumRequest,
+    FindQuorumResponse,
+    ListenResponse,
+)
+from kraft.service.quorum_pb2_grpc import (
+    QuorumServicer,
+    RaftClientServicer,
+    add_QuorumServicer_to_server,
+    add_RaftClientServicer_to_server,
+)
 from quorate.controller.activation import activate
 from quorate.controller.decision import Decision, Moment, Proposal
+from quorate.controller.deduplication import ID_BYTES, RequestId
 from quorate.controller.engine import Answer, Engine
-from quorate.controller.repeats import ID_BYTES, RequestId
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.state import ClusterState
@@ -32,11 +43,11 @@ from services.controller import admin
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.driver import Driver
+from services.controller.driver import ControllerDriver
 from services.controller.forwarding import Forwarding
 from services.controller.handlers import answer_to
 from services.controller.quorum_node import QuorumNode
-from services.controller.under_way import OneOfMany, Opened
+from services.controller.stream_requests import RequestContext, StreamContext
 from tests.controller.clusters import CLUSTER_ID, Cluster, registration
 
 pytestmark = pytest.mark.asyncio
@@ -57,6 +68,13 @@ class Quorum(QuorumServicer):
         return FindQuorumResponse(kraft_version=self.kraft_version)
 
 
+class Node(RaftClientServicer):
+    """It leads, whenever it is asked."""
+
+    async def ConfirmLeadership(self, request: ConfirmLeadershipRequest, context: Any) -> ConfirmLeadershipResponse:
+        return ConfirmLeadershipResponse()
+
+
 class Controller:
     """One that is active, over a cluster in which broker 1 is in very many ISRs. What it writes, `commit` commits."""
 
@@ -66,14 +84,16 @@ class Controller:
         self.quorum = quorum
         self._channel = channel
 
-    def lead(self) -> None:
+    async def lead(self) -> None:
         engine = Engine(self.cluster.state, next_offset=self.cluster.next_offset)
-        self.driver = Driver(engine, self._channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
+        self.driver = ControllerDriver(
+            engine, self._channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+        )
         leadership = ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=engine.next_offset)
-        self.driver.hear(ListenResponse(leadership=leadership))
+        await self.driver.hear(ListenResponse(leadership=leadership))
         self.commit()
         placers = Client(("localhost:1",), PlacerStub, telemetry=OFF)
-        self.apis = Apis(self.driver, QuorumNode(self._channel), placers, Settings(), cluster_id=CLUSTER_ID)
+        self.apis = Apis(self.driver, QuorumNode(self._channel), placers, ControllerSettings(), cluster_id=CLUSTER_ID)
 
     @property
     def state(self) -> ClusterState:
@@ -120,6 +140,7 @@ class Controller:
 async def controller() -> AsyncIterator[Controller]:
     server, quorum = grpc.aio.server(), Quorum()  # type: ignore[abstract]  # it is asked for nothing else
     add_QuorumServicer_to_server(quorum, server)
+    add_RaftClientServicer_to_server(Node(), server)  # type: ignore[abstract]  # as above
     port = server.add_insecure_port("localhost:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"localhost:{port}") as channel:
@@ -140,7 +161,7 @@ def another_process(*, incarnation: int = 1, **changes: Any) -> BrokerRegistrati
 
 
 async def test_others_have_their_turn_while_a_broker_is_unregistered(controller: Controller) -> None:
-    controller.lead()
+    await controller.lead()
     struck_off = controller.begin("UnregisterBroker", unregister())
     await controller.until_begun()
     other = asyncio.create_task(controller.counts())
@@ -153,7 +174,7 @@ async def test_others_have_their_turn_while_a_broker_is_unregistered(controller:
 
 
 async def test_who_only_asks_what_would_be_written_is_shown_the_whole(controller: Controller) -> None:
-    controller.lead()
+    await controller.lead()
     before = controller.driver.engine.next_offset
     shown = controller.begin("UnregisterBroker", unregister(), validate_only=True)
     await controller.over(shown)
@@ -179,12 +200,12 @@ async def test_others_have_their_turn_while_the_whole_is_made_ready(
 ) -> None:
     """That takes four times as long as to decide it."""
     monkeypatch.setattr(admin, "PACKED_PER_TURN", 50)
-    controller.lead()
+    await controller.lead()
     door = AdminDoor(controller.apis, Forwarding(controller.driver, OFF), OFF)
     asked = AdminRequest(
         validate_only=True, unregister_broker=unregister_broker_pb2.UnregisterBrokerRequest(broker_id=1)
     )
-    shown = asyncio.create_task(door.submit(asked, OneOfMany(Opened(Stream()), 30_000)))
+    shown = asyncio.create_task(door.submit(asked, RequestContext(StreamContext(Stream()), 30_000)))
     turns_of_others = 0
     while not shown.done():
         await asyncio.sleep(0)
@@ -196,7 +217,7 @@ async def test_others_have_their_turn_while_the_whole_is_made_ready(
 
 async def test_a_request_that_is_sent_again_is_done_once(controller: Controller) -> None:
     """By then another process of the broker is in all the ISRs: nothing of it is touched."""
-    controller.lead()
+    await controller.lead()
     first = controller.begin("UnregisterBroker", unregister(), request_id=TWICE)
     again = controller.begin("UnregisterBroker", unregister(), request_id=TWICE)
     await controller.over(first, again)
@@ -220,7 +241,7 @@ async def test_a_request_that_is_sent_again_is_done_once(controller: Controller)
 
 
 async def test_it_is_struck_off_also_when_the_asker_has_gone(controller: Controller) -> None:
-    controller.lead()
+    await controller.lead()
     struck_off = controller.begin("UnregisterBroker", unregister())
     await controller.until_begun()
     struck_off.cancel()
@@ -233,7 +254,7 @@ async def test_it_is_struck_off_also_when_the_asker_has_gone(controller: Control
 
 
 async def test_leadership_that_is_lost_leaves_the_broker_where_it_was(controller: Controller) -> None:
-    controller.lead()
+    await controller.lead()
     struck_off = controller.begin("UnregisterBroker", unregister())
     await controller.until_begun()
     controller.driver.cut_off()
@@ -253,7 +274,7 @@ async def eligible(controller: Controller) -> Controller:
     """Broker 1 is fenced: out of every ISR, and in as many ELRs."""
     controller.cluster.change(1, ControlState.FENCED)
     assert PARTITIONS == controller.cluster.state.topics.elr_count(1)
-    controller.lead()
+    await controller.lead()
     return controller
 
 
@@ -305,7 +326,7 @@ async def test_the_quorums_level_is_asked_for_again_when_the_way_is_clear(eligib
 
 
 async def test_what_is_little_is_asked_for_once(controller: Controller) -> None:
-    controller.lead()
+    await controller.lead()
     registered = controller.begin("BrokerRegistration", registration(3))
     await controller.over(registered)
 

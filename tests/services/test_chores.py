@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import grpc
+import pytest
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
 from quorate.controller.engine import Engine
-from quorate.controller.settings import Settings
+from quorate.controller.periodic import CHORES
+from quorate.controller.settings import ControllerSettings
 from quorate.metadata.partitions import NO_LEADER
 from quorate.records import ConfigRecord, PartitionChangeRecord
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
-from services.controller.chores import Chores
-from services.controller.driver import Driver
+from services.controller.driver import ControllerDriver
+from services.controller.periodic_tasks import PeriodicTasks
 from tests.controller.clusters import Cluster
 
 PARTITIONS = 1_200
@@ -31,12 +34,42 @@ def leaderless() -> Cluster:
     return cluster
 
 
+async def test_who_stands_by_does_none_of_them(caplog: pytest.LogCaptureFixture) -> None:
+    """Not even to be refused: every standby would do so twice a second."""
+    channel = grpc.aio.insecure_channel("localhost:1")
+    cluster = leaderless()
+    engine = Engine(cluster.state, next_offset=cluster.next_offset)
+    driver = ControllerDriver(
+        engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    looked = asyncio.Semaphore(0)
+
+    async def sleep(_: float) -> None:
+        """Takes no time, and lets others have their turn."""
+        looked.release()
+        await asyncio.sleep(0)
+
+    caplog.set_level(logging.DEBUG)
+    loop = asyncio.create_task(PeriodicTasks(driver, ControllerSettings(), {}, sleep=sleep).run())
+    async with asyncio.timeout(30):
+        for _ in range(3 * len(CHORES)):
+            await looked.acquire()
+    loop.cancel()
+    await channel.close()
+
+    assert [] == [
+        record.getMessage() for record in caplog.records if record.name == "services.controller.periodic_tasks"
+    ]
+
+
 async def test_a_full_bite_is_followed_by_the_next_and_not_by_the_interval() -> None:
     channel = grpc.aio.insecure_channel("localhost:1")  # nobody is there: the test says what the quorum node would
     cluster = leaderless()
     engine = Engine(cluster.state, next_offset=cluster.next_offset)
-    driver = Driver(engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
-    driver.hear(
+    driver = ControllerDriver(
+        engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    await driver.hear(
         ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=engine.next_offset))
     )
     pauses: list[tuple[float, int]] = []
@@ -54,7 +87,9 @@ async def test_a_full_bite_is_followed_by_the_next_and_not_by_the_interval() -> 
         "leader.imbalance.check.interval.seconds": 0,
         "delegation.token.expiry.check.interval.ms": 0,
     }
-    chores = Chores(driver, Settings(), off | {"unclean.leader.election.interval.ms": INTERVAL_MS}, sleep=sleep)
+    chores = PeriodicTasks(
+        driver, ControllerSettings(), off | {"unclean.leader.election.interval.ms": INTERVAL_MS}, sleep=sleep
+    )
     loop = asyncio.create_task(chores.run())
     async with asyncio.timeout(30):
         while not done.is_set():

@@ -11,9 +11,9 @@ from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.raft.messages import SnapshotRead
 from quorate.storage.names import DELETED, PARTITION_DIRECTORY, checkpoint_ids, segment_bases
-from services.quorum.cleaner import Cleaner, Limits
-from services.quorum.driver import Driver
-from services.quorum.taking import take_snapshot
+from services.quorum.cleaner import Cleaner, RetentionLimits
+from services.quorum.driver import QuorumDriver
+from services.quorum.snapshot_upload import take_snapshot
 from tests.services.nodes import RECORD, open_disk, sole_leader, write
 
 UNLIMITED = -1
@@ -21,7 +21,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Driver]:
+async def node(tmp_path: Path) -> AsyncIterator[QuorumDriver]:
     """Snapshots at 2, 4 and 6, after about a kilobyte of log each, and a batch more."""
     async with sole_leader(tmp_path) as driver:
         for _ in range(3):
@@ -31,7 +31,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Driver]:
         yield driver
 
 
-async def snapshot(driver: Driver, offset: Offset) -> None:
+async def snapshot(driver: QuorumDriver, offset: Offset) -> None:
     async def pieces() -> AsyncIterator[CreateSnapshotRequest]:
         yield CreateSnapshotRequest(end_offset=offset, epoch=driver.core.role.epoch, values=[RECORD])
         yield CreateSnapshotRequest()
@@ -39,12 +39,12 @@ async def snapshot(driver: Driver, offset: Offset) -> None:
     await take_snapshot(driver, pieces())
 
 
-def cleaner(node: Driver, *, size: int = UNLIMITED, age_ms: int = UNLIMITED, delay_ms: int = 0) -> Cleaner:
-    limits = Limits(retention_bytes=size, retention_ms=age_ms, interval_ms=60_000, delete_delay_ms=delay_ms)
+def cleaner(node: QuorumDriver, *, size: int = UNLIMITED, age_ms: int = UNLIMITED, delay_ms: int = 0) -> Cleaner:
+    limits = RetentionLimits(retention_bytes=size, retention_ms=age_ms, interval_ms=60_000, delete_delay_ms=delay_ms)
     return Cleaner(node, limits)
 
 
-def kept(node: Driver, directory: Path) -> list[Offset]:
+def kept(node: QuorumDriver, directory: Path) -> list[Offset]:
     """Where the snapshots end, on which the core and the disk agree; the log begins at the first, or at 0."""
     on_disk = [each.offset for each in checkpoint_ids(directory / PARTITION_DIRECTORY)]
     assert on_disk == sorted(each.offset for each in node.core.log.snapshots)
@@ -64,7 +64,7 @@ def kept(node: Driver, directory: Path) -> list[Offset]:
     ],
 )
 async def test_the_oldest_go_and_one_stays(
-    node: Driver, tmp_path: Path, size: int, age_ms: int, expected: list[Offset]
+    node: QuorumDriver, tmp_path: Path, size: int, age_ms: int, expected: list[Offset]
 ) -> None:
     while node.wall_ms <= node.disk.last_timestamp_ms(OffsetAndEpoch(epoch=1, offset=7)):
         await write(node)
@@ -75,7 +75,7 @@ async def test_the_oldest_go_and_one_stays(
     assert node.core.log.start == (0 if len(expected) == 3 else 7)
 
 
-async def test_no_more_goes_than_must(node: Driver, tmp_path: Path) -> None:
+async def test_no_more_goes_than_must(node: QuorumDriver, tmp_path: Path) -> None:
     cleaner(node, size=node.disk.size - 1).clean()
 
     assert [5, 7] == kept(node, tmp_path)
@@ -91,7 +91,7 @@ async def test_a_single_snapshot_stays_however_large_and_so_does_the_log(tmp_pat
         assert 0 == node.core.log.start
 
 
-async def test_the_segment_ends_so_that_the_next_snapshot_frees_it(node: Driver, tmp_path: Path) -> None:
+async def test_the_segment_ends_so_that_the_next_snapshot_frees_it(node: QuorumDriver, tmp_path: Path) -> None:
     cleaning = cleaner(node, size=500)
     cleaning.clean()
     assert [0, 8] == segment_bases(tmp_path / PARTITION_DIRECTORY)
@@ -103,7 +103,7 @@ async def test_the_segment_ends_so_that_the_next_snapshot_frees_it(node: Driver,
     assert [8] == segment_bases(tmp_path / PARTITION_DIRECTORY)
 
 
-async def test_what_is_read_stays_readable_until_it_is_deleted(node: Driver, tmp_path: Path) -> None:
+async def test_what_is_read_stays_readable_until_it_is_deleted(node: QuorumDriver, tmp_path: Path) -> None:
     """A piece that was promised to a follower is read in the turn after; and whoever has the file open keeps it."""
     oldest = min(node.core.log.snapshots, key=lambda each: each.offset)
     expected = node.disk.read_snapshot(SnapshotRead(snapshot_id=oldest, position=0, max_bytes=100))
@@ -118,7 +118,7 @@ async def test_what_is_read_stays_readable_until_it_is_deleted(node: Driver, tmp
     assert [] == sorted((tmp_path / PARTITION_DIRECTORY).glob(f"*{DELETED}"))
 
 
-async def test_nothing_is_deleted_before_its_time(node: Driver, tmp_path: Path) -> None:
+async def test_nothing_is_deleted_before_its_time(node: QuorumDriver, tmp_path: Path) -> None:
     cleaning = cleaner(node, size=500, delay_ms=DAY_MS)
     cleaning.clean()
 
@@ -127,7 +127,7 @@ async def test_nothing_is_deleted_before_its_time(node: Driver, tmp_path: Path) 
     assert 2 == len(list((tmp_path / PARTITION_DIRECTORY).glob(f"*{DELETED}")))
 
 
-async def test_after_a_restart_the_log_goes_on_where_it_was_cleaned(node: Driver, tmp_path: Path) -> None:
+async def test_after_a_restart_the_log_goes_on_where_it_was_cleaned(node: QuorumDriver, tmp_path: Path) -> None:
     cleaning = cleaner(node, size=500)
     cleaning.clean()
     await snapshot(node, await write(node))

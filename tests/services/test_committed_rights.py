@@ -12,7 +12,7 @@ from quorate.controller.committed import Committed
 from quorate.controller.decision import Decision
 from quorate.controller.engine import Engine
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, METADATA_VERSION
 from quorate.nouns import Principal
@@ -36,8 +36,8 @@ GRANT = AccessControlEntryRecord(
     PatternType.LITERAL,
     "User:alice",
     "*",
-    Operation.ALTER,
-    Permission.ALLOW,
+    AclOperation.ALTER,
+    AclPermission.ALLOW,
 )
 REMOVAL = RemoveAccessControlEntryRecord(uuid(1))
 AT_THE_QUORUM = "AddRaftVoter"

@@ -11,22 +11,24 @@ from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
 from quorate.controller.decision import Decision
 from quorate.controller.engine import Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.records import BeginTransactionRecord, FeatureLevelRecord, NoOpRecord
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
-from services.controller.driver import Driver
-from services.controller.quorum_link import Behind
+from services.controller.driver import ControllerDriver
+from services.controller.quorum_link import EventsBehind
 
 
 @pytest.mark.parametrize("first", ["the commit", "the append"])
 async def test_an_answer_waits_for_nothing_else_whichever_is_heard_first(first: str) -> None:
     channel = grpc.aio.insecure_channel("localhost:1")  # nobody is there: the test says what the quorum node would
-    driver = Driver(Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
-    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
+    driver = ControllerDriver(
+        Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    await driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
     write = asyncio.create_task(driver.write("test", lambda _state, _moment: Decision("done", (NoOpRecord(),))))
     await asyncio.sleep(0)  # it has begun
     end_offset = driver.engine.next_offset
@@ -48,10 +50,12 @@ async def test_who_cannot_go_back_has_its_stream_begin_anew() -> None:
     engine.replay(
         [FeatureLevelRecord(METADATA_VERSION, 25), BeginTransactionRecord("half")], base_offset=0, end_offset=2
     )
-    driver = Driver(engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
-    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=3)))
+    driver = ControllerDriver(
+        engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    await driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=3)))
 
-    with pytest.raises(Behind):
+    with pytest.raises(EventsBehind):
         driver.refused(ErrorCode.OFFSET_OUT_OF_RANGE, 4)
     assert not driver.is_active
     assert driver.next_offset() == 0
@@ -61,10 +65,12 @@ async def test_who_cannot_go_back_has_its_stream_begin_anew() -> None:
 async def test_who_could_not_activate_is_not_active() -> None:
     """There was no room for the first records of a cluster: what is written next would come before them."""
     channel = grpc.aio.insecure_channel("localhost:1")
-    driver = Driver(Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
-    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
+    driver = ControllerDriver(
+        Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    await driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
 
-    with pytest.raises(Behind):
+    with pytest.raises(EventsBehind):
         driver.refused(ErrorCode.KAFKA_STORAGE_ERROR, 1)
     assert not driver.is_active
     await channel.close()

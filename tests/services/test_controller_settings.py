@@ -9,7 +9,7 @@ import pytest
 from quorate.controller.periodic import CHORES
 from quorate.runtime.config import ConfigError, load
 from services.controller.broker_configs import NAMES, static_configs
-from services.controller.config import Config
+from services.controller.config import ControllerConfig
 from services.controller.settings import authorizer_of, intervals_of, settings_of
 
 NEEDED = {
@@ -21,13 +21,13 @@ NEEDED = {
 }
 
 
-def written(tmp_path: Path, **given: str) -> tuple[Config, dict[str, str]]:
+def written(tmp_path: Path, **given: str) -> tuple[ControllerConfig, dict[str, str]]:
     """A file with what is needed and what is given; `_` stands for a dot. And the broker configs in it."""
     file = tmp_path / "controller.properties"
     lines = NEEDED | {name.replace("_", "."): value for name, value in given.items()}
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     argv = ["--config", str(file)]
-    return load(Config, argv, {}, others=NAMES), static_configs(argv, {})
+    return load(ControllerConfig, argv, {}, others=NAMES), static_configs(argv, {})
 
 
 def test_what_is_not_said_is_as_in_kafka(tmp_path: Path) -> None:

@@ -13,26 +13,28 @@ from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from kraft.service.quorum_pb2_grpc import RaftClientStub, add_RaftClientServicer_to_server
 from quorate.errors import ErrorCode
 from quorate.nouns import OffsetAndEpoch
-from quorate.records import FeatureLevelRecord, SnapshotHeaderRecord, encode_record
+from quorate.records import ConfigRecord, FeatureLevelRecord, SnapshotHeaderRecord, encode_record
 from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
+from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.statuses import error_from_call
 from quorate.storage.files import NoSpace
 from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file
 from quorate.storage.snapshots import SnapshotReader
 from quorate.wire.batch import read_header
 from quorate.wire.codec import decode
-from services.quorum.attendance import Attendance
-from services.quorum.driver import Driver
-from services.quorum.servicer import ControllerServicer
+from services.quorum.controller_presence import ControllerPresence
+from services.quorum.driver import QuorumDriver
+from services.quorum.servicer import RaftClientService
 from tests.services.nodes import open_disk, sole_leader, write
 from tests.storage.logs import failpoint
 
 VALUES = [encode_record(FeatureLevelRecord(name=f"feature-{number}", feature_level=1), 0) for number in range(50)]
 
+GIANT = encode_record(ConfigRecord(resource_type=2, resource_name="a", name="b", value="v" * (8 << 20)), 0)
+
 
 @pytest.fixture
-async def leader(tmp_path: Path) -> AsyncIterator[Driver]:
+async def leader(tmp_path: Path) -> AsyncIterator[QuorumDriver]:
     """A quorum node whose log has committed batches that end at 1, 2 and 5, all of epoch 1."""
     async with sole_leader(tmp_path) as driver:
         await write(driver)
@@ -41,9 +43,9 @@ async def leader(tmp_path: Path) -> AsyncIterator[Driver]:
 
 
 @pytest.fixture
-async def stub(leader: Driver) -> AsyncIterator[RaftClientStub]:
-    server = Server()
-    servicer = ControllerServicer(leader, Attendance(leader, timeout_ms=0))
+async def stub(leader: QuorumDriver) -> AsyncIterator[RaftClientStub]:
+    server = Server(limits=ServerLimits(receive_bytes_max=16 << 20))
+    servicer = RaftClientService(leader, ControllerPresence(leader, absence_timeout_ms=0))
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, servicer)
     port = server.listen("127.0.0.1:0")
     await server.start()
@@ -75,7 +77,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_keeps_what_comes_and_tells_the_core(leader: Driver, stub: RaftClientStub, tmp_path: Path) -> None:
+async def test_keeps_what_comes_and_tells_the_core(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path) -> None:
     answer = await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
 
     snapshot = OffsetAndEpoch(epoch=1, offset=5)
@@ -86,7 +88,9 @@ async def test_keeps_what_comes_and_tells_the_core(leader: Driver, stub: RaftCli
     reader.close()
 
 
-async def test_its_time_is_that_of_the_record_before(leader: Driver, stub: RaftClientStub, tmp_path: Path) -> None:
+async def test_its_time_is_that_of_the_record_before(
+    leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path
+) -> None:
     """So the snapshots of all nodes are equal, whoever makes them (I-26)."""
     expected = read_header(leader.disk.read(1, 1)).max_timestamp
 
@@ -100,7 +104,7 @@ async def test_its_time_is_that_of_the_record_before(leader: Driver, stub: RaftC
     reader.close()
 
 
-async def test_it_is_there_after_a_restart(leader: Driver, stub: RaftClientStub, tmp_path: Path) -> None:
+async def test_it_is_there_after_a_restart(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path) -> None:
     answer = await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
     leader.stop()
 
@@ -118,13 +122,24 @@ REFUSALS = {
     "of a later epoch": (ErrorCode.UNKNOWN_LEADER_EPOCH, pieces(5, epoch=2)),
     "within a batch": (ErrorCode.INVALID_REQUEST, pieces(4)),
     "of another time": (ErrorCode.INVALID_REQUEST, pieces(5, timestamp_ms=7)),
+    "of nothing": (ErrorCode.INVALID_REQUEST, [CreateSnapshotRequest(end_offset=5, epoch=1), CreateSnapshotRequest()]),
+    "with an empty value": (ErrorCode.INVALID_RECORD, [CreateSnapshotRequest(end_offset=5, epoch=1, values=[b""])]),
+    "of garbage": (ErrorCode.INVALID_RECORD, [CreateSnapshotRequest(end_offset=5, epoch=1, values=[b"\xff" * 9])]),
+    "with a record and garbage": (
+        ErrorCode.INVALID_RECORD,
+        [pieces(5)[0], CreateSnapshotRequest(values=[VALUES[0], VALUES[1] + b"\0"]), CreateSnapshotRequest()],
+    ),
+    "with a record that no batch holds": (
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        [CreateSnapshotRequest(end_offset=5, epoch=1, values=[GIANT])],
+    ),
     "without a piece": (ErrorCode.INVALID_REQUEST, []),
     "without its end": (ErrorCode.INVALID_REQUEST, pieces(5)[:-1]),
 }
 
 
 @pytest.mark.parametrize("which", REFUSALS)
-async def test_refuses_a_snapshot(leader: Driver, stub: RaftClientStub, tmp_path: Path, which: str) -> None:
+async def test_refuses_a_snapshot(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path, which: str) -> None:
     code, requests = REFUSALS[which]
     before = files(tmp_path)
 
@@ -133,7 +148,7 @@ async def test_refuses_a_snapshot(leader: Driver, stub: RaftClientStub, tmp_path
     assert (before, {}) == (files(tmp_path), leader.core.log.snapshots)
 
 
-async def test_refuses_one_that_is_there(leader: Driver, stub: RaftClientStub, tmp_path: Path) -> None:
+async def test_refuses_one_that_is_there(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path) -> None:
     await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
     before = files(tmp_path)
 
@@ -142,7 +157,9 @@ async def test_refuses_one_that_is_there(leader: Driver, stub: RaftClientStub, t
     assert before == files(tmp_path)
 
 
-async def test_refuses_one_before_the_start_of_the_log(leader: Driver, stub: RaftClientStub, tmp_path: Path) -> None:
+async def test_refuses_one_before_the_start_of_the_log(
+    leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path
+) -> None:
     await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
     leader.disk.start_at(OffsetAndEpoch(epoch=1, offset=5))
     leader.core.log_started(OffsetAndEpoch(epoch=1, offset=5))
@@ -151,7 +168,7 @@ async def test_refuses_one_before_the_start_of_the_log(leader: Driver, stub: Raf
 
 
 async def test_a_stream_that_breaks_leaves_nothing_and_may_come_again(
-    leader: Driver, stub: RaftClientStub, tmp_path: Path
+    leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
     call = stub.CreateSnapshot(timeout=10)
@@ -166,7 +183,7 @@ async def test_a_stream_that_breaks_leaves_nothing_and_may_come_again(
     assert [OffsetAndEpoch(epoch=1, offset=5)] == list(leader.core.log.snapshots)
 
 
-async def test_a_full_disk_keeps_nothing_of_it(leader: Driver, stub: RaftClientStub, tmp_path: Path) -> None:
+async def test_a_full_disk_keeps_nothing_of_it(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path) -> None:
     before = files(tmp_path)
 
     def full() -> None:

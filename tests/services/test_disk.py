@@ -16,7 +16,7 @@ from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.errors import Corrupt, ErrorCode
 from quorate.nouns import OffsetAndEpoch, ReplicaKey
 from quorate.raft.log import LeaderChange, VotersChange
-from quorate.raft.voters import Endpoint, Voter, VoterSet
+from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
 from quorate.storage.disk_log import DiskLog
 from quorate.storage.names import (
     DAMAGED,
@@ -28,10 +28,10 @@ from quorate.storage.names import (
     segment_file,
 )
 from services.quorum.batches import control_batch_of
-from services.quorum.checkpoints import Quorum, StateSnapshot
+from services.quorum.checkpoints import CheckpointVoters, StateSnapshot
 from services.quorum.disk import Disk
-from services.quorum.driver import Driver
-from services.quorum.taking import take_snapshot
+from services.quorum.driver import QuorumDriver
+from services.quorum.snapshot_upload import take_snapshot
 from tests.services.nodes import RECORD, open_disk, sole_leader, write
 from tests.storage.logs import batch, failpoint, partition, write_log
 
@@ -138,7 +138,7 @@ def test_the_voters_are_those_of_the_checkpoint_with_which_the_log_begins_anew(t
     data = segment_file(partition(tmp_path), 0, LOG)
     flip(data, data.stat().st_size - 1)
     made = OffsetAndEpoch(epoch=1, offset=log.leo)
-    checkpoint = StateSnapshot(partition(tmp_path), made, 0, Quorum(present, 1))
+    checkpoint = StateSnapshot(partition(tmp_path), made, 0, CheckpointVoters(present, 1))
     checkpoint.write([RECORD])
     checkpoint.finish().close()
 
@@ -151,7 +151,10 @@ def test_the_voters_are_those_of_the_checkpoint_with_which_the_log_begins_anew(t
 def voters_in_the_log(*node_ids: int) -> VoterSet:
     return VoterSet(
         tuple(
-            Voter(key=ReplicaKey(id, Uuid(bytes([id]) * 16)), endpoints=(Endpoint("CONTROLLER", f"node-{id}", 9093),))
+            Voter(
+                key=ReplicaKey(id, Uuid(bytes([id]) * 16)),
+                endpoints=(ListenerEndpoint("CONTROLLER", f"node-{id}", 9093),),
+            )
             for id in node_ids
         )
     )
@@ -178,7 +181,7 @@ async def two_snapshots(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def snapshot(driver: Driver, offset: int) -> OffsetAndEpoch:
+async def snapshot(driver: QuorumDriver, offset: int) -> OffsetAndEpoch:
     made = OffsetAndEpoch(epoch=driver.core.role.epoch, offset=offset)
 
     async def pieces() -> AsyncIterator[CreateSnapshotRequest]:

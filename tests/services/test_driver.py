@@ -17,8 +17,8 @@ from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
 from quorate.storage.failpoints import set_failpoint
 from services.quorum import driver
-from services.quorum.driver import Driver
-from services.quorum.tracing import Tracer
+from services.quorum.driver import QuorumDriver
+from services.quorum.tracing import AppendTracer
 from tests.services.nodes import NoPeers, committed, sole_leader
 
 OBSERVER = 100
@@ -55,12 +55,12 @@ def held_disk() -> Iterator[HeldDisk]:
 
 
 @pytest.fixture
-def held(leader: Driver) -> Iterator[HeldDisk]:
+def held(leader: QuorumDriver) -> Iterator[HeldDisk]:
     with held_disk() as disk:
         yield disk
 
 
-async def test_what_is_appended_during_a_flush_is_in_the_next_one(leader: Driver, held: HeldDisk) -> None:
+async def test_what_is_appended_during_a_flush_is_in_the_next_one(leader: QuorumDriver, held: HeldDisk) -> None:
     leader.append(1, 1, [[b"a"]])
     await asyncio.to_thread(held.under_way.wait)
     for offset in range(2, 12):
@@ -73,9 +73,11 @@ async def test_what_is_appended_during_a_flush_is_in_the_next_one(leader: Driver
     assert 2 == held.flush_count
 
 
-async def test_with_a_linger_appends_wait_for_company(leader: Driver) -> None:
+async def test_with_a_linger_appends_wait_for_company(leader: QuorumDriver) -> None:
     """Anything else that happens takes them along."""
-    patient = Driver(leader.core, leader.disk, SystemClock(), Tracer(OFF, node_id=1), append_linger_ms=60_000)
+    patient = QuorumDriver(
+        leader.core, leader.disk, SystemClock(), AppendTracer(OFF, node_id=1), append_linger_ms=60_000
+    )
     leader.stop()
     patient.start(NoPeers(), fail)  # type: ignore[arg-type]
     await asyncio.sleep(0)
@@ -96,7 +98,7 @@ def fail(error: BaseException) -> None:
     raise error
 
 
-async def test_answers_while_the_disk_is_waited_for(leader: Driver, held: HeldDisk) -> None:
+async def test_answers_while_the_disk_is_waited_for(leader: QuorumDriver, held: HeldDisk) -> None:
     leader.append(1, 1, [[b"a"]])
     await asyncio.to_thread(held.under_way.wait)
 
@@ -120,7 +122,7 @@ async def test_a_failed_flush_ends_the_node_and_nothing_of_it_counts(tmp_path: P
             leader.disk.begin_flush()
 
 
-async def test_one_turn_reads_no_more_than_it_may_hold(leader: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_turn_reads_no_more_than_it_may_hold(leader: QuorumDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever gets nothing asks again, and then has its turn."""
     monkeypatch.setattr(driver, "READ_BYTES_MAX", 10_000)
     monkeypatch.setattr(driver, "READS_BYTES_MAX", 25_000)

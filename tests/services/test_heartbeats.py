@@ -17,8 +17,8 @@ from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
-from services.heartbeat.driver import Driver
-from services.heartbeat.servicer import SIDE_BY_SIDE_MAX, Servicer
+from services.heartbeat.driver import HeartbeatDriver
+from services.heartbeat.servicer import SIDE_BY_SIDE_MAX, HeartbeatService
 from tests.bench.synthetic import Shape, broker_epoch, cluster
 
 SHAPE = Shape(partitions=6, brokers=3)
@@ -29,7 +29,7 @@ FENCED, OTHER = 0, 2
 
 
 @pytest.fixture
-async def driver() -> AsyncIterator[Driver]:
+async def driver() -> AsyncIterator[HeartbeatDriver]:
     """One tracker that has read a log, and can reach no controller."""
     clock = SystemClock()
     replica = Replica(LogReader([NOWHERE], open_channel), clock, OFF)
@@ -39,7 +39,7 @@ async def driver() -> AsyncIterator[Driver]:
     replica.state.apply(change, 100)
     replica.applied = 101
     controllers = Client([NOWHERE], ControllerStub)
-    yield Driver(replica, Sessions(9_000), controllers, clock)
+    yield HeartbeatDriver(replica, Sessions(9_000), controllers, clock)
     await controllers.close()
 
 
@@ -52,12 +52,14 @@ def heartbeat(broker_id: int, *, epoch: int | None = None, offset: int = 100, **
     )
 
 
-async def answers(driver: Driver, *batches: list[BrokerHeartbeatRequest]) -> list[list[BrokerHeartbeatResponse]]:
+async def answers(
+    driver: HeartbeatDriver, *batches: list[BrokerHeartbeatRequest]
+) -> list[list[BrokerHeartbeatResponse]]:
     async def requests() -> AsyncIterator[BrokerHeartbeatsRequest]:
         for heartbeats in batches:
             yield BrokerHeartbeatsRequest(heartbeats=heartbeats)
 
-    stream: AsyncIterator[BrokerHeartbeatsResponse] = Servicer(driver).BrokerHeartbeats(requests(), None)
+    stream: AsyncIterator[BrokerHeartbeatsResponse] = HeartbeatService(driver).BrokerHeartbeats(requests(), None)
     return [list(answer.responses) async for answer in stream]
 
 
@@ -65,7 +67,7 @@ def said(answer: BrokerHeartbeatResponse) -> tuple[int, bool, bool]:
     return answer.error_code, answer.is_caught_up, answer.is_fenced
 
 
-async def test_each_is_answered_in_its_place_and_a_refusal_is_its_own(driver: Driver) -> None:
+async def test_each_is_answered_in_its_place_and_a_refusal_is_its_own(driver: HeartbeatDriver) -> None:
     stale = ErrorCode.STALE_BROKER_EPOCH
     (found,) = await answers(
         driver, [heartbeat(1), heartbeat(1, epoch=5), heartbeat(FENCED, want_fence=True), heartbeat(OTHER)]
@@ -74,7 +76,7 @@ async def test_each_is_answered_in_its_place_and_a_refusal_is_its_own(driver: Dr
     assert [(0, True, False), (stale, False, True), (0, True, True), (0, True, False)] == list(map(said, found))
 
 
-async def test_what_is_gathered_is_answered_as_one_by_one(driver: Driver) -> None:
+async def test_what_is_gathered_is_answered_as_one_by_one(driver: HeartbeatDriver) -> None:
     asked = [
         heartbeat(1),
         heartbeat(1, offset=0),
@@ -89,7 +91,7 @@ async def test_what_is_gathered_is_answered_as_one_by_one(driver: Driver) -> Non
     assert list(map(said, single)) == list(map(said, gathered))
 
 
-async def test_a_gathered_heartbeat_is_a_sign_of_life(driver: Driver) -> None:
+async def test_a_gathered_heartbeat_is_a_sign_of_life(driver: HeartbeatDriver) -> None:
     before = set(driver.sessions.contacts)
     await answers(driver, [heartbeat(1, offset=55), heartbeat(2, offset=66), heartbeat(2, epoch=5)])
     contacts = driver.sessions.contacts
@@ -99,12 +101,12 @@ async def test_a_gathered_heartbeat_is_a_sign_of_life(driver: Driver) -> None:
     assert {broker_epoch(1), broker_epoch(2)} == {contact.broker_epoch for contact in contacts.values()}
 
 
-async def test_more_than_are_served_side_by_side_are_all_answered(driver: Driver) -> None:
+async def test_more_than_are_served_side_by_side_are_all_answered(driver: HeartbeatDriver) -> None:
     count = 2 * SIDE_BY_SIDE_MAX + 3
     (found,) = await answers(driver, [heartbeat(1), *[heartbeat(1, epoch=5)] * count, heartbeat(2)])
 
     assert [0, *[ErrorCode.STALE_BROKER_EPOCH] * count, 0] == [each.error_code for each in found]
 
 
-async def test_no_heartbeats_are_answered_by_none(driver: Driver) -> None:
+async def test_no_heartbeats_are_answered_by_none(driver: HeartbeatDriver) -> None:
     assert [[], []] == await answers(driver, [], [])

@@ -7,8 +7,8 @@ from typing import Any
 
 from quorate.raft import messages as raft
 from services.quorum.batches import data_batches
-from services.quorum.driver import Driver
-from services.quorum.listener import NOBODY, Listener
+from services.quorum.controller_events import NOBODY, ControllerEvents
+from services.quorum.driver import QuorumDriver
 from tests.services.nodes import RECORD, driver_of, open_disk
 
 LEADER = 2
@@ -32,7 +32,7 @@ async def test_hears_of_records_only_once_they_are_in_the_log(tmp_path: Path) ->
     driver, wire = driver_of(open_disk(tmp_path, voters=2)), Wire()
     driver.start(wire, fail)  # type: ignore[arg-type]
     await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
-    events = Listener(driver, 0).events()
+    events = ControllerEvents(driver, 0).events()
     assert (LEADER, 1) == leader_of(await anext(events))
 
     driver.hear(fetched(wire.sent[-1]))
@@ -43,9 +43,9 @@ async def test_hears_of_records_only_once_they_are_in_the_log(tmp_path: Path) ->
     driver.disk.close()
 
 
-async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_at_once(leader: Driver) -> None:
+async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_at_once(leader: QuorumDriver) -> None:
     """The core has stepped down, and the driver has not had its turn since: the controller may hear of it later."""
-    events = Listener(leader, 1).events()
+    events = ControllerEvents(leader, 1).events()
     leader.resign(1)
 
     assert (1, 1) == leader_of(await anext(events))

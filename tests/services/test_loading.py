@@ -15,7 +15,7 @@ from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import NoOpRecord, TopicRecord, decode_record
 from quorate.storage.names import checkpoint_file
-from services.controller.loading import Loading
+from services.controller.snapshot_loading import SnapshotLoading
 from tests.bench.controller_nodes import write_checkpoint
 from tests.bench.synthetic import Shape, cluster, values
 
@@ -46,7 +46,7 @@ def whole() -> str:
 @pytest.mark.parametrize("size", [1, 60, 61, 1_000, 1 << 20])
 def test_pieces_of_any_size_make_the_whole(snapshot: bytes, whole: str, size: int) -> None:
     engine = Engine(ClusterState())
-    loading = Loading(engine)
+    loading = SnapshotLoading(engine)
     for chunk in chunks(snapshot, size):
         loading.take(chunk)
 
@@ -55,7 +55,7 @@ def test_pieces_of_any_size_make_the_whole(snapshot: bytes, whole: str, size: in
 
 def test_a_second_snapshot_takes_the_place_of_the_first(snapshot: bytes, whole: str) -> None:
     engine = Engine(ClusterState())
-    loading = Loading(engine)
+    loading = SnapshotLoading(engine)
     for _ in range(2):
         for chunk in chunks(snapshot, 1_000):
             loading.take(chunk)
@@ -65,7 +65,7 @@ def test_a_second_snapshot_takes_the_place_of_the_first(snapshot: bytes, whole: 
 
 def test_half_a_snapshot_leaves_nothing_and_the_log_is_heard_from_its_beginning(snapshot: bytes, whole: str) -> None:
     engine = Engine(ClusterState())
-    loading = Loading(engine)
+    loading = SnapshotLoading(engine)
     first, *_ = chunks(snapshot, len(snapshot) - 1)
     loading.take(first)
     loading.give_up()
@@ -83,14 +83,14 @@ def test_half_a_snapshot_leaves_nothing_and_the_log_is_heard_from_its_beginning(
 def test_the_end_of_a_snapshot_is_the_end_of_a_batch(snapshot: bytes) -> None:
     (chunk,) = chunks(snapshot[:-1], 1 << 20)
     with pytest.raises(Corrupt, match="a snapshot ends with"):
-        Loading(Engine(ClusterState())).take(chunk)
+        SnapshotLoading(Engine(ClusterState())).take(chunk)
 
 
 def test_what_was_known_before_is_gone(snapshot: bytes, whole: str) -> None:
     engine = Engine(ClusterState())
     topic = next(record for record in cluster(SHAPE) if isinstance(record, TopicRecord))
     engine.replay([topic], base_offset=0, end_offset=1)
-    loading = Loading(engine)
+    loading = SnapshotLoading(engine)
     for chunk in chunks(snapshot, 1_000):
         loading.take(chunk)
 

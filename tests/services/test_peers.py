@@ -14,7 +14,7 @@ from quorate.raft.history import History
 from quorate.raft.messages import FetchRequest
 from quorate.raft.ready import Send
 from quorate.raft.voters import VoterSet
-from quorate.runtime.kinds import Endpoint, Voter
+from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.peers import Peers
 
@@ -38,7 +38,7 @@ async def test_a_fetch_stream_ends_however_early_it_is_closed(steps: int) -> Non
     """gRPC's stream may be anywhere between made and under way after so many steps of the loop."""
     lost: list[NodeId] = []
     with silent_server() as port:
-        voters = (Voter(2, Endpoint("127.0.0.1", port)),)
+        voters = (ConfiguredVoter(2, Endpoint("127.0.0.1", port)),)
         async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
             peers = Peers(
                 NodeEndpoints(voters, (), History(VoterSet.of(1, 2))),
@@ -46,6 +46,7 @@ async def test_a_fetch_stream_ends_however_early_it_is_closed(steps: int) -> Non
                 heard=lambda answer: None,
                 failed=lambda token: None,
                 lost=lost.append,
+                refused=lambda why: None,
                 request_timeout_ms=1_000,
             )
             peers.send(Send(to=2, request=FETCH))

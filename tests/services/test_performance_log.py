@@ -16,12 +16,12 @@ from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
 from quorate.controller.decision import Decision
 from quorate.controller.engine import Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
 from quorate.runtime.logs import start_logs
 from quorate.runtime.telemetry import OFF
-from services.controller.driver import Driver
+from services.controller.driver import ControllerDriver
 from services.controller.performance import PerformanceLog
 
 MS = 1_000_000
@@ -116,16 +116,16 @@ class Jumping:
 
 async def test_the_driver_tells_of_every_decision(said: Said) -> None:
     channel = grpc.aio.insecure_channel("localhost:1")  # nobody is there: the test says what the quorum node would
-    driver = Driver(
+    driver = ControllerDriver(
         Engine(ClusterState()),
         channel,
         Jumping(),
         OFF,
         node_id=1,
-        activation=activate((), Settings()),
+        activation=activate((), ControllerSettings()),
         performance=PerformanceLog(always_from_ms=0),
     )
-    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
+    await driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
     write = asyncio.create_task(driver.write("NoOp", lambda _state, _moment: Decision(None, (NoOpRecord(),))))
     await asyncio.sleep(0)  # it has begun
     driver.appended(driver.engine.next_offset)

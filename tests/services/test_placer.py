@@ -18,8 +18,8 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, Racks, UsableBroker, place
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.server import Server
-from services.controller.placing import Placing
-from services.placer.servicer import Servicer
+from services.controller.placement_requests import Placing
+from services.placer.servicer import PlacerService
 
 Broker = PlaceRequest.Broker
 Topic = PlaceRequest.Topic
@@ -30,7 +30,7 @@ SIX_BROKERS = [Broker(id=node_id, rack="abc"[node_id % 3]) for node_id in range(
 @asynccontextmanager
 async def serving_at() -> AsyncIterator[str]:
     server = Server()
-    server.add("kraft.service.Placer", add_PlacerServicer_to_server, Servicer())
+    server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
     port = server.listen("127.0.0.1:0")
     await server.start()
     yield f"127.0.0.1:{port}"

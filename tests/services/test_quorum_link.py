@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from quorate.errors import ErrorCode
 from quorate.nouns import Offset
 from quorate.runtime.client import open_channel
 from quorate.runtime.server import Server
-from services.controller.quorum_link import QuorumLink
+from services.controller.quorum_link import EventsBehind, QuorumLink
 
 
 class Quorum(RaftClientServicer):
@@ -24,6 +25,8 @@ class Quorum(RaftClientServicer):
         self.messages: list[tuple[int, ...]] = []
         self.refuses_next = False
         self.changed = asyncio.Condition()
+        self.ended = 0
+        """Streams of events that are over."""
         self._events: asyncio.Queue[ListenResponse] = asyncio.Queue()
 
     async def Append(
@@ -41,8 +44,13 @@ class Quorum(RaftClientServicer):
             )
 
     async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
-        while True:
-            yield await self._events.get()
+        try:
+            while True:
+                yield await self._events.get()
+        finally:
+            async with self.changed:
+                self.ended += 1
+                self.changed.notify_all()
 
     def commit(self, high_watermark: Offset) -> None:
         self._events.put_nowait(ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark)))
@@ -62,7 +70,7 @@ class Told:
     def next_offset(self) -> Offset:
         return 0
 
-    def hear(self, event: ListenResponse) -> None:
+    async def hear(self, event: ListenResponse) -> None:
         self.notes.put_nowait(("committed", event.committed.high_watermark))
 
     def appended(self, end_offset: Offset) -> None:
@@ -80,8 +88,8 @@ class Told:
 
 
 @asynccontextmanager
-async def linked() -> AsyncIterator[tuple[QuorumLink, Quorum, Told]]:
-    quorum, told = Quorum(), Told()
+async def linked(told: Told | None = None) -> AsyncIterator[tuple[QuorumLink, Quorum, Told]]:
+    quorum, told = Quorum(), told or Told()
     server = Server()
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, quorum)
     port = server.listen("127.0.0.1:0")
@@ -136,3 +144,25 @@ async def test_what_was_dropped_never_leaves() -> None:
 
         await quorum.until(2)
         assert [(10, 1), (20, 1)] == quorum.messages
+
+
+class Lagging(Told):
+    """Cannot follow what it is told."""
+
+    async def hear(self, event: ListenResponse) -> None:
+        await super().hear(event)
+        raise EventsBehind("offset 0 is wanted")
+
+
+async def test_a_stream_of_events_that_is_given_up_ends_at_once() -> None:
+    """Whoever waits for the garbage collector may be told by the old stream that it is active, and hear by another."""
+    gc.disable()
+    try:
+        async with linked(Lagging()) as (_, quorum, told):
+            quorum.commit(1)
+            assert ("committed", 1) == await told.next()
+            assert ("cut off", 0) == await told.next()
+            async with asyncio.timeout(30), quorum.changed:
+                await quorum.changed.wait_for(lambda: quorum.ended)
+    finally:
+        gc.enable()

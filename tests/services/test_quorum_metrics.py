@@ -19,11 +19,11 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     add_MetricsServiceServicer_to_server,
 )
 
-from deploy.local.plan import Plan, free_ports, make_plan
+from deploy.local.plan import ClusterPlan, free_ports, make_plan
 from deploy.local.processes import Running
 from kraft.service.quorum_pb2 import FindQuorumResponse
 from quorate.nouns import ReplicaKey
-from quorate.raft.log import Batch
+from quorate.raft.log import BatchInfo
 from quorate.raft.ready import Ready
 from quorate.raft.roles import Follower, Leader, Role
 from quorate.runtime.metrics import DECLARED
@@ -55,18 +55,18 @@ def test_each_row_is_declared_once_and_each_name_of_kafkas_stands_once() -> None
 
 def test_a_leader_counts_what_it_appends_and_a_follower_what_it_fetches() -> None:
     recorder = Recorder(now_ns=lambda: 0)
-    ready = Ready(append=(Batch(base_offset=5, last_offset=7, epoch=2),))
+    ready = Ready(append=(BatchInfo(base_offset=5, last_offset=7, epoch=2),))
     recorder.carried_out(ready, leader(epoch=2))
 
     assert (3, 0) == (recorder.counts.appended, recorder.counts.fetched)
 
-    recorder.carried_out(ready, Follower(epoch=2, leader_id=2, voted=None, fetch_ms=0))
+    recorder.carried_out(ready, Follower(epoch=2, leader_id=2, voted=None, fetch_deadline_ms=0))
 
     assert (3, 3) == (recorder.counts.appended, recorder.counts.fetched)
 
 
 def leader(*, epoch: int) -> Role:
-    return Leader(epoch=epoch, leader_id=1, voted=ReplicaKey(1), epoch_start_offset=0, check_quorum_ms=0)
+    return Leader(epoch=epoch, leader_id=1, voted=ReplicaKey(1), epoch_start_offset=0, check_quorum_deadline_ms=0)
 
 
 class Receiver(MetricsServiceServicer):
@@ -121,7 +121,7 @@ class Nodes:
     """Three quorum nodes and no controller, with their metrics to be had in both ways."""
 
     def __init__(self, directory: Path, endpoint: str) -> None:
-        self.plan: Plan = make_plan(directory)
+        self.plan: ClusterPlan = make_plan(directory)
         self.running = Running(self.plan)
         self.port = dict(zip((1, 2, 3), free_ports(3), strict=True))
         self._endpoint = endpoint
@@ -217,6 +217,7 @@ def check_any(values: Values, view: FindQuorumResponse) -> None:
     assert values["kraft_quorum_log_size_bytes"] > 0
     assert values["kraft_quorum_flush_duration_seconds_count"] >= 1
     assert values["kraft_quorum_busy_time_seconds_total"] > 0
+    assert values["kraft_loop_hold_longest_seconds"] >= 0
 
 
 def check_leader(values: Values, end: int) -> None:
@@ -246,7 +247,8 @@ def check_follower(values: Values, end: int) -> None:
 
 def check_pushed(pushed: dict[str, list[float]], values: Values) -> None:
     """The same by OTLP, under the names of the table; what rises may have risen."""
-    assert {row.name for row in ROWS} - {"kraft.quorum.snapshot.age"} == pushed.keys()
+    of_any_service = {"kraft.loop.hold.duration", "kraft.loop.hold.longest"}
+    assert {row.name for row in ROWS} - {"kraft.quorum.snapshot.age"} == pushed.keys() - of_any_service
     for name in ("leader.id", "epoch", "high_watermark", "log.end_offset", "voters"):
         assert [values["kraft_quorum_" + name.replace(".", "_")]] == pushed["kraft.quorum." + name]
     assert [COMMITS + 1] == pushed["kraft.quorum.commit.duration"]

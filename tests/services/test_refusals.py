@@ -13,13 +13,13 @@ from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
 from quorate.controller.decision import Decision, Moment
 from quorate.controller.engine import Answer, Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
-from services.controller.driver import Driver
+from services.controller.driver import ControllerDriver
 
 EPOCH = 4
 
@@ -33,11 +33,13 @@ def no_op(_: ClusterState, __: Moment) -> Decision[None]:
 
 
 @asynccontextmanager
-async def active() -> AsyncIterator[Driver]:
+async def active() -> AsyncIterator[ControllerDriver]:
     """A controller that leads; the test says what its quorum node would."""
     channel = grpc.aio.insecure_channel("localhost:1")
-    driver = Driver(Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
-    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=EPOCH, next_offset=1)))
+    driver = ControllerDriver(
+        Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    await driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=EPOCH, next_offset=1)))
     yield driver
     await channel.close()
 

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from quorate.runtime.config import settings_table
-from services.controller.config import Config as ControllerConfig
-from services.quorum.config import Config as QuorumConfig
+from services.controller.config import ControllerConfig as ControllerConfig
+from services.quorum.config import QuorumConfig as QuorumConfig
 
 README = Path(__file__).parents[2] / "services" / "quorum" / "README.md"
 ROW = re.compile(r"\| `([a-z.]+)` \| (\S+) \| (\S+) \| (.*)\|")

@@ -23,7 +23,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.client import open_channel
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
-from quorate.traces import Span
+from quorate.traces import SpanData
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.spans import PENDING_MAX, SPANS, SpanStore, TraceSummary
 
@@ -36,8 +36,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await made.close()
 
 
-def span(trace: int, number: int, *, parent: int = 0, start_ns: int = 0, name: str = "apply") -> Span:
-    return Span(
+def span(trace: int, number: int, *, parent: int = 0, start_ns: int = 0, name: str = "apply") -> SpanData:
+    return SpanData(
         trace_id=f"{trace:032x}",
         span_id=f"{number:016x}",
         parent_span_id=f"{parent:016x}" if parent else "",
@@ -50,7 +50,7 @@ def span(trace: int, number: int, *, parent: int = 0, start_ns: int = 0, name: s
     )
 
 
-async def kept(store: SpanStore, *spans: Span) -> None:
+async def kept(store: SpanStore, *spans: SpanData) -> None:
     assert len(spans) == store.offer(spans)
     await store.flush()
 
@@ -225,7 +225,7 @@ async def test_spans_of_any_exporter_are_kept_with_every_kind_of_attribute(store
     assert not answer.HasField("partial_success")
     (found,) = await store.trace(f"{1:032x}")
     assert (
-        Span(
+        SpanData(
             trace_id=f"{1:032x}",
             span_id=f"{2:016x}",
             parent_span_id=f"{1:016x}",

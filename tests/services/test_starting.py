@@ -12,7 +12,7 @@ import pytest
 from deploy.local.plan import free_ports
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.loop import ExitCode
-from services.observer.config import Config
+from services.observer.config import ObserverConfig
 
 SERVICES = ("quorum", "controller", "heartbeat", "placer", "observer")
 OBSERVER = {"node.id": "1", "listeners": "OBSERVER://127.0.0.1:0", "controller.quorum.bootstrap.servers": "127.0.0.1:1"}
@@ -68,14 +68,14 @@ def test_an_option_that_there_is_not_is_one_line(service: str) -> None:
 )
 def test_an_observer_refuses_a_database_that_cannot_be(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        load(Config, with_database(url), {})
+        load(ObserverConfig, with_database(url), {})
 
     assert (f"observer.database.url = *** (--set): {RULE}",) == refused.value.problems
 
 
 def test_an_observer_takes_what_it_can_open_and_tells_no_password() -> None:
     urls = ["sqlite://", "sqlite:////var/spans.db", "postgresql+psycopg://me:hunter2@host:5432/spans?sslmode=require"]
-    taken = [load(Config, with_database(url), {}) for url in urls]
+    taken = [load(ObserverConfig, with_database(url), {}) for url in urls]
 
     assert urls == [config.database for config in taken]
     assert {"***"} == {describe(config)["observer.database.url"] for config in taken}
@@ -103,3 +103,14 @@ def test_an_observer_whose_file_is_no_database_says_so_too(tmp_path: Path) -> No
 
     assert ExitCode.MISCONFIGURED == ended.returncode
     assert f"observer.database.url = sqlite:///{file}: must be a database that we may use: " in line
+
+
+@pytest.mark.parametrize("service", ["quorum", "controller"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
+def test_what_is_advertised_is_an_address_that_others_can_connect_to(service: str, host: str) -> None:
+    """KafkaConfig refuses the same: it would stand in the log, and be every reader's own machine."""
+    ended = started(service, "--set", f"advertised.listeners=CONTROLLER://{host}:9093")
+
+    assert ExitCode.MISCONFIGURED == ended.returncode
+    assert f"advertised.listeners = 'CONTROLLER://{host}:9093' (--set): must be" in ended.stderr
+    assert "so not 0.0.0.0 or ::" in ended.stderr

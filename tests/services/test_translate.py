@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kraft import Uuid
 from kraft.api.fetch_pb2 import FetchResponse
@@ -208,6 +208,14 @@ def test_a_piece_of_a_snapshot_arrives_with_its_bytes(answer: raft.FetchSnapshot
     arrived = translate.from_fetch_snapshot(sent(translate.fetch_snapshot_answer(answer, data, ENDPOINTS)), REPLY_TO)
 
     assert replace(answer, data=data) == arrived
+
+
+@given(ANSWERS[raft.FetchResponse][0])
+def test_an_answer_to_a_fetch_says_where_the_leader_is_without_an_error_too(answer: raft.FetchResponse) -> None:
+    (found,) = translate.fetch_answer(answer, b"", ENDPOINTS).node_endpoints or (None,)
+    known = ENDPOINTS.get(answer.leader_id) if answer.leader_id is not None else None
+
+    assert known == (found and Address(found.host, found.port))
 
 
 @given(ANSWERS[raft.VoteResponse][0])

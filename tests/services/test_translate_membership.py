@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
 from kraft.api.api_versions_pb2 import ApiVersionsResponse
+from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest
 from kraft.service.quorum_pb2 import TransferLeadershipRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.raft import messages as raft
 from quorate.raft.messages import RESPONSES
-from quorate.raft.voters import Endpoint, VersionRange, Voter
+from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter
 from services.quorum import translate
 from tests.services import test_translate as others
 from tests.services.test_translate import (
@@ -33,11 +34,12 @@ from tests.services.test_translate import (
 
 names = st.text(min_size=1, max_size=12)
 endpoints = st.lists(
-    st.builds(Endpoint, names, names, st.integers(1, 65535)), max_size=3, unique_by=lambda each: each.name
+    st.builds(ListenerEndpoint, names, names, st.integers(1, 65535)), max_size=3, unique_by=lambda each: each.name
 ).map(tuple)
 levels = st.integers(0, (1 << 15) - 1)
 newcomers = st.builds(Voter, key=keys, endpoints=endpoints)
-voters = st.builds(Voter, key=keys, endpoints=endpoints, kraft_versions=st.builds(VersionRange, levels, levels))
+ranges = st.lists(levels, min_size=2, max_size=2).map(lambda ends: VersionRange(*sorted(ends)))
+voters = st.builds(Voter, key=keys, endpoints=endpoints, kraft_versions=ranges)
 
 REQUESTS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any], Callable[..., Any]]]] = {
     raft.ApiVersionsRequest: (
@@ -66,6 +68,18 @@ REQUESTS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any]
         st.builds(raft.UpdateRaftVoterRequest, epoch=epochs, voter=voters, cluster_id=clusters, reply_to=replies),
         translate.to_update,
         translate.update_request,
+    ),
+    raft.ControllerPresenceRequest: (
+        st.builds(
+            raft.ControllerPresenceRequest,
+            epoch=epochs,
+            replica=keys,
+            is_present=st.booleans(),
+            cluster_id=clusters,
+            reply_to=replies,
+        ),
+        translate.to_presence,
+        translate.presence_request,
     ),
 }
 """By class: any such request, the way out, the way in."""
@@ -96,12 +110,17 @@ ANSWERS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any],
         lambda answer: translate.update_answer(answer, ENDPOINTS),
         translate.from_update,
     ),
+    raft.ControllerPresenceResponse: (
+        st.builds(raft.ControllerPresenceResponse, epoch=epochs, leader_id=leaders, error=errors, reply_to=replies),
+        translate.presence_answer,
+        translate.from_presence,
+    ),
 }
 
 
 def test_every_message_of_the_core_is_translated() -> None:
-    """Nodes do not ask each other for a transfer, people do; nor whether one leads, which its controller does."""
-    asked = {raft.TransferLeadershipRequest, raft.ConfirmLeadershipRequest}
+    """Nodes do not ask each other for a transfer or a target, people do; nor whether one leads: its controller does."""
+    asked = {raft.TransferLeadershipRequest, raft.AlterQuorumRequest, raft.ConfirmLeadershipRequest}
 
     assert set(RESPONSES) - asked == set(others.REQUESTS) | set(REQUESTS)
     assert set(RESPONSES.values()) - {RESPONSES[each] for each in asked} == set(others.ANSWERS) | set(ANSWERS)
@@ -151,3 +170,36 @@ def test_a_node_says_which_apis_it_serves_and_in_which_versions() -> None:
 
     assert [1, 18, 52, 53, 54, 55, 59, 80, 81, 82] == list(served)
     assert ((0, 2), (0, 1)) == (served[52], served[80])
+
+
+BAD_LISTENERS = {
+    "a port beyond all": {"name": "A", "host": "a", "port": 65_536},
+    "no port": {"name": "A", "host": "a", "port": 0},
+    "no host": {"name": "A", "host": "", "port": 1},
+    "a giant host": {"name": "A", "host": "h" * 70_000, "port": 1},
+    "no name": {"name": "", "host": "a", "port": 1},
+    "a giant name": {"name": "n" * 256, "host": "a", "port": 1},
+}
+
+
+@pytest.mark.parametrize("which", BAD_LISTENERS)
+def test_a_listener_that_nobody_could_reach_or_the_log_not_hold_is_refused(which: str) -> None:
+    good = {"name": "CONTROLLER", "host": "a", "port": 1}
+    for message, take in (
+        (AddRaftVoterRequest, translate.add_request),
+        (UpdateRaftVoterRequest, translate.update_request),
+    ):
+        listeners = [message.Listener(**each) for each in (good, BAD_LISTENERS[which])]  # type: ignore[attr-defined]
+        request: Any = message(voter_id=1, voter_directory_id="A" * 22, listeners=listeners)
+        with pytest.raises(ApiError, match=r"listeners\[1\]\.") as refusal:
+            take(request, REPLY_TO)
+
+        assert ErrorCode.INVALID_REQUEST is refusal.value.code
+
+
+@pytest.mark.parametrize(("lowest", "highest"), [(-1, 1), (2, 1), (0, 32_768), (-(2**31), 2**31 - 1)])
+def test_a_range_of_levels_that_is_none_is_refused(lowest: int, highest: int) -> None:
+    feature = UpdateRaftVoterRequest.KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
+
+    with pytest.raises(ApiError, match="k_raft_version_feature"):
+        translate.update_request(UpdateRaftVoterRequest(voter_id=1, k_raft_version_feature=feature), REPLY_TO)

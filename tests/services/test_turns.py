@@ -12,13 +12,13 @@ from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.engine import Answer, Engine
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
-from services.controller.driver import TURNS_UNDER_WAY_MAX, Driver
+from services.controller.driver import TURNS_UNDER_WAY_MAX, ControllerDriver
 
 COUNT = 3 * TURNS_UNDER_WAY_MAX
 
@@ -50,22 +50,24 @@ class Story:
 
 
 @pytest.fixture
-async def driver() -> AsyncIterator[Driver]:
+async def driver() -> AsyncIterator[ControllerDriver]:
     """One that is active. Nobody is at the other end: a test says what the quorum node would."""
     channel = grpc.aio.insecure_channel("localhost:1")
-    driver = Driver(Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), Settings()))
-    driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
+    driver = ControllerDriver(
+        Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    await driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
     commit(driver)
     yield driver
     await channel.close()
 
 
-def commit(driver: Driver) -> None:
+def commit(driver: ControllerDriver) -> None:
     driver.appended(driver.engine.next_offset)
     driver.commit(driver.engine.next_offset)
 
 
-async def until_over(driver: Driver, write: asyncio.Future[Answer]) -> None:
+async def until_over(driver: ControllerDriver, write: asyncio.Future[Answer]) -> None:
     """Commit whatever there is, again and again."""
     async with asyncio.timeout(30):
         while not write.done():
@@ -79,7 +81,7 @@ async def idle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_others_have_their_turn_in_between(driver: Driver) -> None:
+async def test_others_have_their_turn_in_between(driver: ControllerDriver) -> None:
     story = Story()
     write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
     other = asyncio.ensure_future(driver.write("test", story.command("another")))
@@ -91,7 +93,7 @@ async def test_others_have_their_turn_in_between(driver: Driver) -> None:
     assert "another" == (await other).response
 
 
-async def test_few_turns_are_under_way(driver: Driver) -> None:
+async def test_few_turns_are_under_way(driver: ControllerDriver) -> None:
     story = Story()
     write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
     await idle()
@@ -104,7 +106,7 @@ async def test_few_turns_are_under_way(driver: Driver) -> None:
     await until_over(driver, write)
 
 
-async def test_it_goes_on_when_the_asker_has_gone(driver: Driver) -> None:
+async def test_it_goes_on_when_the_asker_has_gone(driver: ControllerDriver) -> None:
     story = Story()
     write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
     await asyncio.sleep(0)
@@ -117,7 +119,7 @@ async def test_it_goes_on_when_the_asker_has_gone(driver: Driver) -> None:
     assert write.cancelled()
 
 
-async def test_a_refusal_is_the_end_of_it(driver: Driver) -> None:
+async def test_a_refusal_is_the_end_of_it(driver: ControllerDriver) -> None:
     story = Story()
     refusal = ApiError(ErrorCode.STALE_BROKER_EPOCH, "another registration")
 
@@ -134,7 +136,7 @@ async def test_a_refusal_is_the_end_of_it(driver: Driver) -> None:
     assert len(story.decided) <= TURNS_UNDER_WAY_MAX + 3, story.decided
 
 
-async def test_leadership_that_is_lost_is_the_end_of_it(driver: Driver) -> None:
+async def test_leadership_that_is_lost_is_the_end_of_it(driver: ControllerDriver) -> None:
     story = Story()
     write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
     await asyncio.sleep(0)

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from kraft import Uuid
 from quorate.nouns import Epoch, OffsetAndEpoch, ReplicaKey
-from quorate.raft import Batch, ElectionState, LeaderChange, Voter, VoterSet
+from quorate.raft import BatchInfo, ElectionState, LeaderChange, Voter, VoterSet
 from quorate.raft.log import Entry
-from quorate.raft.voters import Endpoint, VersionRange
+from quorate.raft.voters import ListenerEndpoint, VersionRange
 
 Cell = tuple[Epoch, str]
 """One record: its epoch and its text. No two records that were ever written have one text, but for control records."""
@@ -31,15 +31,15 @@ class Damaged(Exception):
     """Bytes that do not check. What this means for the node is the contract's table, reliability.md 2.1."""
 
 
-def cells_of(batch: Batch) -> list[Cell]:
+def cells_of(batch: BatchInfo) -> list[Cell]:
     """One cell a record."""
     assert isinstance(batch.data, tuple), batch
     return [(batch.epoch, text) for text in batch.data]
 
 
-def as_batch(entry: Entry) -> Batch:
+def as_batch(entry: Entry) -> BatchInfo:
     """What the driver writes for `entry`: a text for each record of a control batch."""
-    if isinstance(entry, Batch):
+    if isinstance(entry, BatchInfo):
         return entry
     change = entry.change if isinstance(entry, LeaderChange) else entry
     texts = [f"leader {entry.leader_id}"] if isinstance(entry, LeaderChange) else []
@@ -47,7 +47,7 @@ def as_batch(entry: Entry) -> Batch:
         texts.append(f"kraft.version {change.kraft_version}")
     if change is not None:
         texts.append(f"voters {json.dumps(_voters_as_json(change.voters))}")
-    return Batch(
+    return BatchInfo(
         base_offset=entry.base_offset,
         last_offset=entry.end_offset - 1,
         epoch=entry.epoch,
@@ -155,7 +155,7 @@ def _voters_from_json(rows: list[tuple[int, str, list[tuple[str, str, int]], tup
         tuple(
             Voter(
                 key=ReplicaKey(id, Uuid(bytes.fromhex(disk))),
-                endpoints=tuple(Endpoint(*endpoint) for endpoint in endpoints),
+                endpoints=tuple(ListenerEndpoint(*endpoint) for endpoint in endpoints),
                 kraft_versions=VersionRange(*versions),
             )
             for id, disk, endpoints, versions in rows

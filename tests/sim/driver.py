@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from quorate.nouns import Offset
-from quorate.raft import Batch, Raft, Ready
+from quorate.raft import BatchInfo, Raft, Ready
 from quorate.raft.messages import FetchResponse, FetchSnapshotResponse, Response, VoteRequest
 from quorate.raft.ready import SnapshotChunk
 from tests.sim.content import Damaged, as_batch
@@ -51,7 +52,7 @@ class Driver:
         yield from self._send(raft, ready)
         self._begin_flush()
 
-    def _append(self, batch: Batch) -> None:
+    def _append(self, batch: BatchInfo) -> None:
         if self.node.disk.is_full:
             raise DiskFull
         if self._world.happens(self._world.plan.short_write, "S-18"):

@@ -1,4 +1,4 @@
-"""The fault rows S-01 … S-27: what a seed turns on, and how bad it is. About half of the rows are off in any seed."""
+"""The fault rows: what a seed turns on, and how bad it is. About half of them are off in any seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIXED, MEMBERSHIP, STORAGE, SNAPSHOTS, SMALL, BRIDGE, REJOIN = PROFILES = (
 )
 WEIGHTS: Final = (40, 25, 12, 10, 5, 4, 4)
 
-ROWS: Final = tuple(f"S-{number:02d}" for number in range(1, 28) if number != 25)
+ROWS: Final = (*(f"S-{number:02d}" for number in range(1, 28) if number != 25), "S-40", "S-41", "S-45")
 """S-25, broker faults, is not here: brokers belong to the controller's simulation."""
 
 
@@ -75,6 +75,11 @@ class Plan:
     append_room: int = 1_000
     listed_max: int = 10_000
     no_deadline: float = 0.0
+    # S-40, S-41.
+    stranger_every_ms: int = 0
+    claim_every_ms: int = 0
+    # S-45.
+    absence_every_ms: int = 0
 
     @classmethod
     def drawn(cls, seed: int, profile: str | None = None) -> Plan:
@@ -151,4 +156,7 @@ class _Draw:
             append_room=self.pick(1_000, 1, 3),
             listed_max=self.pick(10_000, 1, 2),
             no_deadline=self.some(0.1),
+            stranger_every_ms=self.every(2_000, 9_000),
+            absence_every_ms=self.every(500, 6_000),
+            claim_every_ms=self.every(500, 3_000),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from quorate.nouns import Offset, OffsetAndEpoch
-from quorate.raft import Batch, VoterSet
+from quorate.raft import BatchInfo, VoterSet
 from quorate.raft.messages import Read
 from tests.sim.content import BEGINNING, Cell, Damaged, cells_of
 
@@ -14,7 +14,7 @@ from tests.sim.content import BEGINNING, Cell, Damaged, cells_of
 class LogFile:
     """Batches from `floor` on. `flushed` is what an fsync has confirmed, and with that the durable end mark."""
 
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[BatchInfo] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     """Every record, one a cell; the first is at `floor.offset`."""
     floor: OffsetAndEpoch = BEGINNING
@@ -56,7 +56,7 @@ class LogFile:
                 return batch.end_offset == offset
         return offset == self.floor.offset
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: BatchInfo) -> None:
         assert batch.base_offset == self.leo, (batch, self.leo)
         self.batches.append(batch)
         self.cells += cells_of(batch)
@@ -70,7 +70,7 @@ class LogFile:
         assert self.leo == to, (self.leo, to)
         self.flushed = min(self.flushed, to)
 
-    def drop_from(self, offset: Offset) -> list[Batch]:
+    def drop_from(self, offset: Offset) -> list[BatchInfo]:
         """Takes away every batch that does not end at `offset` or before; the answer is those."""
         dropped = []
         while self.batches and self.batches[-1].end_offset > offset:
@@ -99,9 +99,9 @@ class LogFile:
         self.voters = [(offset, voters) for offset, voters in self.voters if offset >= floor.offset]
         self.floor = floor
 
-    def read(self, read: Read) -> tuple[Batch, ...]:
+    def read(self, read: Read) -> tuple[BatchInfo, ...]:
         """Whole batches, at least one, and no more bytes than asked for beyond it."""
-        found: list[Batch] = []
+        found: list[BatchInfo] = []
         size = 0
         for batch in self.batches[self._index(read.offset) :]:
             size += batch.size

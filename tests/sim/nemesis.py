@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from quorate.nouns import NodeId
 from tests.sim.faults import BRIDGE, REJOIN
+from tests.sim.stranger import Stranger, claim
 
 if TYPE_CHECKING:
     from tests.sim.node import Node
@@ -18,6 +19,7 @@ Links = set[tuple[NodeId, NodeId]]
 DEPOSE_EVERY_MS = 3_500
 CRASH_EVERY_MS = 12_000
 """Where the plan has no crashes: a world without any shows little."""
+STRANGER_ASKS_EVERY_MS = 200
 CALM_MS, STORM_MS = 3_000, 5_000
 """Storms and calms take turns: where nothing is ever well, nothing is ever committed that could be lost."""
 
@@ -30,6 +32,9 @@ class Nemesis:
         self._random = world.stream("nemesis")
         self.row_of_cut = "S-05"
         self._is_storm = False
+        self._strange = world.stream("strangers")
+        self.strangers: dict[NodeId, Stranger] = {}
+        """By the node whose address each has."""
 
     def begin(self) -> None:
         """Sets every timer that the plan asks for."""
@@ -46,6 +51,8 @@ class Nemesis:
             (plan.one_way_every_ms, self._cut_one_way),
             (plan.partial_every_ms, self._cut_partly),
             (plan.resign_every_ms, self._resign),
+            (plan.stranger_every_ms, self._reuse_address),
+            (plan.claim_every_ms, lambda: claim(world, self._strange)),
             (plan.full_every_ms, world.rot.fill_any),
             (plan.rot_every_ms, world.rot.spoil_any),
             (plan.wipe_every_ms if world.is_dynamic else 0, world.rot.wipe_any),
@@ -72,6 +79,7 @@ class Nemesis:
         self._is_storm = False
         if not self._world.is_healed:
             self._world.wire.cut = set()
+            self.strangers.clear()
             self._world.at(CALM_MS, self._begin_storm)
 
     def _any(self) -> Node:
@@ -105,6 +113,21 @@ class Nemesis:
             if node.is_leader:
                 self._world.fired("S-26")
                 resign(node)
+
+    def _reuse_address(self) -> None:
+        """For a while another cluster's node has the address of one of ours, and asks about as much as it is asked."""
+        address = self._strange.choice(list(self._world.nodes))
+        stranger = self.strangers[address] = Stranger(self._world, address, self._strange)
+        ms = 1 + int(self._strange.expovariate(1 / self._world.plan.cut_ms))
+        self._world.note(address, "has a stranger at its address")
+        for _ in range(ms // STRANGER_ASKS_EVERY_MS + 1):
+            self._world.at(self._strange.randrange(ms), stranger.ask_any)
+
+        def leave() -> None:
+            if self.strangers.get(address) is stranger:
+                del self.strangers[address]
+
+        self._world.at(ms, leave)
 
     def _snapshot(self) -> None:
         self._any().take_snapshot(then_cut=self._random.random() < 0.5)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
-from quorate.raft import Batch, Raft, Ready, Settings
+from quorate.raft import BatchInfo, Raft, RaftSettings, Ready
 from quorate.raft.messages import FetchResponse, FetchSnapshotResponse, Message, Request, Response
 from quorate.raft.ready import Leadership
 from quorate.raft.roles import Leader
-from quorate.raft.voters import SUPPORTED, Endpoint, VersionRange
+from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange
 from tests.sim.clock import Clock
 from tests.sim.content import Damaged, Snapshot
 from tests.sim.disk import Disk, DiskFull, FsyncFailed
@@ -45,7 +45,7 @@ class Node:
     id: NodeId
     disk: Disk
     clock: Clock
-    settings: Settings
+    settings: RaftSettings
     bootstrap: frozenset[NodeId] = frozenset()
     port: int = 9093
     levels: VersionRange = SUPPORTED
@@ -87,8 +87,8 @@ class Node:
         return self.raft is not None and isinstance(self.raft.role, Leader)
 
     @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        return (Endpoint("CONTROLLER", f"host{self.id}", self.port),)
+    def endpoints(self) -> tuple[ListenerEndpoint, ...]:
+        return (ListenerEndpoint("CONTROLLER", f"host{self.id}", self.port),)
 
     # Life and death.
 
@@ -128,6 +128,7 @@ class Node:
         self.world.checker.after_boot(self)
         self._begin_turn()
         self._run()
+        self.world.absences.started(self)
 
     def crash(self, why: str, *, power: bool) -> None:
         """The process is gone at this very step; with `power` its machine and page cache as well."""
@@ -200,9 +201,13 @@ class Node:
                 self.world.fired("S-18" if self.disk.is_full else "S-27")
                 call.end("refused", "no room")
                 return
+            if self.id in self.world.absences.away:
+                call.end("refused", "no controller")
+                return
             role, base = raft.role, raft.log.leo
-            texts = tuple(f"{text}@{self.clock.wall_ms}" for text in call.texts)
-            batch = Batch(
+            wall_ms = self.clock.wall_ms
+            texts = tuple([f"{text}@{wall_ms}" for text in call.texts])
+            batch = BatchInfo(
                 base_offset=base, last_offset=base + len(texts) - 1, epoch=role.epoch, size=80 * len(texts), data=texts
             )
             refusal = raft.append((batch,), self.turn_ms)
@@ -237,8 +242,16 @@ class Node:
         return self.world.timeline.now_ms < self._paused_until
 
     def _begin_turn(self) -> None:
-        self._work = self._turn()
-        self._advance()
+        """Carries out what the core asks for; nothing can come between where it asks for nothing."""
+        raft = self.raft
+        assert raft is not None
+        ready = raft.ready()
+        if ready:
+            self._work = self._turn(raft, ready)
+            self._advance()
+        else:
+            self.world.checker.after_idle_turn(self)
+            self._end_turn(raft)
 
     def _advance(self) -> None:
         """Goes on with the turn to its next wait, its end, or the death of the process."""
@@ -270,13 +283,15 @@ class Node:
             self._advance()
             self._run()
 
-    def _turn(self) -> Iterator[str]:
-        raft = self.raft
-        assert raft is not None
-        while ready := raft.ready():
+    def _turn(self, raft: Raft, ready: Ready) -> Iterator[str]:
+        while ready:
             yield from self._driver.carry_out(raft, ready)
             self._tell(ready)
+            ready = raft.ready()
         self.world.checker.after_turn(self)
+        self._end_turn(raft)
+
+    def _end_turn(self, raft: Raft) -> None:
         self._note_turn(raft)
         self.heard = []
         self._set_timer()
@@ -354,4 +369,4 @@ class Node:
             self.disk.cut_prefix(snapshot.id)
             raft.log_started(snapshot.id)
             yield "log.cut"
-        yield from self._turn()
+        yield from self._turn(raft, raft.ready())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.seeds.many import kept_bugs
 from tests.sim.mutants.base import Mutant
 from tests.sim.mutants.judge import MUTANTS, kill
 
 SEEDS_TO_KILL = 150
 """The longest-lived bug took 34 seeds of its profile when this was written."""
 
+KEPT = Path(__file__).parent / "kept_seeds.txt"
 ASKED = [*range(1, 20), 20, 21, 22, 30, 31, 32, 33, 34]
 
 
@@ -17,6 +21,13 @@ def test_every_bug_of_the_catalogue_is_planted() -> None:
     planted = {mutant.number for mutant in MUTANTS}
 
     assert {f"M{number}" for number in ASKED} <= planted
+
+
+@pytest.mark.parametrize(("seed", "profile", "bug"), kept_bugs(KEPT))
+def test_a_kept_seed_finds_the_bug_that_it_names(seed: int, profile: str, bug: str) -> None:
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.number == bug)
+
+    assert kill(mutant, base=seed, limit=1, profile=profile) is not None
 
 
 @pytest.mark.mutants

@@ -8,11 +8,12 @@ from random import Random
 
 from kraft import Uuid
 from quorate.nouns import NodeId, ReplicaKey
-from quorate.raft import Settings, Voter, VoterSet
-from quorate.raft.voters import Endpoint, VersionRange
+from quorate.raft import RaftSettings, Voter, VoterSet
+from quorate.raft.voters import ListenerEndpoint, VersionRange
 from tests.sim.admin import Admin
 from tests.sim.atlas import Atlas
 from tests.sim.clock import Clock, Timeline
+from tests.sim.controllers import Controllers
 from tests.sim.disk import Disk
 from tests.sim.faults import BRIDGE, MEMBERSHIP, REJOIN, SMALL, Plan
 from tests.sim.invariants.checker import Checker
@@ -54,6 +55,7 @@ class World:
         self.nemesis = Nemesis(self)
         self.atlas = Atlas(self)
         self.rot = Rot(self)
+        self.absences = Controllers(self)
         self.admin = Admin(self)
         self.oracle = Oracle(self)
         self.liveness = Liveness(self)
@@ -67,6 +69,7 @@ class World:
         self.every(200, self.oracle.read_somewhere)
         self.every(500, self.oracle.check_polls)
         self.nemesis.begin()
+        self.absences.begin()
         if self.plan.profile in (BRIDGE, REJOIN):
             judge = self.liveness.judge_bridge if self.plan.profile == BRIDGE else self.liveness.judge_rejoin
             judge()
@@ -80,6 +83,7 @@ class World:
             self._heal()
             if self.atlas.has_majority():
                 self.liveness.judge_recovery()
+                self.absences.judge()
             else:
                 self.tally["no majority left"] += 1
         self.is_healed = True
@@ -214,6 +218,8 @@ class World:
         self.is_healed = True
         self.note(0, "healed")
         self.wire.heal()
+        self.nemesis.strangers.clear()
+        self.absences.come_back()
         for node in self.nodes.values():
             node.disk.is_full = False
             node.clock.set_rate(1000)
@@ -234,7 +240,7 @@ class World:
         spare = 2 if plan.profile == MEMBERSHIP else random.randrange(2)
         self.is_dynamic = plan.profile == MEMBERSHIP or random.random() < 0.5
         self.has_endpoints = self.is_dynamic or random.random() < 0.5
-        settings = Settings(
+        settings = RaftSettings(
             fetch_max_bytes=plan.fetch_max_bytes,
             snapshot_max_bytes=plan.chunk_bytes,
             fetch_max_wait_ms=random.choice([200, 500]),
@@ -260,7 +266,7 @@ class World:
             return VoterSet.of(*disks)
         return VoterSet(
             tuple(
-                Voter(key=ReplicaKey(id, disk), endpoints=(Endpoint("CONTROLLER", f"host{id}", 9093),))
+                Voter(key=ReplicaKey(id, disk), endpoints=(ListenerEndpoint("CONTROLLER", f"host{id}", 9093),))
                 for id, disk in disks.items()
             )
         )

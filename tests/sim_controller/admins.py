@@ -26,8 +26,8 @@ from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
 from quorate.controller.decision import Command, Decision
-from quorate.controller.engine import Lane
-from quorate.controller.repeats import ID_BYTES, RequestId
+from quorate.controller.deduplication import ID_BYTES, RequestId
+from quorate.controller.engine import QueueLimit
 from quorate.records import NoOpRecord, TopicRecord
 from tests.sim.invariants.base import Ledger, require
 from tests.sim_controller.calls import OK, REFUSED, TURNS, UNKNOWN, Call, told_of
@@ -246,7 +246,9 @@ class Admins:
         if self.model.members:
             id = self.random.choice(sorted(self.model.members))
             request = AllocateProducerIdsRequest(broker_id=id, broker_epoch=self.model.members[id].epoch)
-            self._ask("AllocateProducerIds", request, lambda *_: allocate_producer_ids(request), lane=Lane.CLUSTER)
+            self._ask(
+                "AllocateProducerIds", request, lambda *_: allocate_producer_ids(request), lane=QueueLimit.CLUSTER
+            )
 
     def _strike_off(self) -> None:
         if len(self.model.members) <= 2:
@@ -266,7 +268,9 @@ class Admins:
         if made is not None:
             self._ask(*made)
 
-    def _ask(self, what: str, request: Any, command: Any, *, read: bool = False, lane: Lane = Lane.ADMIN) -> None:
+    def _ask(
+        self, what: str, request: Any, command: Any, *, read: bool = False, lane: QueueLimit = QueueLimit.ADMIN
+    ) -> None:
         self.world.oracle.ask(Call(what=what, request=request, command=command, is_read=read, lane=lane))
 
     # Judging.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kraft.service.quorum_pb2 import AppendRequest
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.raft import Batch, LogView, Raft
+from quorate.raft import BatchInfo, LogView, Raft
 from quorate.raft.messages import Read
 from quorate.raft.ready import Leadership
 from quorate.raft.roles import Leader
@@ -93,7 +93,7 @@ class Beside(Listener):
             pass
 
     def _tell_next(self, raft: Raft) -> bool:
-        """One event, if any is due: in the order of services/quorum/listener.py."""
+        """One event, if any is due: in the order of services/quorum/controller_events.py."""
         leadership, log = self._node.leadership, raft.log
         leads_here = self.told.epoch_start_offset is not None and self.told == leadership
         if self.told.epoch_start_offset is not None and leadership != self.told:
@@ -210,7 +210,7 @@ class Beside(Listener):
             texts = tuple(map(text_of, values))
             size = 60 + sum(map(len, values))
             last = base + len(texts) - 1
-            made.append(Batch(base_offset=base, last_offset=last, epoch=request.epoch, size=size, data=texts))
+            made.append(BatchInfo(base_offset=base, last_offset=last, epoch=request.epoch, size=size, data=texts))
             base += len(texts)
         refusal = raft.append(tuple(made), self._node.turn_ms)
         return (ErrorCode.NONE, base) if refusal is None else (refusal.error, refusal.wanted_offset)
@@ -233,7 +233,7 @@ class Beside(Listener):
         self._listen_again_in(300)
 
     def _end_streams(self) -> None:
-        """If it was active, its epoch ends with its stream: as services/quorum/attendance.py has it."""
+        """If it was active, its epoch ends with its stream: as services/quorum/controller_presence.py has it."""
         for pipe in (self._events, self._appends, self._answers):
             pipe.is_cut = True
         epoch, node = self._active_epoch, self._node

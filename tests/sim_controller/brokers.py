@@ -15,7 +15,7 @@ from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.decision import Command
-from quorate.controller.engine import Lane
+from quorate.controller.engine import QueueLimit
 from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import LOST_DIRECTORY, NodeId, Offset
@@ -174,7 +174,7 @@ class Process:
             request=request,
             turns=turns,
             ended=ended,
-            lane=Lane.CLUSTER,
+            lane=QueueLimit.CLUSTER,
         )
         self.world.at(0, lambda: self.world.oracle.ask(call))
 
@@ -314,7 +314,7 @@ class Process:
         return True
 
     def _ask(self, what: str, request: Any, command: Any, late: float = 0.0) -> None:
-        call = Call(what=what, request=request, command=command, lane=Lane.CLUSTER)
+        call = Call(what=what, request=request, command=command, lane=QueueLimit.CLUSTER)
         is_late = late > 0 and self.random.random() < late * 0.3 and not self.world.is_healed
         self.world.at(self.random.randrange(1, 3_000) if is_late else 0, lambda: self.world.oracle.ask(call))
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kraft import Message
+from quorate.controller.chunked_change import ChunkLimits
 from quorate.controller.decision import Command
-from quorate.controller.engine import Lane
-from quorate.controller.fan_out import Turn
-from quorate.controller.repeats import RequestId
+from quorate.controller.deduplication import RequestId
+from quorate.controller.engine import QueueLimit
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Wanted = Callable[[ClusterState], tuple[tuple[str, PlacementSpec], ...]]
 
-TURNS = (Turn(changed_max=1, looked_at_max=3, uncut_max=1), Turn())
+TURNS = (ChunkLimits(changed_max=1, looked_at_max=3, uncut_max=1), ChunkLimits())
 """So small that nearly every change to a broker is cut up, or none: by turns, as registrations come."""
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
@@ -46,7 +46,7 @@ class Call:
     turns: Callable[[Controller], Iterator[Command[Any]]] | None = None
     """Of what is written in turns: its commands, the last of which has the answer."""
     wanted: Wanted | None = None
-    lane: Lane = Lane.ADMIN
+    lane: QueueLimit = QueueLimit.ADMIN
     is_read: bool = False
     request_id: RequestId | None = None
     asked_ms: int = 0

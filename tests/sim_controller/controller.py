@@ -12,19 +12,21 @@ from kraft.service.quorum_pb2 import AppendRequest
 from quorate.controller.activation import activate
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer, Append, Engine, Lane
+from quorate.controller.engine import Answer, Append, Engine, QueueLimit
+from quorate.controller.failures import Consequence, Fault
 from quorate.controller.new_partitions import StalePlacement, usable_brokers
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.placement import Racks, place
-from quorate.raft import Batch
+from quorate.raft import BatchInfo
 from quorate.raft.messages import ConfirmLeadershipRequest, ConfirmLeadershipResponse, Response
 from tests.sim.content import Snapshot, cells_of
 from tests.sim.wire import OUTSIDE, Route
 from tests.sim_controller.calls import NOT_KNOWN, OK, REFUSED, UNKNOWN, Call, told_of
 from tests.sim_controller.cells import is_data, packed, record_of, text_of, unpacked
+from tests.sim_controller.failing import failing
 from tests.sim_controller.invariants.states import Watched
 
 if TYPE_CHECKING:
@@ -181,7 +183,28 @@ class Controller:
             self.engine.write(token, noted, now_ms=self.now_ms, request_id=request_id, lane=lane)
         except ApiError as refused:
             self._end(call, REFUSED, refused)
+        except Fault as fault:
+            self._failed(fault)
         self._carry_out()
+
+    def fail(self, row: str) -> None:
+        """A write that cannot be, and what follows from it."""
+        if self.is_active and not self.is_foreign:
+            self._world.fired(row)
+            self.watched.before_failing()
+            self.write(row, failing(row))
+
+    def _failed(self, fault: Fault) -> None:
+        """As services/controller/driver.py: back, and another leads, or the process ends."""
+        self._world.note(self.node.id, "failed", fault)
+        self.watched.after_failing()
+        self._renounce(str(fault))
+        self._carry_out()
+        match fault.consequence:
+            case Consequence.RENOUNCE:
+                self._beside.cut_off("it has failed")
+            case Consequence.FATAL:
+                self._beside.restart_controller()
 
     def _end(self, call: Call | None, outcome: str, error: ApiError | None) -> None:
         if call is not None:
@@ -204,7 +227,7 @@ class Controller:
             what="ControllerRegistration",
             request=request,
             command=lambda *_: register_controller(request),
-            lane=Lane.CLUSTER,
+            lane=QueueLimit.CLUSTER,
         )
         self._world.oracle.ask(call)
 
@@ -216,7 +239,7 @@ class Controller:
             self.watched.after_commit()
             self._carry_out()
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: BatchInfo) -> None:
         """One committed batch that another controller, or the quorum itself, has written."""
         engine = self.engine
         if self.is_gone or batch.end_offset <= engine.next_offset:

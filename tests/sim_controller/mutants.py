@@ -192,6 +192,10 @@ def _c6(patch: Patch) -> None:
     patch.setattr(change_broker_state, "losing", lambda *_: iter(()))
 
 
+def _c20(patch: Patch) -> None:
+    patch.setattr(Engine, "_take_back_half", lambda engine: None)
+
+
 MUTANTS = (
     Mutant("M23", "the order of a set reaches the records", _m23, needs_two=True),
     Mutant("M24", "sessions are kept by the wall clock", _m24),
@@ -207,5 +211,6 @@ MUTANTS = (
     Mutant("C3", "an Abort is decided again on an empty state", _c3, profile=MEMBERSHIP),
     Mutant("C4", "an unclean stop leaves an ELR of before as it is", _c4),
     Mutant("C5", "a move called off has its first replica lead as if it lacked nothing", _c5),
+    Mutant("C20", "half a batch stays applied whose second record cannot be", _c20),
     Mutant("C6", "what lies in a directory that has failed stays with its leader", _c6),
 )

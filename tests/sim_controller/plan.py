@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.sim.faults import MEMBERSHIP, MIXED, SNAPSHOTS, STORAGE, Plan
+from tests.sim_controller import failing
 
 PROFILES: Final = (MIXED, SNAPSHOTS, MEMBERSHIP, STORAGE)
 WEIGHTS: Final = (50, 25, 15, 10)
@@ -25,6 +26,7 @@ ROWS: Final = (
     "C-10 transaction left open",
     "C-11 request repeated",
     "C-12 stale AlterPartition",
+    *failing.ROWS,
 )
 
 
@@ -78,6 +80,7 @@ class ClusterPlan:
     preferred_every_ms: int
     stream_ms: int
     full: float
+    fail_every_ms: int
 
     @classmethod
     def drawn(cls, seed: int, profile: str | None = None) -> ClusterPlan:
@@ -115,4 +118,5 @@ class ClusterPlan:
             preferred_every_ms=random.choice([1_000, 3_000]),
             stream_ms=random.choice([0, 2, 10, 60]),
             full=random.choice([0.0, 0.0, 0.02]),
+            fail_every_ms=every(2_000, 8_000, 0.3),
         )

@@ -81,7 +81,9 @@ def _levels(admins: Admins) -> Made:
     def command(controller: Controller, _: Any) -> Any:
         raft = controller.node.raft
         assert raft is not None
-        return update_features(request, kraft_version=raft.log.kraft_version, settings=admins.world.controller_settings)
+        voters = raft.log.voters.latest.ids - {controller.node.id}
+        settings = admins.world.controller_settings
+        return update_features(request, kraft_version=raft.log.kraft_version, voters=voters, settings=settings)
 
     return "UpdateFeatures", request, command
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.sim_controller.judge import kill
+from tests.seeds.many import kept_bugs
+from tests.seeds.outcome import VIOLATED
+from tests.sim_controller.judge import kill, planted
 from tests.sim_controller.mutants import MUTANTS, Mutant
 
 SEEDS_TO_KILL = 60
@@ -25,11 +29,19 @@ KILLED_BY = {
     "C4": {"I-57"},
     "C5": {"I-52", "I-53", "I-54"},
     "C6": {"I-46", "I-48"},
+    "C20": {"I-90"},
 }
 
 
 def test_every_bug_of_the_catalogue_is_planted() -> None:
     assert {f"M{number}" for number in range(23, 30)} <= {mutant.number for mutant in MUTANTS}
+
+
+@pytest.mark.parametrize(("seed", "profile", "bug"), kept_bugs(Path(__file__).parent / "kept_seeds.txt"))
+def test_a_kept_seed_finds_the_bug_that_it_names(seed: int, profile: str, bug: str) -> None:
+    outcome = planted(bug, seed, profile)
+
+    assert (outcome.verdict, outcome.number in KILLED_BY[bug]) == (VIOLATED, True), outcome
 
 
 @pytest.mark.mutants

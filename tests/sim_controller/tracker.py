@@ -9,9 +9,9 @@ from kraft import Message, Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.decision import Command
-from quorate.controller.engine import Lane
+from quorate.controller.engine import QueueLimit
 from quorate.errors import ApiError
-from quorate.liveness import ControlState, Registration, Sessions, decide
+from quorate.liveness import ControlState, RegisteredBroker, Sessions, decide
 from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import DIRECTORIES
@@ -125,7 +125,7 @@ class Tracker:
             request=("ChangeBrokerState", broker_id, epoch, target),
             turns=turns,
             ended=ended,
-            lane=Lane.CLUSTER,
+            lane=QueueLimit.CLUSTER,
         )
         self._world.oracle.ask(call)
 
@@ -176,8 +176,8 @@ class Tracker:
         return self.sessions.lowest_metadata_offset(active)
 
 
-def _registration(broker: Broker) -> Registration:
-    return Registration(
+def _registration(broker: Broker) -> RegisteredBroker:
+    return RegisteredBroker(
         broker_epoch=broker.epoch,
         offset=broker.registration_offset,
         fenced=broker.fenced,

@@ -8,8 +8,8 @@ from random import Random
 from kraft import Message
 from quorate.controller.decision import Decision, Moment
 from quorate.controller.delegation_tokens import TokenSettings
-from quorate.controller.periodic import CHORES, Chore
-from quorate.controller.settings import Settings
+from quorate.controller.periodic import CHORES, PeriodicTask
+from quorate.controller.settings import ControllerSettings
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION, supported_features
 from quorate.metadata.state import ClusterState
@@ -22,6 +22,7 @@ from tests.sim.invariants.base import require
 from tests.sim.listener import Listener
 from tests.sim.node import Node
 from tests.sim.world import World
+from tests.sim_controller import failing
 from tests.sim_controller.admins import Admins
 from tests.sim_controller.beside import Beside
 from tests.sim_controller.brokers import Broker
@@ -60,7 +61,7 @@ class ControllerWorld(World):
 
     def __init__(self, seed: int, *, profile: str | None = None, keeps_all: bool = False) -> None:
         self.cluster_plan = plan = ClusterPlan.drawn(seed, profile)
-        self.controller_settings = Settings(
+        self.controller_settings = ControllerSettings(
             num_partitions=2,
             default_replication_factor=2,
             delegation_tokens=TokenSettings(secret_key="of all controllers alike", expiry_time_ms=1_000),
@@ -72,6 +73,7 @@ class ControllerWorld(World):
         self.plan = milder(self.plan)
         self.placing, self.fetching = self.stream("placing"), self.stream("fetching")
         self._own: Random = self.stream("cluster events")
+        self._failing = self.stream("failures")
         self.history, self.hashes, self.fencing = History(self), Hashes(), Fencing(self)
         self.oracle: AdminOracle = AdminOracle(self)  # type: ignore[assignment]
         self.admins = Admins(self)
@@ -197,14 +199,15 @@ class ControllerWorld(World):
             (plan.cut_off_every_ms, self._cut_off),
             (plan.restart_every_ms, self._restart_controller),
             (plan.transaction_every_ms, self._leave_transaction),
+            (plan.fail_every_ms, self._fail),
         ):
             self.every(mean_ms, deed)
 
-    def _interval_ms(self, chore: Chore) -> int:
+    def _interval_ms(self, chore: PeriodicTask) -> int:
         known = {"write a no-op": NO_OP_MS, "elect leaders uncleanly": UNCLEAN_MS}
         return known.get(chore.name, self.cluster_plan.preferred_every_ms)
 
-    def _do(self, chore: Chore) -> None:
+    def _do(self, chore: PeriodicTask) -> None:
         for controller in active(self):
             if not controller.is_foreign and chore.is_due(controller.engine.state):
                 controller.write(chore.name, chore.command(self.controller_settings))
@@ -268,6 +271,12 @@ class ControllerWorld(World):
             controller.is_foreign = True
             node = controller.node
             self.at(self._own.randrange(300), lambda node=node: _resign(node))  # type: ignore[misc]
+
+    def _fail(self) -> None:
+        """In a controller's own code, in any way."""
+        row = self._failing.choice(failing.ROWS)
+        for controller in active(self):
+            controller.fail(row)
 
     # The end.
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 from tests.seeds.command import Simulator, main
 from tests.seeds.outcome import Outcome
-from tests.sim_driver.mutants import MUTANTS, UNMET, kill
-from tests.sim_driver.runner import PROFILE, home, judged, run
-from tests.sim_driver.world import World
+from tests.sim_driver.mutants import MUTANTS, kill
+from tests.sim_driver.runner import PROFILE, PROFILES, home, judged, made, run
 
 
 def replay(seed: int, profile: str | None, last: int | None) -> tuple[str, Outcome]:
     """Its plan, and every event."""
     with home() as directory:
-        world = World(seed, Path(directory), keeps_all=True)
-        outcome = judged(world)
+        world = made(seed, Path(directory), profile or PROFILE, keeps_all=True)
+        outcome = judged(world, profile=profile or PROFILE)
         return f"{world.plan}\n{world.trace.story(last)}", outcome
 
 
@@ -25,9 +24,9 @@ SIMULATOR = Simulator(
     name="tests.sim_driver",
     run=run,
     replay=replay,
-    profiles=(PROFILE,),
+    profiles=PROFILES,
     rows=(),
-    mutants=(*MUTANTS, *UNMET),
+    mutants=MUTANTS,
     kill=kill,
     seeds=200,
     chunk=5,

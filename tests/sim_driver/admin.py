@@ -1,6 +1,7 @@
 """The administrator: has voters added, removed and moved by the doors that there are for it, one step or a whole walk.
 
 It asks whoever it takes for the leader, or anybody; asks again what was asked before; goes away before it is answered.
+A walk that it has begun goes on without it (S-48), and while leaders are killed (S-49).
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Admin:
         try:
             while True:
                 await asyncio.sleep(self._random.randrange(2 * self._world.plan.admin_every_ms) / 1000)
-                deeds = [self._add] * 3 + [self._remove] * 3 + [self._walk, self._repeat, self._move]
+                deeds = [self._add] * 3 + [self._remove] * 3 + [self._walk, self._repeat]
+                # Who comes back elsewhere while others are removed may be one that the rest needs and cannot find.
+                deeds += [self._walk] * 20 + [self._cancel] * 2 if self._world.plan.walks else [self._move]
+                deeds += [self._move] * 20 if self._world.plan.moves else []
                 deed: Callable[[], Awaitable[None]] = self._random.choice(deeds)
                 if self._world.is_healed:
                     return
@@ -126,18 +130,47 @@ class Admin:
                 for node in target
             ]
         )
-        known, keys = len(self._world.checker.voter_sets), {node.key for node in target}
         self._world.fired("walks")
-        self._world.note(HOST, "asks to walk to", sorted(node.id for node in target))
+        await self._follow(request, {node.key for node in target})
+
+    async def _cancel(self) -> None:
+        """Whatever target there is, there is to be none."""
+        await self._follow(AlterQuorumRequest(cancel=True), set())
+
+    async def _follow(self, request: AlterQuorumRequest, target: set[ReplicaKey]) -> None:
+        """Hears of it to the end, or only for a while: then the target is left to whoever leads."""
+        known = len(self._world.checker.voter_sets)
+        self._world.note(HOST, "asks to walk to", sorted(key.id for key in target))
         call = self._stub(anybody=True).AlterQuorum(request)
         try:
-            for _ in range(self._random.choice((2, WALK_STEPS_MAX))):
+            for _ in range(self._random.choice((4, WALK_STEPS_MAX))):
                 told = await call.read()
                 if told is EOF:
                     return
-                self._take(told, known, keys)
+                self._take(told, known, target)
+                is_on_the_way = told.step in (AlterQuorumResponse.STEP_ADDED, AlterQuorumResponse.STEP_REMOVED)
+                if is_on_the_way and not self._world.is_healed and self._random.randrange(2):
+                    self.kill_leader()
         finally:
+            wanted = self._voters.target
+            if wanted is not None and set(wanted.keys) == target:
+                self._world.fired("S-48 left to itself")
             call.cancel()
+
+    def set_out(self) -> None:
+        """Asks once more, in a world that is well, and goes away."""
+        self._world.loop.create_task(self._set_out(), context=context_of(self._life))
+
+    async def _set_out(self) -> None:
+        with suppress(AioRpcError):
+            await self._walk()
+
+    def kill_leader(self) -> None:
+        """S-49: in the middle of a walk; the next leader is to go on with it."""
+        leader = self._leader()
+        if leader is not None and self._voters.target is not None:
+            self._world.fired("S-49")
+            leader.crash("in the middle of a walk", is_power_cut=False)
 
     def _take(self, told: AlterQuorumResponse, known: int, target: set[ReplicaKey]) -> None:
         name = AlterQuorumResponse.Step.Name(told.step).removeprefix("STEP_").lower()
@@ -148,6 +181,22 @@ class Admin:
             self._require_some(known, lambda voters: told.voter_id not in voters.ids, "still votes", told.voter_id)
         elif told.step == AlterQuorumResponse.STEP_DONE:
             self._require_some(known, lambda voters: target == set(voters.keys), "is not there", target)
+        elif told.step == AlterQuorumResponse.STEP_CANCELLED:
+            self._world.fired("S-48 cancelled")
+            self._require_some(
+                known,
+                lambda voters: voters.target is None and set(voters.keys) != target,
+                *("is not taken back", target),
+                number="I-88",
+            )
+        elif told.step == AlterQuorumResponse.STEP_REPLACED:
+            self._world.fired("S-48 replaced")
+            self._require_some(
+                known,
+                lambda voters: voters.target is not None and set(voters.target.keys) != target,
+                *("is not replaced", target),
+                number="I-88",
+            )
 
     async def _move(self) -> None:
         """A node comes back with another port, and tells the leader itself."""
@@ -204,9 +253,9 @@ class Admin:
         self._world.fired("asked" if answer.error_code else "changed")
         self._world.note(HOST, what, voter_id, answer.error_code, answer.error_message)
 
-    def _require_some(self, known: int, is_so: Callable[[VoterSet], bool], *why: object) -> None:
+    def _require_some(self, known: int, is_so: Callable[[VoterSet], bool], *why: object, number: str = "I-41") -> None:
         """It is answered for: some voter set that was committed, or still in force, since it was asked is so."""
-        require("I-41", any(map(is_so, self._world.checker.voters_since(known))), *why)
+        require(number, any(map(is_so, self._world.checker.voters_since(known))), *why)
 
 
 def _listener(node: Node) -> AddRaftVoterRequest.Listener:

@@ -150,9 +150,14 @@ class Checker:
         _, before = self.voter_sets[-1]
         is_one = len(before.ids - voters.ids) + len(voters.ids - before.ids) <= 1
         require("I-30", is_one, "more than one voter changes at once", header, before, voters)
+        if before.voters != voters.voters:
+            is_reached = before.target is not None and voters.keys == before.target.keys
+            kept = None if is_reached else before.target
+            require("I-87", voters.target == kept, "a change of the voters changes the target", header, before, voters)
         if before.ids != voters.ids:
             self._world.fired("S-23")
-        self._world.note(0, "voters", header.base_offset, *map(str, voters.keys))
+        target = () if voters.target is None else ("on the way to", *map(str, voters.target.keys))
+        self._world.note(0, "voters", header.base_offset, *map(str, voters.keys), *target)
         self.voter_sets.append((header.base_offset, voters))
 
     def _in_force(self, disk: WatchedDisk, end: Offset, ready: Ready) -> list[VoterSet]:

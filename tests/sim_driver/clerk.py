@@ -17,6 +17,7 @@ from grpc.aio import EOF, AioRpcError
 from kraft.service.quorum_pb2 import (
     AppendRequest,
     ConfirmLeadershipRequest,
+    ControllerHeartbeatRequest,
     CreateSnapshotRequest,
     ListenRequest,
     ListenResponse,
@@ -27,7 +28,7 @@ from quorate.nouns import Epoch, Offset
 from services.quorum.appends import joined
 from tests.sim_driver.checker import require
 from tests.sim_driver.loop import Life, context_of
-from tests.sim_driver.states import check_snapshot, state_at
+from tests.sim_driver.states import check_snapshot, record, state_at
 from tests.sim_driver.wire import Call, Channel
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 IN_FLIGHT_MAX: Final = 6
 CONFIRM_EVERY_MS: Final = 100
 CONFIRM_S: Final = 5.0
+HEARTBEAT_S: Final = 0.25
 
 
 @dataclass
@@ -78,6 +80,27 @@ class Clerk:
         self._loading = b""
         self.is_active = False
 
+    def counts(self) -> dict[str, int]:
+        """What has come about."""
+        return {
+            "acknowledged": self.acknowledged_count,
+            "confirmed": self.confirmed_count,
+            "loads": self.load_count,
+        }
+
+    def stop(self) -> None:
+        """Its process is killed."""
+        if self._life is not None:
+            self._life.is_over = True
+            self._world.network.lose(self._life)
+        self._life = None
+        self._begin_anew()
+
+    def pause(self, ms: int) -> None:
+        """SIGSTOP for so long: its streams stay as they are."""
+        assert self._life is not None
+        self._life.paused_until_us = self._world.loop.now_us + 1000 * ms
+
     def start(self, *, from_nothing: bool) -> None:
         """A process begins; one before has ended."""
         if self._life is not None:
@@ -102,7 +125,9 @@ class Clerk:
 
     async def _listen(self, stub: Any) -> None:
         """Until the stream breaks, or this end has had enough."""
-        call: Call = stub.Listen(ListenRequest(next_offset=self.next))
+        session_id = self._leisure.getrandbits(63)
+        call: Call = stub.Listen(ListenRequest(next_offset=self.next, session_id=session_id))
+        beats = self._spawn(partial(self._beat, session_id=session_id), stub)
         office: list[asyncio.Task[None]] = []
         try:
             while not self._has_enough():
@@ -121,9 +146,17 @@ class Clerk:
                     self._spawn(partial(self._snapshot, end=self._world.checker.at(self.next)[0].next_offset), stub)
                 await self._breathe()
         finally:
+            beats.cancel()
             for task in office:
                 task.cancel()
             call.cancel()
+
+    async def _beat(self, stub: Any, *, session_id: int) -> None:
+        """As services/controller/quorum_link.py does."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            with suppress(AioRpcError):
+                await stub.ControllerHeartbeat(ControllerHeartbeatRequest(session_id=session_id), timeout=1.0)
 
     def _spawn(self, work: Callable[[Any], Awaitable[None]], what: Any) -> asyncio.Task[None]:
         async def told() -> None:
@@ -211,6 +244,7 @@ class Clerk:
                     pause_ms = self._world.plan.write_every_ms if self._random.randrange(3) else 0
                     await asyncio.sleep(pause_ms / 1000)
                     if self._random.randrange(400) == 0 and not self._world.is_healed:
+                        self._world.fired("S-26 resigned")
                         await stub.Resign(ResignRequest(epoch=self._epoch))
         finally:
             answers.cancel()
@@ -261,8 +295,8 @@ class Clerk:
     def _value(self) -> bytes:
         """No other is like it."""
         self._written += 1
-        padding = bytes(self._random.choice((10, 40, 300)))
-        return f"{self._node.id}/{self._epoch}/{self._world.loop.now_us}/{self._written} ".encode() + padding
+        padding = self._random.choice((10, 40, 300))
+        return record(f"{self._node.id}/{self._epoch}/{self._world.loop.now_us}/{self._written}", padding)
 
     async def _hear_answers(self, call: Call) -> None:
         with suppress(AioRpcError):
@@ -310,7 +344,7 @@ class Clerk:
         else:
             is_end = known.ends_at(end)
             require("I-26", is_end, "a snapshot that ends in a batch, or beyond what is committed", end)
-            self._world.fired("snapshot")
+            self._world.fired("S-24")
 
     async def _pieces(self, end: Offset, *, breaks_off: bool) -> AsyncIterator[CreateSnapshotRequest]:
         known = self._world.checker

@@ -6,6 +6,7 @@ from any byte on. That files which are replaced whole are synced before they are
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,10 @@ from tests.sim_driver.loop import Loop
 SEGMENT_BYTES: Final = 8_000
 SEGMENT_MS: Final = 1 << 40
 NEVER_MS: Final = 3_600_000
+
+
+class Injected(OSError):
+    """A fault of the disk that the simulator has put there. Any other OSError is a bug of the code under test."""
 
 
 class WatchedDisk(Disk):
@@ -88,7 +93,7 @@ class VirtualFlusher(Flusher):
         self.is_flushing = True
         try:
             if self._fails():
-                raise OSError(5, "the disk has lost it")
+                raise Injected(errno.EIO, "the disk has lost it")
             flush.wait()
             self._disk.durable = max(self._disk.durable, flush.end)
         except OSError as failure:

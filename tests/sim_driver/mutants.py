@@ -5,34 +5,41 @@ D1 was found by a test of real processes that failed once: it is why this simula
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.errors import ErrorCode
-from quorate.nouns import Epoch, NodeId, Offset
-from quorate.raft import confirming
+from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorate.raft import matrix, read_index, walking
 from quorate.raft import messages as raft
 from quorate.raft.core import Raft
 from quorate.raft.history import History
 from quorate.raft.ready import Leadership, Ready
 from quorate.raft.roles import Leader
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
+from quorate.raft.voters import Voter, VoterSet
+from quorate.records import VotersRecord
 from quorate.storage import snapshots
 from quorate.storage.disk_log import Flush
-from quorate.storage.salvage import Promise
+from quorate.storage.salvage import PromiseFile
+from quorate.storage.segment import Segment
 from quorate.wire.batch import read_header
-from services.quorum import attendance, disk, taking, translate
 from services.quorum import batches as fetched
+from services.quorum import controller_presence, disk, snapshot_upload, translate
 from services.quorum.cleaner import Cleaner
+from services.quorum.controller_events import ControllerEvents
 from services.quorum.disk import Disk
-from services.quorum.driver import AppendResult, Driver
+from services.quorum.driver import AppendResult, QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
-from services.quorum.listener import Listener
 from tests.seeds.planting import Killed, Patch, first_violated
 from tests.sim.mutants.base import replace_row
-from tests.sim_driver.runner import run
+from tests.sim_driver.runner import CLEANING, LYING, MOVING, PROFILE, WALKING, run
 
 
 @dataclass(frozen=True)
@@ -42,20 +49,22 @@ class Mutant:
     number: str
     what: str
     plant: Callable[[Patch], None]
+    profile: str | None = None
+    """In whose seeds it is looked for; None for the simulator's first."""
 
 
 def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:
     """Seeds from `base` on until one is violated; None if none of `limit` is."""
     with Patch.context() as patch:
         mutant.plant(patch)
-        return first_violated(run, base=base, limit=limit)
+        return first_violated(partial(run, profile=mutant.profile or PROFILE), base=base, limit=limit)
 
 
 def _due_by_the_core(patch: Patch) -> None:
     """As it was: the listener asked the core, which knows of a turn before it is carried out."""
-    right = Listener._due
+    right = ControllerEvents._due
 
-    def wrong(self: Listener) -> Any:
+    def wrong(self: ControllerEvents) -> Any:
         driver = self._driver
         carried_out, driver.high_watermark = driver.high_watermark, driver.core.log.high_watermark
         try:
@@ -63,20 +72,20 @@ def _due_by_the_core(patch: Patch) -> None:
         finally:
             driver.high_watermark = carried_out
 
-    patch.setattr(Listener, "_due", wrong)
+    patch.setattr(ControllerEvents, "_due", wrong)
 
 
 def _parts_of_carrying_out(order: Callable[[Ready], tuple[Ready, ...]]) -> Callable[[Patch], None]:
     """A turn is carried out in another order."""
 
     def plant(patch: Patch) -> None:
-        right = Driver._carry_out
+        right = QuorumDriver._carry_out
 
-        def wrong(self: Driver, ready: Ready) -> None:
+        def wrong(self: QuorumDriver, ready: Ready) -> None:
             for part in order(ready):
                 right(self, part)
 
-        patch.setattr(Driver, "_carry_out", wrong)
+        patch.setattr(QuorumDriver, "_carry_out", wrong)
 
     return plant
 
@@ -84,22 +93,22 @@ def _parts_of_carrying_out(order: Callable[[Ready], tuple[Ready, ...]]) -> Calla
 def _tells_first(ready: Ready) -> tuple[Ready, ...]:
     return (
         Ready(high_watermark=ready.high_watermark, leadership=ready.leadership, transitions=ready.transitions),
-        replace(ready, high_watermark=None, leadership=None, transitions=()),
+        msgspec.structs.replace(ready, high_watermark=None, leadership=None, transitions=()),
     )
 
 
 def _persists_a_turn_late(patch: Patch) -> None:
-    right = Driver._carry_out
-    late: dict[Driver, Any] = {}
+    right = QuorumDriver._carry_out
+    late: dict[QuorumDriver, Any] = {}
 
-    def wrong(self: Driver, ready: Ready) -> None:
+    def wrong(self: QuorumDriver, ready: Ready) -> None:
         if self in late:
             self.disk.persist(late.pop(self))
         if ready.election is not None:
             late[self] = ready.election
-        right(self, replace(ready, election=None))
+        right(self, msgspec.structs.replace(ready, election=None))
 
-    patch.setattr(Driver, "_carry_out", wrong)
+    patch.setattr(QuorumDriver, "_carry_out", wrong)
 
 
 def _flush_ends_where_the_log_does(patch: Patch) -> None:
@@ -110,50 +119,50 @@ def _flush_ends_where_the_log_does(patch: Patch) -> None:
 
 
 def _does_not_wait_for_the_disk(patch: Patch) -> None:
-    right = Driver._flush
+    right = QuorumDriver._flush
 
-    def wrong(self: Driver) -> None:
+    def wrong(self: QuorumDriver) -> None:
         right(self)
         if self._flushing is not None:
             self.core.flushed(self._flushing.flush.end, self.now_ms)
             self._wake()
 
-    patch.setattr(Driver, "_flush", wrong)
+    patch.setattr(QuorumDriver, "_flush", wrong)
 
 
 def _claims_twice(patch: Patch) -> None:
-    patch.setattr(Driver, "claim", lambda self, epoch: True)
+    patch.setattr(QuorumDriver, "claim", lambda self, epoch: True)
 
 
 def _claims_too_early(patch: Patch) -> None:
-    right = Listener._due
+    right = ControllerEvents._due
 
-    def wrong(self: Listener) -> Any:
+    def wrong(self: ControllerEvents) -> Any:
         leads: Leadership = self._driver.leadership
         if leads.epoch_start_offset is not None and self._told != leads and self._told.epoch_start_offset is None:
             return self._claim(leads)
         return right(self)
 
-    patch.setattr(Listener, "_due", wrong)
+    patch.setattr(ControllerEvents, "_due", wrong)
 
 
 def _appends_wherever(patch: Patch) -> None:
     """Every append is put where the log ends, wherever it belongs."""
-    right = Driver.append
+    right = QuorumDriver.append
 
-    def wrong(self: Driver, epoch: Epoch, base_offset: Offset, batches: Any) -> AppendResult:
+    def wrong(self: QuorumDriver, epoch: Epoch, base_offset: Offset, batches: Any) -> AppendResult:
         role = self.core.role
         at = self.core.log.leo if isinstance(role, Leader) and role.epoch == epoch else base_offset
         return right(self, epoch, at, batches)
 
-    patch.setattr(Driver, "append", wrong)
+    patch.setattr(QuorumDriver, "append", wrong)
 
 
 def _refuses_what_it_has_taken(patch: Patch) -> None:
     """Asked for room when the core has the batches already."""
-    right = Driver.append
+    right = QuorumDriver.append
 
-    def wrong(self: Driver, epoch: Epoch, base_offset: Offset, batches: Any) -> AppendResult:
+    def wrong(self: QuorumDriver, epoch: Epoch, base_offset: Offset, batches: Any) -> AppendResult:
         room, self._has_room = self._has_room, lambda size: True  # type: ignore[method-assign]
         try:
             result = right(self, epoch, base_offset, batches)
@@ -163,20 +172,28 @@ def _refuses_what_it_has_taken(patch: Patch) -> None:
             return AppendResult(error=ErrorCode.KAFKA_STORAGE_ERROR, end_offset=base_offset)
         return result
 
-    patch.setattr(Driver, "append", wrong)
+    patch.setattr(QuorumDriver, "append", wrong)
 
 
 def _stays_without_its_controller(patch: Patch) -> None:
-    patch.setattr(attendance.Attendance, "run", _forever)
-    patch.setattr(Driver, "resign", lambda self, epoch: None)
+    patch.setattr(controller_presence.ControllerPresence, "_look", lambda self: None)
+    patch.setattr(QuorumDriver, "resign", lambda self, epoch: None)
 
 
-async def _forever(self: object) -> None:
-    """Nothing."""
+def _waits_for_a_hung_controller(patch: Patch) -> None:
+    """As it was: a controller is away once its stream has broken."""
+    patch.setattr(controller_presence.ControllerPresence, "_is_silent", lambda self, session: False)
+
+
+def _looks_for_silence_only_when_told(patch: Patch) -> None:
+    async def run(self: object) -> None:
+        """Nothing."""
+
+    patch.setattr(controller_presence.ControllerPresence, "run", run)
 
 
 def _forgets_its_promise(patch: Patch) -> None:
-    patch.setattr(Promise, "read", lambda self: None)
+    patch.setattr(PromiseFile, "read", lambda self: None)
 
 
 def _votes_all_the_same(patch: Patch) -> None:
@@ -189,7 +206,7 @@ def _votes_all_the_same(patch: Patch) -> None:
 
 
 def _takes_any_snapshot(patch: Patch) -> None:
-    patch.setattr(taking, "refusal", lambda known, snapshot: None)
+    patch.setattr(snapshot_upload, "refusal", lambda known, snapshot: None)
 
 
 def _cleans_at_once(patch: Patch) -> None:
@@ -204,14 +221,14 @@ def _cleans_at_once(patch: Patch) -> None:
 
 
 def _begins_a_snapshot_at_once(patch: Patch) -> None:
-    right = taking._begin
+    right = snapshot_upload._begin
 
-    def wrong(driver: Driver, request: CreateSnapshotRequest) -> Any:
+    def wrong(driver: QuorumDriver, request: CreateSnapshotRequest) -> Any:
         with Patch.context() as inner:
             inner.setattr(driver, "settle", _nothing)
             return right(driver, request)
 
-    patch.setattr(taking, "_begin", wrong)
+    patch.setattr(snapshot_upload, "_begin", wrong)
 
 
 def _nothing() -> None:
@@ -220,9 +237,9 @@ def _nothing() -> None:
 
 def _is_sure_of_itself(patch: Patch) -> None:
     """It leads as long as it believes so."""
-    right = confirming.confirm
+    right = read_index.confirm
 
-    def wrong(turn: Turn, role: Leader, request: raft.ConfirmLeadershipRequest) -> None:
+    def wrong(turn: StepContext, role: Leader, request: raft.ConfirmLeadershipRequest) -> None:
         if request.epoch == role.epoch:
             turn.answer(request, raft.ConfirmLeadershipResponse(epoch=role.epoch, leader_id=role.leader_id))
         else:
@@ -232,14 +249,14 @@ def _is_sure_of_itself(patch: Patch) -> None:
 
 
 def _goes_by_the_time_of_day(patch: Patch) -> None:
-    patch.setattr(Driver, "now_ms", property(lambda self: self.wall_ms))
+    patch.setattr(QuorumDriver, "now_ms", property(lambda self: self.wall_ms))
 
 
 def _answers_before_the_commit(patch: Patch) -> None:
     right = translate.add_request
 
     def wrong(request: Any, reply_to: object) -> raft.AddRaftVoterRequest:
-        return replace(right(request, reply_to), ack_when_committed=False)
+        return msgspec.structs.replace(right(request, reply_to), ack_when_committed=False)
 
     patch.setattr(translate, "add_request", wrong)
 
@@ -261,11 +278,52 @@ def _goes_by_the_configuration(patch: Patch) -> None:
     patch.setattr(NodeEndpoints, "__getitem__", wrong)
 
 
+def _removes_what_is_not_there(patch: Patch) -> None:
+    """An OSError of our own making, not the disk's."""
+    right = Disk.start_at
+
+    def wrong(self: Disk, snapshot: OffsetAndEpoch) -> Any:
+        (self.log.directory / "not there").unlink()
+        return right(self, snapshot)
+
+    patch.setattr(Disk, "start_at", wrong)
+
+
+def _loses_the_target_with_the_leader(patch: Patch) -> None:
+    """A leader walks to what was asked for in its own epoch."""
+
+    def wrong(turn: StepContext, role: Leader) -> None:
+        offset = turn.log.voters.latest_offset
+        if offset is not None and offset > role.epoch_start_offset:
+            walking.walk(turn, role)
+
+    pursuits = tuple(wrong if each is walking.walk else each for each in matrix.PURSUITS[Leader])
+    patch.setitem(matrix.PURSUITS, Leader, pursuits)
+
+
+def _drops_the_target_at_a_step(patch: Patch) -> None:
+    patch.setattr(VoterSet, "_changed", lambda self, *voters: VoterSet(voters))
+
+
 def _takes_bytes_as_they_come(module: Any) -> Callable[[Patch], None]:
     def plant(patch: Patch) -> None:
         patch.setattr(module, "check_batch", lambda data, position=0: read_header(data, position))
 
     return plant
+
+
+def _keeps_the_number_of_a_closed_file(patch: Patch) -> None:
+    def close(self: Segment) -> None:
+        os.close(self._log)
+
+    patch.setattr(Segment, "close", close)
+
+
+def _believes_what_voters_it_is_told(patch: Patch) -> None:
+    def voters(record: VotersRecord) -> VoterSet:
+        return VoterSet(tuple(Voter(key=ReplicaKey(each.voter_id, each.voter_directory_id)) for each in record.voters))
+
+    patch.setattr(fetched, "voter_set", voters)
 
 
 MUTANTS: Final = (
@@ -279,6 +337,8 @@ MUTANTS: Final = (
     Mutant("D9", "nobody settles before the log is cleaned", _cleans_at_once),
     Mutant("D10", "an append goes to the end of the log, wherever it belongs", _appends_wherever),
     Mutant("D12", "a leader without its controller stays", _stays_without_its_controller),
+    Mutant("D45", "a controller that says nothing is waited for", _waits_for_a_hung_controller),
+    Mutant("D46", "silence is seen only when something is heard", _looks_for_silence_only_when_told),
     Mutant("D13", "what damage took is not kept in mind", _forgets_its_promise),
     Mutant("D14", "a snapshot is taken at whatever offset", _takes_any_snapshot),
     Mutant("D15", "what damage took is known, and the node votes all the same", _votes_all_the_same),
@@ -287,9 +347,6 @@ MUTANTS: Final = (
     Mutant("D20", "a start forgets the voters in the log", _forgets_the_voters),
     Mutant("D21", "a snapshot names the voters of now, not of its offset", _names_the_voters_of_now),
     Mutant("D23", "what was fetched is not checked", _takes_bytes_as_they_come(fetched)),
-)
-
-UNMET: Final = (
     Mutant("D24", "a snapshot that was fetched is not checked", _takes_bytes_as_they_come(snapshots)),
     Mutant("D11", "an append that the core has taken is refused", _refuses_what_it_has_taken),
     Mutant("D16", "nobody settles before a snapshot is taken", _begins_a_snapshot_at_once),
@@ -298,6 +355,13 @@ UNMET: Final = (
         "D22",
         "a voter is looked for where it was configured, not where the log has it",
         _goes_by_the_configuration,
+        profile=MOVING,
     ),
+    Mutant("D27", "voters are believed, whatever they are", _believes_what_voters_it_is_told, profile=LYING),
+    Mutant(
+        "D26", "a removed segment is flushed by its descriptor", _keeps_the_number_of_a_closed_file, profile=CLEANING
+    ),
+    Mutant("D47", "the target is lost when leadership changes", _loses_the_target_with_the_leader, profile=WALKING),
+    Mutant("D48", "a change of the voters drops their target", _drops_the_target_at_a_step, profile=WALKING),
+    Mutant("D25", "a segment that is to go is looked for where it is not", _removes_what_is_not_there),
 )
-"""They take a moment, or a way, that no seed has come to yet."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 STEPS_MAX: Final = 60
 """A kill comes after so many steps at most."""
-CLERK_EVERY_MS: Final = 2_000
 RESET_EVERY_MS: Final = 2_500
+UNAWARE_MS: Final = 3_000
 RATES: Final = (500, 700, 950, TRUE_RATE, 1_050, 1_400, 2_000)
 """Of a clock, in thousandths."""
 WALL_STEP_MS: Final = 3_600_000
@@ -40,9 +40,10 @@ class Nemesis:
             (RESET_EVERY_MS, self._reset),
             (plan.pause_every_ms, self._pause),
             (plan.full_every_ms, self._fill),
-            (CLERK_EVERY_MS, self._restart_clerk),
+            (plan.clerk_every_ms, self._restart_clerk),
             (1_500 if self._world.plan.damages else 0, self._damage),
             (plan.drift_every_ms, self._drift),
+            (plan.leave_every_ms, self._leave),
         ):
             if every_ms:
                 self._again(every_ms, deed)
@@ -75,6 +76,15 @@ class Nemesis:
     def _any(self) -> Node:
         return self._random.choice(list(self._world.nodes.values()))
 
+    def _any_or_leader(self) -> Node:
+        """What strikes who leads shows more."""
+        node, active = self._any(), self._active()
+        return self._random.choice(active) if active and self._random.randrange(2) else node
+
+    def _active(self) -> list[Node]:
+        """Those beside which a controller is active."""
+        return [each for each in self._world.nodes.values() if self._world.clerks[each.id].is_active]
+
     def _kill(self) -> None:
         node = self._any()
         if node.is_up:
@@ -94,7 +104,7 @@ class Nemesis:
 
     def _cut(self) -> None:
         """One node is alone, or a link works one way or none."""
-        network, one = self._world.network, self._any().id
+        network, one = self._world.network, self._any_or_leader().id
         others = [each for each in self._world.ids if each != one]
         ways = [(one, other) for other in others] + [(other, one) for other in others]
         match self._random.randrange(3):
@@ -108,6 +118,19 @@ class Nemesis:
         self._world.note(0, "cut", sorted(cut))
         network.cut |= cut
         network.after_ms(self._random.choice((100, 1_000, 3_000)), network.cut.difference_update, cut)
+
+    def _leave(self) -> None:
+        """The others see at once that the leader is gone, it sees nothing: it leads on, as far as it knows."""
+        leaders = self._active()
+        if not leaders:
+            return
+        network, one = self._world.network, leaders[0].id
+        cut = {way for each in self._world.ids if each != one for way in ((one, each), (each, one))}
+        self._world.fired("S-05 unaware")
+        self._world.note(one, "is left")
+        network.cut |= cut
+        network.leave(one, late_ms=UNAWARE_MS)
+        network.after_ms(UNAWARE_MS, network.cut.difference_update, cut)
 
     def _reset(self) -> None:
         one, other = self._any().id, self._any().id
@@ -139,7 +162,8 @@ class Nemesis:
             self._world.fired("S-13")
 
     def _fill(self) -> None:
-        node = self._any()
+        node = self._any_or_leader()
+        self._world.fired("filled")
         node.full_at = self._random.choice((("log.reserve",), ("log.reserve", "append.before_write")))
         self._world.network.after_ms(self._random.choice((100, 1_500)), self._make_room, node)
 

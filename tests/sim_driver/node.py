@@ -6,41 +6,43 @@ Only the clock, the event loop, the wait for the disk and the network are virtua
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from kraft import Uuid
+from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
-from quorate.errors import Corrupt
+from quorate.errors import ApiError, Corrupt
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.log import LogView
-from quorate.raft.messages import FetchRequest, FetchSnapshotRequest, Message
+from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Message
 from quorate.raft.ready import Ready
 from quorate.raft.roles import Role
-from quorate.raft.settings import Settings
-from quorate.raft.voters import Endpoint as RaftEndpoint
+from quorate.raft.settings import RaftSettings
+from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import Voter as RaftVoter
 from quorate.raft.voters import VoterSet
 from quorate.runtime.telemetry import OFF
-from quorate.storage.names import PARTITION_DIRECTORY
-from services.quorum.attendance import Attendance
-from services.quorum.checkpoints import BOOTSTRAP_ID, Quorum, StateSnapshot
+from quorate.storage.names import BOOTSTRAP_ID, PARTITION_DIRECTORY
+from services.quorum.checkpoints import CheckpointVoters, StateSnapshot
 from services.quorum.cleaner import Cleaner
 from services.quorum.config import OBSERVER_WAIT_MS
+from services.quorum.controller_presence import ControllerPresence
 from services.quorum.disk import Disk
-from services.quorum.driver import Driver
+from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
 from services.quorum.peers import Peers
 from services.quorum.recorder import Recorder
-from services.quorum.servicer import ControllerServicer, PeerServicer
-from services.quorum.tracing import Tracer
+from services.quorum.servicer import PeerServicer, RaftClientService
+from services.quorum.tracing import AppendTracer
 from tests.sim_driver.clock import WALL_MS, NodeClock
-from tests.sim_driver.disk import SEGMENT_BYTES, SEGMENT_MS, VirtualFlusher, WatchedDisk, copy_of, damage
+from tests.sim_driver.disk import SEGMENT_BYTES, SEGMENT_MS, Injected, VirtualFlusher, WatchedDisk, copy_of, damage
 from tests.sim_driver.loop import Killed, Life, context_of
+from tests.sim_driver.states import state_at
 from tests.sim_driver.wire import Server
 
 if TYPE_CHECKING:
@@ -50,9 +52,9 @@ PORT: Final = 9093
 LISTENER: Final = "CONTROLLER"
 CLUSTER_ID: Final = "c"
 RELEASE_MS: Final = 2_000
-UNREAD: Final = "does not give it back"
-"""What `quorate.storage.files` says of it."""
 ABSENCE_MS: Final = 1_000
+PRESENCE_MS: Final = 5_000
+CREATE_SNAPSHOT: Final = "/kraft.service.RaftClient/CreateSnapshot"
 CLEANS_EVERY: Final = 8
 """Fetches; besides its own interval."""
 
@@ -78,7 +80,7 @@ class Node:
         self.port = PORT
         self.key = ReplicaKey(node_id, Uuid(world.stream(f"directory{node_id}").randbytes(16)))
         self.clock = NodeClock(world.loop.clocks[node_id], zero_ms=1_000 * node_id)
-        self.driver: Driver | None = None
+        self.driver: QuorumDriver | None = None
         self.disk: WatchedDisk | None = None
         self.flusher: VirtualFlusher | None = None
         self.life: Life | None = None
@@ -141,12 +143,14 @@ class Node:
         view = disk.view()
         endpoints = NodeEndpoints(configured, bootstrap, view.voters)
         driver = self._driver_of(disk, view, endpoints)
-        attendance = Attendance(driver, timeout_ms=ABSENCE_MS)
+        attendance = ControllerPresence(driver, absence_timeout_ms=ABSENCE_MS, presence_timeout_ms=PRESENCE_MS)
         peer = PeerServicer(driver, endpoints, cluster_id=CLUSTER_ID, node_id=self.id)
         server = Server(life, self.host)
         add_QuorumServicer_to_server(peer, server)  # type: ignore[arg-type]
-        add_RaftClientServicer_to_server(ControllerServicer(driver, attendance), server)  # type: ignore[arg-type]
+        add_RaftClientServicer_to_server(RaftClientService(driver, attendance), server)  # type: ignore[arg-type]
         self._world.network.listen(self.address, server)
+        cleaner = Cleaner(driver, self._world.plan.cleaning)
+        self._meddle_with_fetches(life, driver, cleaner, server)  # before anybody is given `hear`
         self._stopping = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             peers = Peers(
@@ -155,14 +159,13 @@ class Node:
                 heard=driver.hear,
                 failed=driver.fail,
                 lost=driver.lose,
-                request_timeout_ms=Settings().request_timeout_ms,
+                refused=driver.refuse,
+                request_timeout_ms=RaftSettings().request_timeout_ms,
                 listeners=(self.endpoint,),
             )
             driver.start(peers, lambda error: self.fail(life, error))
             alone = tasks.create_task(attendance.run())
-            cleaner = Cleaner(driver, self._world.plan.cleaning)
             cleaning = tasks.create_task(cleaner.run())
-            self._clean_with_fetches(life, driver, cleaner)
             await self._stopping.wait()
             alone.cancel()
             cleaning.cancel()
@@ -180,7 +183,7 @@ class Node:
         """Leave the first voters in its directory, as `quorate storage format` does (KIP-853)."""
         partition = self._home / PARTITION_DIRECTORY
         partition.mkdir(parents=True)
-        first = StateSnapshot(partition, BOOTSTRAP_ID, WALL_MS, Quorum(voters, 1))
+        first = StateSnapshot(partition, BOOTSTRAP_ID, WALL_MS, CheckpointVoters(voters, 1))
         first.finish().close()
 
     def _opened(self, static: VoterSet) -> WatchedDisk:
@@ -196,7 +199,7 @@ class Node:
         self._world.checker.opened(self, disk)
         return disk
 
-    def _driver_of(self, disk: WatchedDisk, view: LogView, endpoints: NodeEndpoints) -> Driver:
+    def _driver_of(self, disk: WatchedDisk, view: LogView, endpoints: NodeEndpoints) -> QuorumDriver:
         world, plan = self._world, self._world.plan
         core = Raft(
             node=self.key,
@@ -205,7 +208,7 @@ class Node:
             election=disk.election(),
             random=world.stream(f"core{self.id}/{self.life_count}"),
             now_ms=self.clock.monotonic_ms(),
-            settings=Settings(
+            settings=RaftSettings(
                 commit_wait_ms=plan.commit_wait_ms,
                 observer_wait_ms=OBSERVER_WAIT_MS,
                 fetch_max_bytes=plan.fetch_bytes,
@@ -217,22 +220,24 @@ class Node:
             recover_to=disk.damaged_to,
         )
         self.flusher = VirtualFlusher(world.loop, disk, world.flush_ms, self._flush_fails)
-        tracer = Tracer(OFF, node_id=self.id)
-        driver = Driver(core, disk, self.clock, tracer, append_linger_ms=plan.linger_ms, flusher=self.flusher)
+        tracer = AppendTracer(OFF, node_id=self.id)
+        driver = QuorumDriver(core, disk, self.clock, tracer, append_linger_ms=plan.linger_ms, flusher=self.flusher)
         driver.recorder = Watched(lambda ready: world.checker.carried_out(self, ready))
         self.disk, self.driver = disk, driver
         return driver
 
-    async def _released(self, driver: Driver) -> None:
+    async def _released(self, driver: QuorumDriver) -> None:
         until_ms = driver.now_ms + RELEASE_MS
         while not driver.core.is_released and driver.now_ms < until_ms:  # noqa: ASYNC110  # as services/quorum has it
             await asyncio.sleep(RELEASE_MS / 100_000)
 
-    def _clean_with_fetches(self, life: Life, driver: Driver, cleaner: Cleaner) -> None:
-        """The cleaner's time may come when a fetch was heard, and its turn is not carried out yet."""
+    def _meddle_with_fetches(self, life: Life, driver: QuorumDriver, cleaner: Cleaner, server: Server) -> None:
+        """The cleaner's time may come when a fetch was heard, and its turn is not carried out yet; a snapshot, too."""
         hear = driver.hear
 
         def heard(message: Message) -> None:
+            if isinstance(message, FetchResponse) and self._world.plan.snapshot_permille:
+                self._snapshot_with(message, server)
             if isinstance(message, FetchRequest | FetchSnapshotRequest) and self._chores.randrange(CLEANS_EVERY) == 0:
                 self._world.loop.call_soon(clean)
             hear(message)
@@ -249,6 +254,31 @@ class Node:
                         self._world.fired("cleaned with a fetch")
 
         driver.hear = heard  # type: ignore[method-assign]
+
+    def _snapshot_with(self, answer: FetchResponse, server: Server) -> None:
+        """A snapshot of what this answer brings and commits, from a controller that has been ahead of its node."""
+        ends = [each.end_offset for each in answer.batches if each.end_offset <= answer.high_watermark]
+        checker = self._world.checker
+        if not ends or not checker.ends_at(ends[-1]) or self._chores.randrange(2):
+            return
+        end, take = ends[-1], server.methods[CREATE_SNAPSHOT].stream_unary
+
+        async def pieces() -> AsyncIterator[CreateSnapshotRequest]:
+            values = state_at(checker, end)
+            yield CreateSnapshotRequest(end_offset=end, epoch=checker.epoch_before(end), values=values)
+            yield CreateSnapshotRequest()
+
+        async def ask() -> None:
+            try:
+                await take(pieces(), None)
+            except ApiError as refused:
+                self._world.note(self.id, "no snapshot with a fetch", refused.message)
+            except Exception as error:
+                self.fail(server.life, error)
+            else:
+                self._world.fired("snapshot with a fetch")
+
+        self._world.loop.create_task(ask())
 
     def _flush_fails(self) -> bool:
         if self._world.is_healed or self._random.randrange(1_000) >= self._world.plan.flush_fails_permille:
@@ -334,11 +364,13 @@ class Node:
         return bool(row)
 
 
-def is_of_the_disk(error: BaseException) -> bool:
-    """A fault of the disk, which a node is to end with?"""
+def is_of_the_disk(error: BaseException | None) -> bool:
+    """Does it come of a fault that was put there, which a node is to end with? No other OSError may pass for one."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_of_the_disk, error.exceptions))
-    return isinstance(error, OSError) or (isinstance(error, Corrupt) and UNREAD in error.reason)
+    if isinstance(error, Corrupt):  # it names the file, and is raised anew for that
+        return is_of_the_disk(error.__context__)
+    return error is not None and (isinstance(error, Injected) or is_of_the_disk(error.__cause__))
 
 
 def _close(disk: Disk) -> None:

@@ -17,7 +17,7 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
-from quorate.raft.log import Batch
+from quorate.raft.log import BatchInfo
 from services.quorum import translate
 from tests.sim_driver.loop import Life, context_of
 from tests.sim_driver.states import check_snapshot
@@ -138,7 +138,7 @@ class Reader:
         if answer.diverging is not None:
             self._next = 0
 
-    def _check(self, offset: Offset, batch: Batch) -> None:
+    def _check(self, offset: Offset, batch: BatchInfo) -> None:
         """It is what is committed there. Raises Corrupt: where it begins, its checksum does not say."""
         if batch.base_offset != offset and self._world.network.garbler.permille:
             raise Corrupt(f"a batch at offset {batch.base_offset}, where {offset} follows")

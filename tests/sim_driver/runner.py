@@ -7,11 +7,20 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.seeds.outcome import VIOLATED, Outcome, judge
+from tests.sim_driver.profiles import CleaningWorld, LyingWorld, MovingWorld, WalkingWorld
 from tests.sim_driver.world import World
 
 MEMORY: Final = Path("/dev/shm")
 """Files that need not outlive the test, where nothing waits for a disk."""
-PROFILE: Final = "driver"
+PROFILE, MOVING, CLEANING, WALKING, LYING = PROFILES = ("driver", "moving", "cleaning", "walking", "lying")
+"""What is drawn; voters that move; slow disks, cleaned often; voter sets that walk to a target; a leader's nonsense."""
+WORLDS: Final[dict[str, type[World]]] = {
+    PROFILE: World,
+    MOVING: MovingWorld,
+    CLEANING: CleaningWorld,
+    WALKING: WalkingWorld,
+    LYING: LyingWorld,
+}
 
 
 def home() -> TemporaryDirectory[str]:
@@ -19,18 +28,23 @@ def home() -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix="sim_driver", dir=MEMORY if MEMORY.is_dir() else None)
 
 
-def run(seed: int) -> Outcome:
+def run(seed: int, profile: str = PROFILE) -> Outcome:
     """One seed, from its first event to its verdict."""
     with home() as directory:
-        return judged(World(seed, Path(directory)))
+        return judged(made(seed, Path(directory), profile), profile=profile)
 
 
-def judged(world: World) -> Outcome:
+def made(seed: int, directory: Path, profile: str, *, keeps_all: bool = False) -> World:
+    """A world of this profile."""
+    return WORLDS[profile](seed, directory, keeps_all=keeps_all)
+
+
+def judged(world: World, *, profile: str = PROFILE) -> Outcome:
     """What becomes of this world."""
     verdict = judge(world)
     return Outcome(
         seed=world.seed,
-        profile=PROFILE,
+        profile=profile,
         verdict=verdict.verdict,
         number=verdict.number,
         message=verdict.message,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from quorate.metadata.configs import BROKER
 from quorate.nouns import Offset
 from quorate.raft.voters import VoterSet
-from quorate.records import VotersRecord
+from quorate.records import ConfigRecord, VotersRecord, encode_record
 from quorate.storage.snapshots import SnapshotReader
 from quorate.wire.batch import ControlType
 from quorate.wire.codec import decode
@@ -23,7 +24,12 @@ VALUES: Final = 20
 def state_at(checker: Checker, offset: Offset) -> list[bytes]:
     """Its records."""
     digest = checker.digest_at(offset)
-    return [digest + bytes([number]) for number in range(VALUES)]
+    return [record(f"{digest.hex()}/{number}") for number in range(VALUES)]
+
+
+def record(what: str, padding: int = 0) -> bytes:
+    """A record that says `what`: the quorum takes nothing else (`services.quorum.appends`)."""
+    return encode_record(ConfigRecord(resource_type=BROKER, resource_name="", name=what, value="-" * padding), 0)
 
 
 def check_snapshot(checker: Checker, snapshot: bytes, offset: Offset, path: Path) -> None:

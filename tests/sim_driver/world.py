@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol
 
 import pytest
 
-from quorate.nouns import NodeId
+from quorate.nouns import NodeId, Offset
 from quorate.raft.voters import VoterSet
-from quorate.runtime.kinds import Endpoint, Voter
+from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
 from quorate.storage.failpoints import NAMES, set_failpoint
-from services.quorum import alteration, peers
-from services.quorum.cleaner import Limits
+from services.quorum import alter_quorum, peers
+from services.quorum.cleaner import RetentionLimits
 from tests.sim.invariants.base import Violation
 from tests.sim.trace import Trace
 from tests.sim_driver.admin import Admin
 from tests.sim_driver.checker import Checker
 from tests.sim_driver.clerk import Clerk
 from tests.sim_driver.clock import HostClock
+from tests.sim_driver.disk import Injected
 from tests.sim_driver.garbling import Garbler
 from tests.sim_driver.loop import LIFE, Life, Loop
 from tests.sim_driver.nemesis import Nemesis
 from tests.sim_driver.node import PORT, Node, is_of_the_disk
+from tests.sim_driver.presence import Absence
 from tests.sim_driver.reader import Reader
-from tests.sim_driver.wire import Network
+from tests.sim_driver.walks import Arrival
+from tests.sim_driver.wire import Call, Network
 
 FAULTY_MS: Final = 7_000
 EXTENSION_MS: Final = 2_500
@@ -41,6 +44,7 @@ HEALED_MS: Final = 20_000
 FLOORS: Final = {"claims": 2, "commits": 30, "told bytes": 3_000, "crashes": 2, "acknowledged": 10}
 """A seed in which less has happened shows nothing."""
 KIB: Final = 1024
+CLERK_EVERY_MS: Final = 2_000
 STATIC, IN_LOG, UPGRADED = "static", "in the log", "upgraded"
 """Who votes: as configured; as the log says, from its beginning; as configured until kraft.version is raised."""
 FIRST: Final = (1, 2, 3)
@@ -73,13 +77,20 @@ class Plan:
     full_every_ms: int
     damages: bool
     readers: int
-    cleaning: Limits
+    cleaning: RetentionLimits
     drift_every_ms: int
     voters: str
     admin_every_ms: int
     joins: bool
     """Do spare nodes ask for a vote by themselves? KIP-1186."""
     garble_permille: int
+    leave_every_ms: int
+    moves: bool
+    """Do nodes mostly come back with other ports, rather than be added and removed?"""
+    clerk_every_ms: int = CLERK_EVERY_MS
+    """Where this is 0, controllers stay, and so do their streams."""
+    walks: bool = False
+    """Are most of the changes walks to a target?"""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -110,7 +121,7 @@ class Plan:
             full_every_ms=half(4_000),
             damages=random.randrange(2) == 0,
             readers=random.randrange(4),
-            cleaning=Limits(
+            cleaning=RetentionLimits(
                 retention_bytes=random.choice((5_000, 15_000, 40_000)),
                 retention_ms=-1,
                 interval_ms=random.choice((5, 50, 1_000)),
@@ -121,16 +132,37 @@ class Plan:
             admin_every_ms=random.choice((300, 1_000)),
             joins=random.randrange(3) == 0,
             garble_permille=half(2, 10),
+            moves=random.randrange(3) == 0,
+            leave_every_ms=random.choice((0, 0, 1_500)),
         )
+
+
+class Beside(Protocol):
+    """The controller beside a node."""
+
+    host: int
+    next: Offset
+    """Where its state stands."""
+    is_active: bool
+
+    def start(self, *, from_nothing: bool) -> None:
+        """A process begins, or where not `from_nothing` its connection; one before has ended."""
+
+    def counts(self) -> dict[str, int]:
+        """What has come about."""
 
 
 class World:
     """Everything of one seed. `directory` is for the nodes' files."""
 
+    floors: ClassVar[Mapping[str, int]] = FLOORS
+    callers: tuple[Any, ...] = (peers, alter_quorum)
+    """Modules that open channels by themselves."""
+
     def __init__(self, seed: int, directory: Path, *, keeps_all: bool = False) -> None:
         self.seed = seed
         self.directory = directory
-        self.plan = Plan.drawn(self.stream("plan"))
+        self.plan = self.drawn()
         self.loop = Loop(self.stream("loop"), disorder=self.plan.disorder)  # type: ignore[abstract]  # enough of it
         self.trace = Trace(keeps_all=keeps_all)
         self.tally: Counter[str] = Counter()
@@ -147,10 +179,18 @@ class World:
         self._disk_chance = self.stream("disk")
         self._broken: BaseException | None = None
         self.nodes = {each: Node(self, each, directory / f"{each}-0") for each in self.ids}
-        self.clerks = {each: Clerk(self, node) for each, node in self.nodes.items()}
+        self.clerks: dict[NodeId, Beside] = {each: self.beside(node) for each, node in self.nodes.items()}
         self.readers = [Reader(self, number) for number in range(self.plan.readers)]
         self.admin = Admin(self)
         self.nemesis = Nemesis(self)
+
+    def drawn(self) -> Plan:
+        """How this seed's world is."""
+        return Plan.drawn(self.stream("plan"))
+
+    def beside(self, node: Node) -> Beside:
+        """What stands for the controller of a node."""
+        return Clerk(self, node)
 
     def stream(self, purpose: str) -> Random:
         """Chance of its own, so that a draw more in one place moves nothing in another."""
@@ -168,10 +208,10 @@ class World:
     def is_spare(self, node_id: NodeId) -> bool:
         return node_id in SPARE
 
-    def configured(self, node_id: NodeId) -> tuple[tuple[Voter, ...], tuple[Endpoint, ...]]:
+    def configured(self, node_id: NodeId) -> tuple[tuple[ConfiguredVoter, ...], tuple[Endpoint, ...]]:
         """`controller.quorum.voters` and `controller.quorum.bootstrap.servers` of this node: one of the two."""
         if self.plan.voters != IN_LOG and not self.is_spare(node_id):
-            return tuple(Voter(each, Endpoint(f"node{each}", PORT)) for each in FIRST), ()
+            return tuple(ConfiguredVoter(each, Endpoint(f"node{each}", PORT)) for each in FIRST), ()
         return (), tuple(Endpoint(node.endpoint.host, node.port) for node in self.nodes.values())
 
     def note(self, who: int, *what: object) -> None:
@@ -206,8 +246,16 @@ class World:
     def sent(self, life: Life | None, method: str, request: Any, answer: Any | None) -> None:
         node = None if life is None else life.owner
         if isinstance(node, Node) and node.life is life and node.disk is not None:
+            if answer is not None and method.endswith("FetchSnapshot"):
+                self.fired("S-24 in chunks")
             node.step(method)
             self.checker.sent(node, method, request, answer)
+
+    def called(self, call: Call) -> None:
+        """It leaves: looked at where controllers pass calls on."""
+
+    def received(self, life: Life, method: str, answer: Any) -> None:
+        """It is taken: looked at where a controller hears answers that are void."""
 
     def _reach(self, name: str) -> None:
         life = LIFE.get()
@@ -218,10 +266,10 @@ class World:
             node.disk.durable = node.disk.log.leo  # a segment is full: it is flushed before the next one begins
         if name in node.full_at and node.disk is not None:
             self.fired("S-18")
-            raise OSError(errno.ENOSPC, "no room")
+            raise Injected(errno.ENOSPC, "no room")
         if name == "file.before_read" and node.disk is not None and self._read_fails():
             self.fired("S-18")
-            raise OSError(errno.EIO, "the disk does not give it back")
+            raise Injected(errno.EIO, "the disk does not give it back")
         node.step(name)
 
     # A seed.
@@ -230,13 +278,14 @@ class World:
         """From its first event to its last. Raises Violation, and whatever the code under test raises."""
         try:
             with pytest.MonkeyPatch.context() as patch:
-                for module in (peers, alteration):
+                for module in self.callers:
                     patch.setattr(module, "open_channel", self.network.open_channel)
                 for name in NAMES:
                     set_failpoint(name, partial(self._reach, name))
                 self._run()
         finally:
             self.is_over = True
+            self.tally["S-26"] += self.loop.disorder_count
             for name in NAMES:
                 set_failpoint(name, None)
             for node in self.nodes.values():
@@ -245,17 +294,19 @@ class World:
 
     def _run(self) -> None:
         self.network.context.run(self._begin)
-        self._pass(FAULTY_MS)
+        self.pass_ms(FAULTY_MS)
         for _ in range(EXTENSIONS_MAX):
             if self.missing():
-                self._pass(EXTENSION_MS)
+                self.pass_ms(EXTENSION_MS)
         self.note(0, "healed")
         self.is_healed = True
         self.network.context.run(self.nemesis.heal)
-        self._pass(HEALED_MS, self._is_well)
+        self.pass_ms(HEALED_MS, self._is_well)
         if not self._is_well():
             raise Violation("I-69", "healed, and not well", self._how_it_is())
+        self._judge_walk()
         self._agree()
+        self._judge_absence()
 
     def _begin(self) -> None:
         if self.plan.voters == IN_LOG:
@@ -272,7 +323,8 @@ class World:
         if not self.is_static:
             self.admin.start()
 
-    def _pass(self, ms: int, is_enough: Callable[[], bool] = lambda: False) -> None:
+    def pass_ms(self, ms: int, is_enough: Callable[[], bool] = lambda: False) -> None:
+        """Let so much time go by, or until it is enough."""
         self.loop.run_until_us(self.loop.now_us + 1000 * ms, lambda: self._broken is not None or is_enough())
         if self._broken is not None:
             raise self._broken
@@ -286,8 +338,11 @@ class World:
             and self.nemesis.healed_end is not None
             and end > self.nemesis.healed_end
             and all(clerk.next >= self.nemesis.healed_end for clerk in self.clerks.values())
-            and all(node.is_up and not node.is_damaged for node in self.nodes.values())
+            and self._are_up()
         )
+
+    def _are_up(self) -> bool:
+        return all(node.is_up and not node.is_damaged for node in self.nodes.values())
 
     def _how_it_is(self) -> list[object]:
         nodes = [
@@ -301,32 +356,43 @@ class World:
             [(each.next, each.is_active) for each in self.clerks.values()],
         ]
 
+    def _judge_walk(self) -> None:
+        """A target that is still in the log is reached."""
+        Arrival(self).judge()
+
+    def _judge_absence(self) -> None:
+        """Some controllers are away, and another writes."""
+        Absence(self).judge()
+
     def _agree(self) -> None:
         """What is committed is on every disk, as far as the node knows that it is."""
+        if not self._are_up():  # the leader that was ended in the middle of the last walk
+            self.pass_ms(HEALED_MS, self._are_up)
         for node in self.nodes.values():
             self.checker.agree(node)
 
     # What became of it.
 
     def counts(self) -> dict[str, int]:
+        beside = Counter[str]()
+        for each in self.clerks.values():
+            beside.update(each.counts())
         return {
             "claims": self.checker.epochs_claimed,
             "commits": self.checker.end,
             "told bytes": self.checker.told_bytes,
             "crashes": self.crash_count,
-            "acknowledged": sum(clerk.acknowledged_count for clerk in self.clerks.values()),
             "installs": self.checker.install_count,
             "truncations": self.checker.truncation_count,
             "cleanings": self.clean_count,
             "read bytes": sum(reader.byte_count for reader in self.readers),
             "voter changes": len(self.checker.voter_sets) - 1,
-            "confirmed": sum(clerk.confirmed_count for clerk in self.clerks.values()),
             "first batches": sum(reader.stay_count for reader in self.readers),
             "pieces": sum(reader.piece_count for reader in self.readers),
-            "loads": sum(clerk.load_count for clerk in self.clerks.values()),
+            **beside,
         }
 
     def missing(self) -> list[str]:
         """What of the floors was not reached."""
         counts = self.counts()
-        return [f"{name} {counts[name]} of {floor}" for name, floor in FLOORS.items() if counts[name] < floor]
+        return [f"{name} {counts[name]} of {floor}" for name, floor in self.floors.items() if counts[name] < floor]

@@ -247,6 +247,23 @@ def test_a_roll_flushes_what_came_before_and_not_what_comes_after(tmp_path: Path
     assert [0, 0, 2, 2, 4] == reached
 
 
+def test_a_flush_that_is_under_way_does_not_need_a_segment_that_was_removed_meanwhile(tmp_path: Path) -> None:
+    """Its bytes are on the disk since the log went on in another; the file's number may be another file's by now."""
+    log = DiskLog(tmp_path, segment_bytes=200)
+    log.append(batch(0))
+    flush = log.begin_flush()
+    log.append(batch(1))
+    log.append(batch(2))  # in another segment
+    name_checkpoint(tmp_path, OffsetAndEpoch(epoch=1, offset=2))
+    for segment in log.start_at(OffsetAndEpoch(epoch=1, offset=2)):
+        segment.remove()
+    assert flush is not None
+    flush.wait()
+
+    assert 2 == log.end_flush(flush)
+    log.close()
+
+
 def test_the_mark_follows_the_flushes_from_afar(tmp_path: Path) -> None:
     log = DiskLog(tmp_path)
     mark = DurableMark(partition(tmp_path))

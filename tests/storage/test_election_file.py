@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kraft import Uuid
 from quorate.errors import Corrupt
-from quorate.nouns import ReplicaKey
+from quorate.nouns import EPOCHS_END, ReplicaKey
 from quorate.storage.election_file import ElectionFile, StoredElection
 from quorate.storage.names import ELECTION_MARK, QUORUM_STATE
 from tests.storage.logs import Crash, crash, failpoint
@@ -21,7 +21,7 @@ VOTE = StoredElection(epoch=7, leader_id=2, voted=ReplicaKey(3, DIRECTORY_ID))
 
 elections = st.builds(
     StoredElection,
-    epoch=st.integers(0, (1 << 31) - 1),
+    epoch=st.integers(0, EPOCHS_END - 1),
     leader_id=st.none() | st.integers(0, 1 << 30),
     voted=st.none() | st.builds(ReplicaKey, st.integers(0, 1 << 30), st.binary(min_size=16, max_size=16).map(Uuid)),
 )

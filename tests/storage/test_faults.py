@@ -197,7 +197,7 @@ class Life:
         self.low = self.log.flush()
 
 
-PLACES = sorted(name for name in NAMES if not name.startswith(("snapshot", "state")))
+PLACES = sorted(name for name in NAMES if not name.startswith(("controller", "snapshot", "state")))
 
 
 @pytest.mark.parametrize("count", range(1, 6))

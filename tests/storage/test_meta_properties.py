@@ -92,3 +92,24 @@ def test_an_owner_is_let_in_and_nobody_else(tmp_path: Path) -> None:
         check_owner(tmp_path, node_id=4)
     with pytest.raises(Corrupt, match=r"cluster\.id is 4L6g3nShT-eMCtK--X86sw, other is expected"):
         check_owner(tmp_path, node_id=3, cluster_id="other")
+
+
+def test_any_flipped_byte_is_found(tmp_path: Path) -> None:
+    write_meta_properties(tmp_path, META)
+    path = tmp_path / META_PROPERTIES
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for mask in (1, 0x20, 0x80, 0xFF):
+            path.write_bytes(whole[:at] + bytes((whole[at] ^ mask,)) + whole[at + 1 :])
+
+            with pytest.raises(Corrupt):
+                read_meta_properties(tmp_path)
+
+
+def test_it_may_not_be_cut_within_its_checksum(tmp_path: Path) -> None:
+    write_meta_properties(tmp_path, META)
+    path = tmp_path / META_PROPERTIES
+    path.write_bytes(path.read_bytes()[:-1])
+
+    with pytest.raises(Corrupt, match="its last line is"):
+        read_meta_properties(tmp_path)

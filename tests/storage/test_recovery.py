@@ -307,6 +307,19 @@ def test_another_topics_log_is_not_opened(tmp_path: Path, foreign: bytes) -> Non
     assert path == damage.value.path
 
 
+@pytest.mark.parametrize("empty", [b"", b"\n", bytes(36)])
+def test_an_empty_partition_metadata_is_refused_with_what_to_do(tmp_path: Path, empty: bytes) -> None:
+    write_log(tmp_path)
+    path = partition(tmp_path) / PARTITION_METADATA
+    path.write_bytes(empty)
+
+    with pytest.raises(Corrupt, match="remove the file, and a start makes it anew"):
+        DiskLog(tmp_path)
+
+    path.unlink()
+    DiskLog(tmp_path).close()
+
+
 def test_partition_metadata_is_what_kafka_writes(tmp_path: Path) -> None:
     write_log(tmp_path)
 

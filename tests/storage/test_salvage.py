@@ -10,7 +10,7 @@ from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
 from quorate.storage.disk_log import DiskLog
 from quorate.storage.names import DAMAGED, LOG, PROMISE, checkpoint_file, segment_bases, segment_file
-from quorate.storage.salvage import Promise, Salvage, salvage
+from quorate.storage.salvage import PromiseFile, Salvage, salvage
 from tests.storage.logs import Crash, batch, content, crash, failpoint, forget_mark, last_segment, partition, write_log
 
 END = OffsetAndEpoch(epoch=2, offset=10)
@@ -48,7 +48,7 @@ def test_the_prefix_opens_and_the_whole_is_kept(tmp_path: Path, number: int, is_
 
     found = salvaged(tmp_path)
 
-    assert END == found.promised == Promise(partition(tmp_path)).read()
+    assert END == found.promised == PromiseFile(partition(tmp_path)).read()
     assert [broken] == [each.read_bytes() for each in found.aside]
     log = DiskLog(tmp_path)
     assert (b"".join(written[:number]), 2 * number) == (content(log), log.leo)
@@ -110,6 +110,21 @@ def test_a_log_with_a_checkpoint_goes_on_from_there(tmp_path: Path) -> None:
     log.close()
 
 
+def test_an_empty_segment_that_is_left_alone_says_how_far_the_log_went(tmp_path: Path) -> None:
+    write_log(tmp_path)
+    forget_mark(tmp_path)
+    last_segment(tmp_path).unlink()
+    segment_file(partition(tmp_path), END.offset, LOG).touch()
+    checkpoint_file(partition(tmp_path), OffsetAndEpoch(epoch=1, offset=6)).touch()
+
+    found = salvaged(tmp_path)
+
+    assert END == found.promised
+    log = DiskLog(tmp_path)
+    assert (6, 6) == (log.start, log.leo)
+    log.close()
+
+
 def test_a_flipped_epoch_promises_no_epoch_that_never_was(tmp_path: Path) -> None:
     written = write_log(tmp_path)
     flip(last_segment(tmp_path), len(written[0]) + 12)
@@ -158,16 +173,16 @@ def test_a_crash_on_the_way_leaves_damage_to_be_found_again_or_none(tmp_path: Pa
         else:
             break
 
-    assert (written[0], END) == (content(log), Promise(partition(tmp_path)).read())
+    assert (written[0], END) == (content(log), PromiseFile(partition(tmp_path)).read())
     log.close()
 
 
 def test_a_promise_is_kept_until_it_is_cleared_and_a_damaged_one_is_not_forgotten(tmp_path: Path) -> None:
-    promise = Promise(tmp_path)
+    promise = PromiseFile(tmp_path)
     assert promise.read() is None
     promise.write(END)
 
-    assert END == Promise(tmp_path).read()
+    assert END == PromiseFile(tmp_path).read()
     whole = (tmp_path / PROMISE).read_bytes()
     for at in range(len(whole) - 1):
         (tmp_path / PROMISE).write_bytes(whole[:at] + bytes((whole[at] ^ 0x01,)) + whole[at + 1 :])

@@ -10,15 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraft import Message
 from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
-from quorate.records import FeatureLevelRecord, encode_record
+from quorate.records import FeatureLevelRecord, NoOpRecord, encode_record
 from quorate.storage.bootstrap import read_bootstrap
-from quorate.storage.names import BOOTSTRAP, DAMAGED, checkpoint_file, checkpoint_id, checkpoint_ids
+from quorate.storage.names import (
+    BOOTSTRAP,
+    BOOTSTRAP_ID,
+    DAMAGED,
+    PARTITION_DIRECTORY,
+    checkpoint_file,
+    checkpoint_id,
+    checkpoint_ids,
+)
 from quorate.storage.snapshots import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
-    Download,
+    DownloadFile,
     SnapshotReader,
     SnapshotWriter,
     open_checkpoints,
@@ -96,15 +105,54 @@ def test_a_value_larger_than_a_batch_is_refused(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_bootstrap_checkpoint_is_one_under_another_name(tmp_path: Path) -> None:
-    record = FeatureLevelRecord(name="metadata.version", feature_level=25)
-    writer = SnapshotWriter(tmp_path, OffsetAndEpoch(epoch=0, offset=0), timestamp_ms=0, path=tmp_path / BOOTSTRAP)
+def write_bootstrap(directory: Path, *records: Message, first: bool = False) -> Path:
+    """The checkpoint at offset 0, as 4.4 leaves it, or bootstrap.checkpoint, as those before do."""
+    path = directory / BOOTSTRAP
+    if first:
+        path = checkpoint_file(directory / PARTITION_DIRECTORY, BOOTSTRAP_ID)
+        path.parent.mkdir()
+    writer = SnapshotWriter(directory, BOOTSTRAP_ID, timestamp_ms=0, path=path)
     writer.control([HEADER])
-    writer.data([encode_record(record, 0)])
+    writer.data(encode_record(record, 0) for record in records)
     writer.finish(FOOTER)
+    return path
 
-    assert (record,) == read_bootstrap(tmp_path)
+
+OLD, NEW = (FeatureLevelRecord(name="metadata.version", feature_level=level) for level in (25, 33))
+
+
+def test_a_cluster_begins_with_bootstrap_checkpoint(tmp_path: Path) -> None:
+    write_bootstrap(tmp_path, OLD)
+
+    assert (OLD,) == read_bootstrap(tmp_path)
     assert () == read_bootstrap(tmp_path.parent)
+
+
+def test_what_lies_beside_the_first_voters_comes_before_it(tmp_path: Path) -> None:
+    write_bootstrap(tmp_path, OLD)
+    write_bootstrap(tmp_path, NEW, first=True)
+
+    assert (NEW,) == read_bootstrap(tmp_path)
+
+
+def test_first_voters_alone_leave_it_to_bootstrap_checkpoint(tmp_path: Path) -> None:
+    write_bootstrap(tmp_path, first=True)
+
+    assert () == read_bootstrap(tmp_path)
+
+    write_bootstrap(tmp_path, OLD)
+
+    assert (OLD,) == read_bootstrap(tmp_path)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_bootstrap_records_without_a_version_are_none(tmp_path: Path, first: bool) -> None:
+    path = write_bootstrap(tmp_path, NoOpRecord(), first=first)
+
+    with pytest.raises(Corrupt, match=r"its 1 records name no metadata\.version") as damage:
+        read_bootstrap(tmp_path)
+
+    assert path == damage.value.path
 
 
 def test_a_record_that_cannot_be_read_is_said_of_its_file(tmp_path: Path) -> None:
@@ -244,7 +292,7 @@ def test_a_crash_leaves_a_whole_download_or_none(tmp_path: Path, place: str) -> 
 
 
 def fetch(directory: Path, data: bytes) -> SnapshotReader:
-    download = Download(directory, ID)
+    download = DownloadFile(directory, ID)
     download.write(0, data)
     return download.finish()
 
@@ -252,7 +300,7 @@ def fetch(directory: Path, data: bytes) -> SnapshotReader:
 def test_a_download_is_put_in_place_when_it_is_whole(tmp_path: Path) -> None:
     (tmp_path / "leader").mkdir()
     data = write(tmp_path / "leader", VALUES).read_bytes()
-    download = Download(tmp_path, ID)
+    download = DownloadFile(tmp_path, ID)
     for at in range(0, len(data), 7):
         assert at == download.position
         download.write(at, data[at : at + 7])
@@ -271,7 +319,7 @@ def test_a_download_that_is_no_checkpoint_leaves_nothing(tmp_path: Path, cut: in
     (tmp_path / "leader").mkdir()
     (tmp_path / "mine").mkdir()
     data = write(tmp_path / "leader", VALUES).read_bytes()
-    download = Download(tmp_path / "mine", ID if cut else OffsetAndEpoch(epoch=4, offset=58))
+    download = DownloadFile(tmp_path / "mine", ID if cut else OffsetAndEpoch(epoch=4, offset=58))
     download.write(0, data[: len(data) - cut])
 
     with pytest.raises(Corrupt):
@@ -281,7 +329,7 @@ def test_a_download_that_is_no_checkpoint_leaves_nothing(tmp_path: Path, cut: in
 
 
 def test_an_abandoned_download_leaves_nothing(tmp_path: Path) -> None:
-    download = Download(tmp_path, ID)
+    download = DownloadFile(tmp_path, ID)
     download.write(0, b"part")
 
     download.abandon()

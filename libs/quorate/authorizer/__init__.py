@@ -1,7 +1,7 @@
-"""May they? The decision of Kafka's StandardAuthorizer over the entries of the replicated state. KIP-11, KIP-801.
+"""Authorizer: the decision of Kafka's StandardAuthorizer over the ACL entries in the metadata log. KIP-11, KIP-801.
 
 standard   the decision
-hosts      where a request may come from: one address, a network, anywhere
+hosts      which client addresses an entry's host matches: one address, a network, any
 
 >>> from quorate.metadata.acls import Acls, Operation, ResourceType
 >>> from quorate.nouns import ZERO_UUID, Principal
@@ -11,7 +11,7 @@ hosts      where a request may come from: one address, a network, anywhere
 >>> acls.add(AccessControlEntryRecord(ZERO_UUID, 2, "orders", 4, "User:alice", "*", 3, 3), 0)  # ALLOW READ on orders*
 >>> authorizer = StandardAuthorizer(super_users=frozenset({"User:admin"}))
 >>> alice = Requester(principal=Principal("User", "alice"), host="10.1.2.3")
->>> orders = Resource(ResourceType.TOPIC, "orders-eu")
+>>> orders = AclResource(ResourceType.TOPIC, "orders-eu")
 >>> authorizer.allows(acls, alice, Operation.DESCRIBE, orders), authorizer.allows(acls, alice, Operation.WRITE, orders)
 (True, False)
 """
@@ -20,9 +20,9 @@ from quorate.authorizer.hosts import covers, fault_of_host, host_address, is_net
 from quorate.authorizer.standard import (
     CLUSTER,
     CLUSTER_NAME,
+    AclResource,
+    DefaultRule,
     Requester,
-    Resource,
-    Rule,
     Ruling,
     StandardAuthorizer,
 )
@@ -30,9 +30,9 @@ from quorate.authorizer.standard import (
 __all__ = [
     "CLUSTER",
     "CLUSTER_NAME",
+    "AclResource",
+    "DefaultRule",
     "Requester",
-    "Resource",
-    "Rule",
     "Ruling",
     "StandardAuthorizer",
     "covers",

@@ -1,4 +1,4 @@
-"""Where a request may come from: one address, a network (KIP-1276), anywhere."""
+"""Matching of an ACL entry's host with a client's address: one address, a network (KIP-1276), or any."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["covers", "fault_of_host", "host_address", "is_network"]
 
 _V4_NETWORK: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})/([0-9]{1,2})")
 _HOSTS_REMEMBERED: Final = 4_096
-"""Addresses that are kept as they are compared: every request has one."""
+"""The cache size of `host_address`, which every request calls."""
 _PAIRS_REMEMBERED: Final = 65_536
-"""Answers for (pattern, host) that are kept: clients come again and again from the same hosts."""
+"""The cache size of network matches by (pattern, host), since clients reconnect from the same hosts."""
 
 
 class _Network(NamedTuple):
-    """The addresses of one version whose first bits are those of `address`; `shift` bits are free."""
+    """A network of IPv4 or IPv6 addresses: `address` is its prefix as an integer, the lowest `shift` bits are free."""
 
     version: int
     address: int
@@ -27,12 +27,15 @@ class _Network(NamedTuple):
 
 
 def is_network(pattern: str) -> bool:
-    """Is the host of an entry meant as a network? Any other text is compared as it stands."""
+    """Returns whether an entry's host is written as a network; other hosts are compared as text."""
     return "/" in pattern
 
 
 def fault_of_host(pattern: str) -> str | None:
-    """What is wrong with the host of an entry; None if nothing is. Like Kafka it knows networks, and no other text."""
+    """Returns what is wrong with an entry's host, as a sentence; None if it is valid.
+
+    As in Kafka, only networks are checked.
+    """
     if not pattern:
         return "a host is needed; '*' stands for any"
     if is_network(pattern) and _network(pattern) is None:
@@ -41,7 +44,7 @@ def fault_of_host(pattern: str) -> str | None:
 
 
 def covers(pattern: str, host: str) -> bool:
-    """Does an entry for `pattern` hold for a request from `host`, written as `host_address` writes it?"""
+    """Returns whether an entry with host `pattern` matches a client at `host`, an address in `host_address`'s form."""
     if pattern in (WILDCARD, host):
         return True
     return is_network(pattern) and _lies_in(pattern, host)
@@ -49,9 +52,9 @@ def covers(pattern: str, host: str) -> bool:
 
 @lru_cache(maxsize=_HOSTS_REMEMBERED)
 def host_address(address: str) -> str:
-    """An address as Kafka compares it: all groups of an IPv6 address written out, IPv4 inside IPv6 as IPv4.
+    """Returns an address in the form that Kafka compares: IPv6 with all groups written out, IPv4-mapped IPv6 as IPv4.
 
-    What is no address stays as it is.
+    A text that is not an address is returned unchanged.
 
     >>> host_address("::1"), host_address("::ffff:10.0.0.1")
     ('0:0:0:0:0:0:0:1', '10.0.0.1')
@@ -74,7 +77,7 @@ def _lies_in(pattern: str, host: str) -> bool:
 
 
 def _network(pattern: str) -> _Network | None:
-    """The network that `pattern` names; None if it names none."""
+    """Returns the network in CIDR notation that `pattern` names; None if it names none."""
     if ":" not in pattern:
         found = _V4_NETWORK.fullmatch(pattern)
         if found is None:

@@ -1,7 +1,7 @@
-"""The decision: a denial beats every permission, and what nothing is said about is refused. KIP-11, KIP-290.
+"""The authorization decision: DENY entries win over ALLOW entries, and without a matching entry access is denied.
 
-Super users may do everything. For the others all entries count that cover the resource (its name, one of its prefixes,
-the wildcard), the principal (its own or `User:*`), the host and the operation.
+Super users may do everything. For others an entry counts if it matches the resource (by literal name, prefix or
+wildcard), the principal (the caller's or `User:*`), the host and the operation. KIP-11, KIP-290.
 """
 
 from __future__ import annotations
@@ -11,78 +11,79 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from quorate.authorizer.hosts import covers
-from quorate.metadata.acls import WILDCARD, Acls, Operation, Pattern, PatternType, Permission, ResourceType
+from quorate.metadata.acls import WILDCARD, AclOperation, AclPermission, Acls, Pattern, PatternType, ResourceType
 from quorate.nouns import Principal
 from quorate.records import AccessControlEntryRecord
 
-__all__ = ["CLUSTER", "CLUSTER_NAME", "Requester", "Resource", "Rule", "Ruling", "StandardAuthorizer"]
+__all__ = ["CLUSTER", "CLUSTER_NAME", "AclResource", "DefaultRule", "Requester", "Ruling", "StandardAuthorizer"]
 
 EVERYONE: Final = f"User:{WILDCARD}"
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The only name that a resource of the type CLUSTER has."""
+"""The only name of a resource of type CLUSTER."""
 
-_ALL: Final = int(Operation.ALL)
-_ALLOW: Final = int(Permission.ALLOW)
+_ALL: Final = int(AclOperation.ALL)
+_ALLOW: Final = int(AclPermission.ALLOW)
 _INCLUDED: Final = {
-    Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
-    Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
+    AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
+    AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 _ENOUGH: Final = {
-    operation: frozenset({int(operation), _ALL, *map(int, _INCLUDED.get(operation, ()))}) for operation in Operation
+    operation: frozenset({int(operation), _ALL, *map(int, _INCLUDED.get(operation, ()))}) for operation in AclOperation
 }
-"""Which permissions include one that is asked for. Denials include none but their own."""
+"""By operation: the operations whose ALLOW entry permits it. A DENY entry denies only its own operation (or ALL)."""
 
 
-class Resource(NamedTuple):
-    """One resource, by its type and its whole name."""
+class AclResource(NamedTuple):
+    """A resource: its type and its full name."""
 
     type: int
     name: str
 
 
-CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
+CLUSTER: Final = AclResource(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requester:
-    """Who asks, and from which host (as `hosts.host_address` writes it)."""
+    """The caller: its principal and its host, an address in the form of `hosts.host_address`."""
 
     principal: Principal
     host: str
 
 
-class Rule(Enum):
-    """What decides where no entry does, in Kafka's words."""
+class DefaultRule(Enum):
+    """The rule that decides an authorization without a matching entry; the values are Kafka's words."""
 
     SUPER_USER = "SuperUser"
     DEFAULT_ALLOW = "DefaultAllow"
-    """Nothing is said about the resource, and `allow.everyone.if.no.acl.found` is on."""
+    """The resource has no entry, and `allow.everyone.if.no.acl.found` is true."""
     DEFAULT_DENY = "DefaultDeny"
 
 
 class Ruling(NamedTuple):
-    """May they, and why: the entry that decided, or the rule for where there is none."""
+    """An authorization result and its reason: the deciding entry, or the rule if no entry decided."""
 
     allowed: bool
-    because: AccessControlEntryRecord | Rule
+    because: AccessControlEntryRecord | DefaultRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardAuthorizer:
-    """What an operator configured: `super.users`, and whether a resource that has no entry is open to everyone."""
+    """An authorizer with an operator's settings: `super.users` and `allow.everyone.if.no.acl.found`."""
 
     super_users: frozenset[str] = frozenset()
-    """Principals as text, such as `User:admin`."""
+    """The super users, as text such as `User:admin`."""
     allow_everyone_if_no_acl_found: bool = False
 
-    def allows(self, acls: Acls, who: Requester, operation: Operation, resource: Resource) -> bool:
-        """May `who` do it?"""
+    def allows(self, acls: Acls, who: Requester, operation: AclOperation, resource: AclResource) -> bool:
+        """Returns whether `who` may do the operation on the resource."""
         return self.ruling(acls, who, operation, resource).allowed
 
-    def ruling(self, acls: Acls, who: Requester, operation: Operation, resource: Resource) -> Ruling:
-        """May `who` do it, and why? An entry of any principal, host and operation makes a resource one that has some.
+    def ruling(self, acls: Acls, who: Requester, operation: AclOperation, resource: AclResource) -> Ruling:
+        """Returns whether `who` may do the operation on the resource, and the reason.
 
-        Of several entries that permit it, one is named.
+        `allow_everyone_if_no_acl_found` applies only if no entry at all matches the resource, whatever the entry's
+        principal, host and operation. If several entries permit the operation, the reason is one of them.
         """
         principal = str(who.principal)
         if principal in self.super_users:
@@ -90,10 +91,15 @@ class StandardAuthorizer:
         patterns = acls.covering(*resource)
         enough = _ENOUGH[operation]
         permission: AccessControlEntryRecord | None = None
+        if _begins_with_wildcard(resource.name):
+            for entry in _said(acls, _everything(resource.type), principal):
+                if _denies(entry, operation, who.host):
+                    return Ruling(False, entry)
+            patterns = [pattern for pattern in patterns if pattern != _everything(resource.type)]
         for pattern in patterns:
-            for entry in (*acls.said(pattern, principal), *acls.said(pattern, EVERYONE)):
+            for entry in _said(acls, pattern, principal):
                 if entry.permission_type != _ALLOW:
-                    if entry.operation in (operation, _ALL) and covers(entry.host, who.host):
+                    if _denies(entry, operation, who.host):
                         return Ruling(False, entry)
                 elif permission is None and entry.operation in enough and covers(entry.host, who.host):
                     permission = entry
@@ -101,13 +107,13 @@ class StandardAuthorizer:
             return Ruling(True, permission)
         return _DEFAULT_ALLOW if self.allow_everyone_if_no_acl_found and not patterns else _DEFAULT_DENY
 
-    def allows_on_any(self, acls: Acls, who: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """May `who` do it to at least one resource of the type that there is or could be?
+    def allows_on_any(self, acls: Acls, who: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Returns whether `who` may do the operation on at least one resource of the type, existing or not.
 
-        Kafka's authorizeByResourceType: permissions include nothing but their own operation here, and a name that no
-        entry has stands for all that nothing is said about.
+        As in Kafka's authorizeByResourceType, an ALLOW includes no other operation here, and a name without entries
+        stands for all resources without entries.
         """
-        if self.allows(acls, who, operation, Resource(resource_type, _NO_NAME)):
+        if self.allows(acls, who, operation, AclResource(resource_type, _NO_NAME)):
             return True
         denied: set[Pattern] = set()
         allowed: list[Pattern] = []
@@ -115,34 +121,58 @@ class StandardAuthorizer:
             if pattern.resource_type != resource_type:
                 continue
             permissions = _permissions(acls, pattern, who, operation)
-            if Permission.ALLOW in permissions:
+            if AclPermission.ALLOW in permissions:
                 allowed.append(pattern)
-            if permissions - {Permission.ALLOW}:
+            if permissions - {AclPermission.ALLOW}:
                 denied.add(pattern)
-        everything = Pattern(resource_type, WILDCARD, PatternType.LITERAL)
+        everything = _everything(resource_type)
         if everything in denied:
             return False
         return everything in allowed or any(not _is_dominated(pattern, denied) for pattern in allowed)
 
 
-_SUPER_USER: Final = Ruling(True, Rule.SUPER_USER)
-_DEFAULT_ALLOW: Final = Ruling(True, Rule.DEFAULT_ALLOW)
-_DEFAULT_DENY: Final = Ruling(False, Rule.DEFAULT_DENY)
+_SUPER_USER: Final = Ruling(True, DefaultRule.SUPER_USER)
+_DEFAULT_ALLOW: Final = Ruling(True, DefaultRule.DEFAULT_ALLOW)
+_DEFAULT_DENY: Final = Ruling(False, DefaultRule.DEFAULT_DENY)
 _NO_NAME: Final = "hardcode"
-"""The name that Kafka takes for this."""
+"""The resource name without entries that Kafka uses in authorizeByResourceType."""
 
 
-def _permissions(acls: Acls, pattern: Pattern, who: Requester, operation: Operation) -> set[int]:
-    """What entries with exactly this pattern say of exactly this operation."""
+def _begins_with_wildcard(name: str) -> bool:
+    """Returns whether a name is like `*a`, which Kafka does not match with the entries for all resources (`*`).
+
+    StandardAuthorizerData.checkSection takes the entry's `*` for a literal name there, unlike this one. We do the same
+    for ALLOW entries, and for whether a resource has entries at all, so that we permit nothing that Kafka refuses. For
+    DENY entries we do not: an operator who denies `*` means all resources, and would otherwise have to know that names
+    which an application may choose (groups, transactional ids) are exempt.
+    """
+    return name.startswith(WILDCARD) and name != WILDCARD
+
+
+def _everything(resource_type: int) -> Pattern:
+    return Pattern(resource_type, WILDCARD, PatternType.LITERAL)
+
+
+def _said(acls: Acls, pattern: Pattern, principal: str) -> tuple[AccessControlEntryRecord, ...]:
+    """Returns the entries with this pattern for one principal and for `User:*`."""
+    return (*acls.said(pattern, principal), *acls.said(pattern, EVERYONE))
+
+
+def _denies(entry: AccessControlEntryRecord, operation: AclOperation, host: str) -> bool:
+    return entry.permission_type != _ALLOW and entry.operation in (operation, _ALL) and covers(entry.host, host)
+
+
+def _permissions(acls: Acls, pattern: Pattern, who: Requester, operation: AclOperation) -> set[int]:
+    """Returns the permission types (ALLOW, DENY) in entries with exactly this pattern for this operation or ALL."""
     return {
         entry.permission_type
-        for entry in (*acls.said(pattern, str(who.principal)), *acls.said(pattern, EVERYONE))
-        if entry.operation in (operation, Operation.ALL) and covers(entry.host, who.host)
+        for entry in _said(acls, pattern, str(who.principal))
+        if entry.operation in (operation, AclOperation.ALL) and covers(entry.host, who.host)
     }
 
 
 def _is_dominated(allowed: Pattern, denied: set[Pattern]) -> bool:
-    """Is all that `allowed` covers denied: by the same literal, or by the same or a shorter prefix?"""
+    """Returns whether all that `allowed` matches is denied: by the same literal, or the same or a shorter prefix."""
     resource_type, name, pattern_type = allowed
     if pattern_type == PatternType.LITERAL and allowed in denied:
         return True

@@ -1,23 +1,25 @@
 """The `quorate` command: a noun, a verb; text for people, `--json` for programs.
 
-app             which commands there are; everything else is imported when it is needed
-failures        how a command ends that could not do what was asked
-node_config     what a server.properties says of directories and voters
-formatting      the first files of a directory: planned whole, then written
-scram           a password becomes a credential (RFC 5802)
+app             the commands and their options; all other modules are imported by the command that needs them
+failures        errors of a command: one line on stderr, one JSON document, one exit code
+node_config     reads a node's server.properties: directories, roles, voters, listeners
+formatting      the first files of a node's directories: planned as a whole, then written
+scram           makes a SCRAM credential from a password (RFC 5802)
 storage         `quorate storage`: format, info, random-uuid
-reading         opens metadata files to read, and nothing else
-record_json     records as Kafka's own converters print them
-dump            `quorate log dump`: batches and records, one a line
-anatomy         every byte of a batch, named
-explain         the same, drawn
-verify          `quorate log verify`: what does not hold in a directory
-verify_log      the same for segments and what Kafka derives from them
-offline         the state of a directory that nobody has open
-image           `quorate image show`: that state as tables
-image_json      the same as one JSON document
-waterfall       a trace, drawn
-pipeline        `quorate pipeline`: hands over to services.pipeline
+epoch           `quorate storage reset-epoch`: sets a stopped node's epoch to a lower one
+reading         opens metadata files read-only
+record_json     records as JSON, as Kafka's own converters print them
+dump            `quorate log dump`: batches and records, one per line
+anatomy         names every byte of a batch
+explain         `quorate log dump --explain`: prints those bytes with their names
+verify          `quorate log verify`: checks all files of a metadata directory
+verify_log      checks segments, indexes and leader epochs
+offline         rebuilds the metadata state from the files of a directory
+image           `quorate image show`: prints that state as tables
+image_json      converts that state to one JSON document
+lost_scram      finds SCRAM credentials that a checkpoint lacks
+waterfall       draws a trace
+pipeline        `quorate pipeline`: runs services.pipeline
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; without `arguments` those of the process. 0 done, 1 failed, 2 not understood."""
+    """Runs one command; None for the process's arguments. Returns the exit code: 0 done, 1 failed, 2 bad usage."""
     from quorate.cli.failures import run
 
     return run(arguments)

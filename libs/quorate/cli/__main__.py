@@ -1,4 +1,4 @@
-"""`python -m quorate.cli`: the command without its script."""
+"""`python -m quorate.cli`: runs the `quorate` command without its installed script."""
 
 from __future__ import annotations
 

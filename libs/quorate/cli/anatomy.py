@@ -1,7 +1,7 @@
-"""Every byte of a batch, named: the header, each record's frame, each field of its body, off the schema's layouts.
+"""Names every byte of a batch: its header, each record's frame, and each field of its body, from the schema's layouts.
 
-The walk yields parts in the order of the bytes. Leaves have bytes, and together they have every byte of the batch
-exactly once; headings have none. What cannot be read is one last leaf, and the damage is told beside it.
+The result is a list of parts in byte order. Leaves have bytes, and together they cover each byte of the batch exactly
+once; headings have none. Bytes that cannot be read are one last leaf, and the damage is returned beside the list.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from kraft import Message
 from quorate.cli.record_json import CONTROL_NAMES, camel
+from quorate.doubles import double_text
 from quorate.errors import Corrupt
 from quorate.nouns import uuid_text
-from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TRACE_TAG
+from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TARGET_TAG, TRACE_TAG
 from quorate.wire.batch import COMPRESSION, CONTROL, BatchHeader, ControlType
 from quorate.wire.compile import FIXED
 from quorate.wire.primitives import read_uvarint, read_varint
-from quorate.wire.schema import Field, Kind, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-__all__ = ["Part", "anatomy"]
+__all__ = ["BytesPart", "anatomy"]
 
 _HEADER: Final = (
     ("baseOffset", "int64", "q"),
@@ -47,11 +48,12 @@ _ATTRIBUTES: Final = (
 OUR_TAGS: Final = {
     TRACE_TAG: "traceparent: the request that caused this batch",
     REQUEST_TAG: "mark: the request's id and its answer, so that a repeated one is written once",
+    TARGET_TAG: "target: the voters that AlterQuorum has asked for",
 }
 
 
-class Part(NamedTuple):
-    """Some bytes and what they are. `size` 0 is a heading; `depth` how far inside it lies; `note` says more."""
+class BytesPart(NamedTuple):
+    """A range of bytes with name, type and value. `size` 0 is a heading, `depth` the nesting level, `note` a remark."""
 
     position: int
     size: int
@@ -62,8 +64,13 @@ class Part(NamedTuple):
     note: str = ""
 
 
-def anatomy(data: memoryview, position: int, header: BatchHeader, *, sound: bool) -> tuple[list[Part], Corrupt | None]:
-    """The parts of the batch at `position`, and what kept the walk from its end. `sound`: its checksum fits."""
+def anatomy(
+    data: memoryview, position: int, header: BatchHeader, *, sound: bool
+) -> tuple[list[BytesPart], Corrupt | None]:
+    """Returns the parts of the batch at `position`, and the damage that stopped the walk, or None.
+
+    `sound` is True if the batch's checksum is right.
+    """
     walk = _Walk(data, position, position + header.size)
     try:
         walk.batch(header, sound=sound)
@@ -76,22 +83,22 @@ def anatomy(data: memoryview, position: int, header: BatchHeader, *, sound: bool
 
 
 class _Walk:
-    """A place in the bytes, and the parts before it."""
+    """Walks through the bytes of a batch: the present position, and the parts collected so far."""
 
     def __init__(self, data: memoryview, position: int, end: int) -> None:
         self.data = data
         self.position = position
         self.end = end
         self.depth = 0
-        self.parts: list[Part] = []
+        self.parts: list[BytesPart] = []
 
     # Steps: each adds one part and moves on.
 
     def heading(self, name: str, note: str = "") -> None:
-        self.parts.append(Part(self.position, 0, self.depth, name, "", "", note))
+        self.parts.append(BytesPart(self.position, 0, self.depth, name, "", "", note))
 
     def leaf(self, name: str, kind: str, size: int, value: str, note: str = "") -> None:
-        self.parts.append(Part(self.position, size, self.depth, name, kind, value, note))
+        self.parts.append(BytesPart(self.position, size, self.depth, name, kind, value, note))
         self.position += size
 
     def raw(self, name: str, size: int, note: str = "") -> None:
@@ -262,13 +269,13 @@ class _Walk:
     def one(self, field: Field, name: str, version: int, *, nullable: bool) -> None:
         if field.kind in FIXED:
             self.number(name, field.kind.value, FIXED[field.kind])
-        elif field.kind is Kind.STRUCT:
+        elif field.kind is FieldType.STRUCT:
             self.struct(field, name, version, nullable=nullable)
         else:
             size = self.uvarint(f"{name}.length", lambda coded: _count(coded, "byte")) - 1
             if size > 0:
                 raw = self.take(name, size)
-                self.leaf(name, field.kind.value, size, _printable(raw) if field.kind is Kind.STRING else "")
+                self.leaf(name, field.kind.value, size, _printable(raw) if field.kind is FieldType.STRING else "")
 
     def struct(self, field: Field, name: str, version: int, *, nullable: bool) -> None:
         assert field.struct is not None, field
@@ -305,7 +312,8 @@ def _control_note(kind: int) -> str:
 
 
 def _time(ms: int) -> str:
-    """
+    """Formats ms since 1970 as ISO 8601 in UTC.
+
     >>> _time(1795197499467)
     '2026-11-20T17:58:19.467Z'
     """
@@ -317,7 +325,7 @@ def _time(ms: int) -> str:
 
 
 def _count(coded: int, noun: str) -> str:
-    """Lengths are written as one more than they are, so that 0 is null."""
+    """Formats a compact length, which is encoded as the length plus one, with 0 for null (KIP-482)."""
     if coded == 0:
         return "null"
     return f"{coded - 1} {noun}{'' if coded == 2 else 's'}"
@@ -330,6 +338,8 @@ def _bytes(count: int) -> str:
 def _text(value: object) -> str:
     if isinstance(value, bytes):
         return uuid_text(value)
+    if isinstance(value, float):
+        return double_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,14 +1,18 @@
-"""Which commands there are, and their options. The work is imported only by the command that does it."""
+"""The commands of `quorate` and their options (typer). Each command imports the module that does its work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from quorate.cli.failures import Misused
+
+if TYPE_CHECKING:
+    from quorate.cli.live import Live
 
 __all__ = ["app"]
 
@@ -16,7 +20,7 @@ app = typer.Typer(
     help="Kafka's metadata log: format, look, check.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # drawing help in boxes takes longer than all the rest of it: 0.4 s instead of 0.15 s
+    rich_markup_mode=None,  # boxes around the help cost more time than all else: 0.4 s instead of 0.15 s
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 storage = typer.Typer(help="The directories of one node.", no_args_is_help=True)
@@ -26,19 +30,47 @@ app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 app.add_typer(image, name="image")
 
+OFFSET_DIGITS_MAX: Final = 19
+SHOWN_MAX: Final = 40
+"""Characters of a refused value that the error shows."""
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text; errors too.")]
 Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller", metavar="HOST:PORT,…", help="Controllers of a live Kafka: read, nothing is changed."
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="A client's properties: TLS and SASL, by Kafka's names."),
+]
 
 
-def _offset(option: str) -> Callable[[str], int]:
-    """Reads the value of `option`. Typer's own words for what is no number do not say what was given."""
+def _offset(option: str, what: str = "an offset") -> Callable[[str], int]:
+    """Returns a parser for the value of `option`, a number of at most 19 digits; it raises Misused with the value."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal()):
-            raise Misused(f"{option} {text!r}: an offset is a number from 0 on")
+        if not (text.isascii() and text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX):
+            shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+            raise Misused(f"{option} {shown!r}: {what} is a number from 0 on, of {OFFSET_DIGITS_MAX} digits at most")
         return int(text)
 
     return read
+
+
+def _source(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | Live:
+    """Returns what is to be read: files or a live quorum. Raises Misused unless exactly one is given."""
+    if path is not None and bootstrap is None:
+        if command_config is not None:
+            raise Misused("--command-config is for --bootstrap-controller: files need no login")
+        return path
+    if path is not None or bootstrap is None:
+        raise Misused(f"give {named} or --bootstrap-controller, one of them")
+    from quorate.cli.live import Live
+
+    return Live(bootstrap=bootstrap, command_config=command_config)
 
 
 @storage.command("format")
@@ -72,10 +104,10 @@ def format_directories(
     as_json: Json = False,
 ) -> None:
     """Format the directories of a node, as kafka-storage.sh does."""
-    from quorate.cli.formatting import Asked
+    from quorate.cli.formatting import FormatOptions
     from quorate.cli.storage import format_node
 
-    asked = Asked(
+    asked = FormatOptions(
         cluster_id=cluster_id,
         standalone=standalone,
         initial_controllers=initial_controllers,
@@ -90,7 +122,7 @@ def format_directories(
 
 @storage.command("info")
 def show_directories(config: Config, as_json: Json = False) -> None:
-    """What the directories of a node say of themselves; exit 1 if something is wrong."""
+    """Show the meta.properties of a node's directories; exit 1 if something is wrong."""
     from quorate.cli.storage import show_info
 
     show_info(config, as_json=as_json)
@@ -98,17 +130,47 @@ def show_directories(config: Config, as_json: Json = False) -> None:
 
 @storage.command("random-uuid")
 def print_uuid(as_json: Json = False) -> None:
-    """A new id, for a cluster or a directory."""
+    """Print a new random id, for a cluster or a directory."""
     from quorate.cli.storage import print_random_uuid
 
     print_random_uuid(as_json=as_json)
 
 
+@storage.command("reset-epoch")
+def reset_node_epoch(
+    config: Config,
+    epoch: Annotated[
+        int,
+        typer.Option(
+            "--epoch",
+            parser=_offset("--epoch", "an epoch"),
+            metavar="EPOCH",
+            help="Above every epoch in which a voter of this cluster has ever voted; FindQuorum says theirs.",
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Set the epoch of a stopped node to a lower one, if it took over another cluster's epoch or the highest possible.
+
+    The node forgets its vote and leader with it: an epoch that is too low may elect two leaders.
+    """
+    from quorate.cli.epoch import reset_epoch
+
+    reset_epoch(config, epoch, as_json=as_json)
+
+
 @log.command("dump")
 def dump_files(
-    path: Annotated[Path, typer.Argument(help="A file of a metadata log, or a directory.")],
+    path: Annotated[Path | None, typer.Argument(help="A file of a metadata log, or a directory.")] = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines: file, batch, record, entry, error.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Every byte: place, name, type, value.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Every byte, secrets too: place, name, type, value.")
+    ] = False,
+    show_secrets: Annotated[
+        bool, typer.Option("--show-secrets", help="Passwords and credentials as they are, as kafka-dump-log.sh does.")
+    ] = False,
     from_offset: Annotated[
         int | None,
         typer.Option("--from", parser=_offset("--from"), metavar="OFFSET", help="Pass over what ends before it."),
@@ -118,14 +180,28 @@ def dump_files(
         typer.Option("--to", parser=_offset("--to"), metavar="OFFSET", help="Pass over what begins here or later."),
     ] = None,
 ) -> None:
-    """Show batches and records, one a line, as kafka-dump-log.sh does; or every byte of them.
+    """Show batches and records, one per line, as kafka-dump-log.sh does; or every byte of them.
 
-    With --from and --to: whole batches that reach into [from, to), and without --explain only those of their records
-    that are in it. In a checkpoint the offsets are the file's own, from 0 on.
+    With --from and --to: batches that overlap [from, to), and without --explain only their records in it. In a
+    checkpoint the offsets are the file's own, from 0 on. Of a live Kafka: what is committed.
     """
-    from quorate.cli.dump import dump
+    source = _source(path, "a file or directory", bootstrap_controller, command_config)
+    show: Callable[..., None]
+    if isinstance(source, Path):
+        from quorate.cli.dump import dump
 
-    dump(path, as_json=as_json, explain=explain, from_offset=from_offset or 0, to_offset=to_offset)
+        show = partial(dump, source)
+    else:
+        from quorate.cli.live import dump_live
+
+        show = partial(dump_live, source)
+    show(
+        as_json=as_json,
+        explain=explain,
+        with_secrets=show_secrets,
+        from_offset=from_offset or 0,
+        to_offset=to_offset,
+    )
 
 
 @log.command("verify")
@@ -134,7 +210,7 @@ def verify_files(
     cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="The cluster that it should be of.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check everything in a metadata directory and change nothing; exit 1 if something does not hold."""
+    """Check all files of a metadata directory and change nothing; exit 1 if a check fails."""
     from quorate.cli.verify import verify
 
     verify(path, cluster_id=cluster_id, as_json=as_json)
@@ -143,20 +219,36 @@ def verify_files(
 @image.command("show")
 def show_image(
     offline: Annotated[
-        Path, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
-    ],
+        Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
+    ] = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
     as_of: Annotated[
         int | None,
         typer.Option(
             "--as-of", parser=_offset("--as-of"), metavar="OFFSET", help="With all records below this offset."
         ),
     ] = None,
+    with_open_transaction: Annotated[
+        bool,
+        typer.Option(
+            "--with-open-transaction", help="With what an open transaction says so far; a failover aborts it."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """The cluster's state: the latest checkpoint and the log after it."""
-    from quorate.cli.image import show
+    """Show the cluster's state, from the latest checkpoint and the log after it."""
+    source = _source(offline, "--offline", bootstrap_controller, command_config)
+    print_state: Callable[..., None]
+    if isinstance(source, Path):
+        from quorate.cli.image import show
 
-    show(offline, as_of=as_of, as_json=as_json)
+        print_state = partial(show, source)
+    else:
+        from quorate.cli.live import show_live
+
+        print_state = partial(show_live, source)
+    print_state(as_of=as_of, with_open_transaction=with_open_transaction, as_json=as_json)
 
 
 @app.command(
@@ -165,7 +257,7 @@ def show_image(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def hand_to_pipeline(context: typer.Context) -> None:
-    """Metadata logs of many clusters as tables and a report, on Spark: ingest, silver, gold, verify, report, run."""
+    """Turn metadata logs of many clusters into tables and a report, on Spark: ingest, silver, gold, verify, report."""
     from quorate.cli.pipeline import hand_over
 
     hand_over(context.args)

@@ -1,26 +1,26 @@
-"""`quorate log dump`: batches and records, one a line, as Kafka's DumpLogSegments prints them.
+"""`quorate log dump`: prints batches and records, one per line, as Kafka's DumpLogSegments does.
 
-What is damaged is shown as far as it can be read, and named at the end.
+A damaged file is printed as far as it can be read; the damage is reported at the end.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from quorate.cli.failures import Failed, Misused, error_document
-from quorate.cli.reading import Batch, FileKind, batches_of, files_below, first_offset_of, kind_of, map_file
-from quorate.cli.record_json import Shown, shown_records
+from quorate.cli.reading import FileBatch, FileKind, batches_of, files_below, first_offset_of, kind_of, map_file
+from quorate.cli.record_json import RecordDocument, shown_records
+from quorate.doubles import dumps
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
 from quorate.storage.names import BOOTSTRAP, checkpoint_id
 
-__all__ = ["Range", "dump", "entries_of"]
+__all__ = ["OffsetRange", "dump", "entries_of"]
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -29,24 +29,24 @@ TIME_INDEX_ENTRY: Final = struct.Struct(">qi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """Offsets from `start` on, below `end` if there is one."""
+class OffsetRange:
+    """A range of offsets from `start` (inclusive) to `end` (exclusive); None for no end."""
 
     start: Offset = 0
     end: Offset | None = None
 
     def holds(self, offset: Offset) -> bool:
-        """Is `offset` in it?"""
+        """Whether `offset` is in this range of offsets."""
         return self.start <= offset and (self.end is None or offset < self.end)
 
-    def meets(self, batch: Batch) -> bool:
-        """Is a part of the batch in it?"""
+    def meets(self, batch: FileBatch) -> bool:
+        """Whether the range overlaps the batch's offsets."""
         header = batch.header
         return header.last_offset >= self.start and (self.end is None or header.base_offset < self.end)
 
 
 class Entry(NamedTuple):
-    """One entry of an index. `timestamp` in ms since 1970, None in an offset index; so `position` in a time index."""
+    """One entry of an index file, at byte `at`. An offset index has no `timestamp` (ms), a time index no `position`."""
 
     at: int
     offset: Offset
@@ -54,19 +54,47 @@ class Entry(NamedTuple):
     timestamp: int | None
 
 
+@dataclass(slots=True)
+class Order:
+    """Finds non-consecutive offsets in a file: missing, repeated or unordered batches.
+
+    `pairs` maps an offset to the wrong one that follows it, as DumpLogSegments collects them.
+    """
+
+    pairs: dict[Offset, Offset] = field(default_factory=dict)
+    _last: Offset | None = None
+
+    def note(self, offset: Offset) -> None:
+        """Adds the next record's offset, and notes it if it does not follow the last one."""
+        if self._last is not None and offset != self._last + 1:
+            self.pairs[self._last] = offset
+        self._last = offset
+
+    def lose(self) -> None:
+        """Forgets the last offset after an unreadable batch, so that the next record starts a new sequence."""
+        self._last = None
+
+    def told(self) -> list[str]:
+        """Returns the non-consecutive offsets as lines in Kafka's wording."""
+        return [f"{last} is followed by {offset}" for last, offset in sorted(self.pairs.items())]
+
+
 class Line(NamedTuple):
-    """One line of the answer, in both forms."""
+    """One output line of `log dump`, as text and as a JSON document."""
 
     text: str
     document: Json
 
 
-def dump(path: Path, *, as_json: bool, explain: bool, from_offset: Offset, to_offset: Offset | None) -> None:
-    """Print one file, or all of a directory. Raises Failed if anything was damaged, after what could be read."""
+def dump(
+    path: Path, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
+) -> None:
+    """Prints one metadata file, or all of a directory. Raises Failed after printing if anything is damaged."""
     if to_offset is not None and to_offset <= from_offset:
         raise Misused(f"--from {from_offset} --to {to_offset}: nothing lies between; --to must be above --from")
-    wanted = Range(start=from_offset, end=to_offset)
+    wanted = OffsetRange(start=from_offset, end=to_offset)
     problems: list[Corrupt] = []
+    breaks: list[str] = []
     write = sys.stdout.write
     for file in files_below(path):
         if explain:
@@ -74,20 +102,26 @@ def dump(path: Path, *, as_json: bool, explain: bool, from_offset: Offset, to_of
 
             problems += explain_file(file, wanted, as_json=as_json)
             continue
-        for line in _lines(file, wanted, problems.append):
-            write((json.dumps(line.document) if as_json else line.text) + "\n")
+        order = Order()
+        for line in _lines(file, wanted, order, problems.append, with_secrets=with_secrets):
+            write((dumps(line.document) if as_json else line.text) + "\n")
+        if order.pairs:
+            problems.append(Corrupt(f"non-consecutive offsets: {'; '.join(order.told())}", path=file))
+            breaks += [f"Non-consecutive offsets in {file}", *(f"  {each}" for each in order.told())]
     for problem in problems:
         if as_json:
-            write(json.dumps(error_document(problem)) + "\n")
+            write(dumps(error_document(problem)) + "\n")
     if problems:
         sys.stdout.flush()
+        for line_of_kafka in breaks:  # Kafka's wording, for scripts that look for it
+            print(line_of_kafka, file=sys.stderr)
         for problem in problems[:-1]:
             print(f"quorate: {problem}", file=sys.stderr)
         raise Failed(str(problems[-1]), printed=True)
 
 
 def entries_of(data: memoryview, kind: FileKind, base: Offset) -> Iterator[Entry]:
-    """The entries of an index whose segment begins at `base`, without the zeros that Kafka lays down in advance."""
+    """Yields the entries of an index whose segment has base offset `base`, without Kafka's preallocated zeros."""
     form = INDEX_ENTRY if kind is FileKind.INDEX else TIME_INDEX_ENTRY
     for at in range(0, len(data) - form.size + 1, form.size):
         first, second = form.unpack_from(data, at)
@@ -99,13 +133,15 @@ def entries_of(data: memoryview, kind: FileKind, base: Offset) -> Iterator[Entry
             yield Entry(at, base + second, None, first)
 
 
-def _lines(path: Path, wanted: Range, damaged: Callable[[Corrupt], None]) -> Iterator[Line]:
+def _lines(
+    path: Path, wanted: OffsetRange, order: Order, damaged: Callable[[Corrupt], None], *, with_secrets: bool
+) -> Iterator[Line]:
     kind = kind_of(path)
     yield Line(f"Dumping {path}", {"kind": "file", "file": str(path)})
     match kind:
         case FileKind.LOG | FileKind.CHECKPOINT:
             yield _title(path)
-            yield from _batch_lines(path, wanted, damaged)
+            yield from _batch_lines(path, wanted, order, damaged, with_secrets=with_secrets)
         case FileKind.INDEX | FileKind.TIME_INDEX:
             yield from _entry_lines(path, kind, wanted)
         case _:
@@ -124,7 +160,9 @@ def _title(path: Path) -> Line:
     return Line(f"Log starting offset: {base}", {"kind": "log", "baseOffset": base})
 
 
-def _batch_lines(path: Path, wanted: Range, damaged: Callable[[Corrupt], None]) -> Iterator[Line]:
+def _batch_lines(
+    path: Path, wanted: OffsetRange, order: Order, damaged: Callable[[Corrupt], None], *, with_secrets: bool
+) -> Iterator[Line]:
     data = map_file(path)
     try:
         for batch in batches_of(data):
@@ -134,16 +172,18 @@ def _batch_lines(path: Path, wanted: Range, damaged: Callable[[Corrupt], None]) 
                 damaged(batch.problem.at(path))
             yield _batch_line(batch)
             try:
-                for record in shown_records(data, batch.position, batch.header):
+                for record in shown_records(data, batch.position, batch.header, with_secrets=with_secrets):
+                    order.note(record.offset)
                     if wanted.holds(record.offset):
                         yield _record_line(record)
             except Corrupt as problem:
+                order.lose()
                 damaged(problem.at(path))
     except Corrupt as problem:
         damaged(problem.at(path))
 
 
-def _batch_line(batch: Batch) -> Line:
+def _batch_line(batch: FileBatch) -> Line:
     header = batch.header
     document: Json = {
         "baseOffset": header.base_offset,
@@ -175,12 +215,12 @@ def _java(name: str, value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _record_line(record: Shown) -> Line:
+def _record_line(record: RecordDocument) -> Line:
     head = (
         f"| offset: {record.offset} CreateTime: {record.timestamp} keySize: {record.key_bytes} "
         f"valueSize: {record.value_bytes} sequence: -1 headerKeys: [{','.join(record.header_keys)}]"
     )
-    value = json.dumps(record.document, separators=(",", ":"), ensure_ascii=False)
+    value = dumps(record.document, separators=(",", ":"), ensure_ascii=False)
     document: Json = {"kind": "record", "offset": record.offset, "CreateTime": record.timestamp}
     if record.control is None:
         return Line(f"{head} payload: {value}", {**document, "payload": record.document})
@@ -190,7 +230,7 @@ def _record_line(record: Shown) -> Line:
     )
 
 
-def _entry_lines(path: Path, kind: FileKind, wanted: Range) -> Iterator[Line]:
+def _entry_lines(path: Path, kind: FileKind, wanted: OffsetRange) -> Iterator[Line]:
     data = map_file(path)
     if not len(data):
         yield Line(f"{path} is empty.", {"kind": "empty", "file": str(path)})

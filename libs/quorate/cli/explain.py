@@ -1,8 +1,7 @@
-"""`quorate log dump --explain`: the bytes on the left, what they are on the right; for people who study the format."""
+"""`quorate log dump --explain`: prints every byte of a metadata file beside its field name, type and value."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from quorate.cli.anatomy import Part, anatomy
-from quorate.cli.dump import INDEX_ENTRY, TIME_INDEX_ENTRY, Range, entries_of
+from quorate.cli.anatomy import BytesPart, anatomy
+from quorate.cli.dump import INDEX_ENTRY, TIME_INDEX_ENTRY, OffsetRange, entries_of
 from quorate.cli.reading import FileKind, batches_of, first_offset_of, kind_of, map_file
+from quorate.doubles import dumps
 from quorate.errors import Corrupt
 
 __all__ = ["explain_file", "explained"]
@@ -25,8 +25,8 @@ TYPE_WIDTH: Final = 8
 _COLOURS: Final = {"position": "dim", "bytes": "cyan", "name": "", "type": "dim", "value": "green", "note": "yellow"}
 
 
-def explain_file(path: Path, wanted: Range, *, as_json: bool) -> list[Corrupt]:
-    """Print every byte of one file, of the batches that are wanted. The answer is what is damaged."""
+def explain_file(path: Path, wanted: OffsetRange, *, as_json: bool) -> list[Corrupt]:
+    """Prints every byte of one file's batches that overlap `wanted`, and returns the damage that was found."""
     problems: list[Corrupt] = []
     data = map_file(path)
     console = Console(soft_wrap=True, highlight=False)
@@ -37,7 +37,7 @@ def explain_file(path: Path, wanted: Range, *, as_json: bool) -> list[Corrupt]:
         for parts in _explained_parts(path, data, wanted, problems):
             for part in parts:
                 if as_json:
-                    sys.stdout.write(json.dumps(_document(path, part, data)) + "\n")
+                    sys.stdout.write(dumps(_document(path, part, data)) + "\n")
                 elif in_colours:
                     console.print(_coloured(part, data))
                 else:
@@ -47,12 +47,14 @@ def explain_file(path: Path, wanted: Range, *, as_json: bool) -> list[Corrupt]:
     return problems
 
 
-def explained(parts: list[Part], data: memoryview) -> str:
-    """The parts as text without colours."""
+def explained(parts: list[BytesPart], data: memoryview) -> str:
+    """Formats the named bytes of a batch as text without colours."""
     return "".join(line + "\n" for part in parts for line in _lines(part, data))
 
 
-def _explained_parts(path: Path, data: memoryview, wanted: Range, problems: list[Corrupt]) -> Iterator[list[Part]]:
+def _explained_parts(
+    path: Path, data: memoryview, wanted: OffsetRange, problems: list[Corrupt]
+) -> Iterator[list[BytesPart]]:
     kind = kind_of(path)
     if kind in (FileKind.INDEX, FileKind.TIME_INDEX):
         yield from _entries(path, data, kind, wanted)
@@ -66,22 +68,22 @@ def _explained_parts(path: Path, data: memoryview, wanted: Range, problems: list
                     problems.append(damage.at(path))
                 yield parts
     else:
-        yield [Part(0, len(data), 0, path.name, "text", "")] if len(data) else []
+        yield [BytesPart(0, len(data), 0, path.name, "text", "")] if len(data) else []
 
 
-def _entries(path: Path, data: memoryview, kind: FileKind, wanted: Range) -> Iterator[list[Part]]:
+def _entries(path: Path, data: memoryview, kind: FileKind, wanted: OffsetRange) -> Iterator[list[BytesPart]]:
     base = first_offset_of(path)
     for entry in entries_of(data, kind, base):
         if not wanted.holds(entry.offset):
             continue
-        parts = [Part(entry.at, 0, 0, f"entry {entry.at // _entry_bytes(kind)}", "", "")]
+        parts = [BytesPart(entry.at, 0, 0, f"entry {entry.at // _entry_bytes(kind)}", "", "")]
         at = entry.at
         if entry.timestamp is not None:
-            parts.append(Part(at, 8, 1, "timestamp", "int64", str(entry.timestamp)))
+            parts.append(BytesPart(at, 8, 1, "timestamp", "int64", str(entry.timestamp)))
             at += 8
-        parts.append(Part(at, 4, 1, "relativeOffset", "int32", str(entry.offset - base), f"offset {entry.offset}"))
+        parts.append(BytesPart(at, 4, 1, "relativeOffset", "int32", str(entry.offset - base), f"offset {entry.offset}"))
         if entry.position is not None:
-            parts.append(Part(at + 4, 4, 1, "position", "int32", str(entry.position), "of the batch in the .log"))
+            parts.append(BytesPart(at + 4, 4, 1, "position", "int32", str(entry.position), "of the batch in the .log"))
         yield parts
 
 
@@ -89,17 +91,17 @@ def _entry_bytes(kind: FileKind) -> int:
     return INDEX_ENTRY.size if kind is FileKind.INDEX else TIME_INDEX_ENTRY.size
 
 
-def _lines(part: Part, data: memoryview) -> Iterator[str]:
-    """One row for each eight bytes; the first one says what they are."""
+def _lines(part: BytesPart, data: memoryview) -> Iterator[str]:
+    """Yields one line per eight bytes; the first one has the part's name, type and value."""
     return ("".join(text for text, _ in row).rstrip() for row in _rows(part, data))
 
 
-def _coloured(part: Part, data: memoryview) -> Text:
+def _coloured(part: BytesPart, data: memoryview) -> Text:
     return Text("\n").join(Text.assemble(*row) for row in _rows(part, data))
 
 
-def _rows(part: Part, data: memoryview) -> Iterator[list[tuple[str, str]]]:
-    """Pieces of text and their colours."""
+def _rows(part: BytesPart, data: memoryview) -> Iterator[list[tuple[str, str]]]:
+    """Yields the rows of one part, each a list of (text, colour)."""
     name = "  " * part.depth + part.name
     if part.size == 0:
         yield [(" " * (11 + 3 * ROW_BYTES), ""), (name, "bold"), (f"  {part.note}", "dim")]
@@ -118,7 +120,7 @@ def _rows(part: Part, data: memoryview) -> Iterator[list[tuple[str, str]]]:
         yield row
 
 
-def _document(path: Path, part: Part, data: memoryview) -> dict[str, object]:
+def _document(path: Path, part: BytesPart, data: memoryview) -> dict[str, object]:
     return {
         "kind": "part" if part.size else "heading",
         "file": str(path),

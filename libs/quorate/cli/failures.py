@@ -1,7 +1,8 @@
-"""How a command ends that could not do what was asked: one line on stderr, one JSON document, one exit code."""
+"""Errors of the `quorate` command: each ends in one line on stderr, one JSON document with --json, and an exit code."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -22,9 +23,9 @@ Json = dict[str, Any]  # Any: JSON values
 
 
 class Failed(Exception):
-    """What was asked cannot be done; the sentence names thing, value and rule. Nothing was changed.
+    """Raised when a command cannot be done; its message names the thing, the value and the rule. Exit code 1.
 
-    `printed` says that the JSON document has the error already.
+    `printed` is True if the command's JSON output has the error already.
     """
 
     code = FAILED
@@ -35,21 +36,24 @@ class Failed(Exception):
 
 
 class Misused(Failed):
-    """The command line itself cannot be meant."""
+    """Raised for invalid options or arguments. Exit code 2."""
 
     code = MISUSED
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and answer with its exit code."""
+    """Runs one command, prints its error if it fails, and returns its exit code. None: the process's arguments."""
     from quorate.cli.app import app
 
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _escape_what_cannot_be_said()
     try:
+        if any("\0" in each for each in given):
+            raise Misused("an argument has a NUL in it, which no name of a file has")
         code = app(given, prog_name="quorate", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough (`| head`). Without this Python complains once more at its end.
+        # The reader of the pipe has closed it (`| head`). Without this, Python reports it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except typer.TyperException as misuse:
@@ -61,8 +65,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else DONE
 
 
+def _escape_what_cannot_be_said() -> None:
+    """Makes stdout and stderr write characters as \\u escapes that the terminal's encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def error_document(problem: Exception) -> Json:
-    """An error as programs get it: what is wrong and, for damage, where."""
+    """Returns an error as a JSON document: message and exit code; for Corrupt also file and position."""
     document: Json = {"message": str(problem), "exitCode": getattr(problem, "code", FAILED)}
     if isinstance(problem, OSError):
         document["message"] = _words_of_system(problem)

@@ -1,7 +1,7 @@
-"""The first files of a node's directories: planned whole, then written, meta.properties last.
+"""Formats a node's directories in two steps: a complete plan, then the writes, with meta.properties last.
 
-The plan is made from the command line, the configuration and what the directories say; it is refused before anything
-is changed. Until a directory has its meta.properties it is not formatted, and may be formatted again.
+The plan comes from the command line, the configuration and the present directories; an error in it is raised before any
+change. A directory without meta.properties counts as not formatted, and may be formatted again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 
 from kraft import Message, Uuid
 from quorate.cli.failures import Failed, Misused
-from quorate.cli.node_config import Endpoint, NodeConfig
+from quorate.cli.node_config import NodeConfig, VoterAddress
 from quorate.cli.scram import parse_scram
 from quorate.metadata.features import FEATURES, KRAFT_VERSION, default_levels
 from quorate.metadata.versions import LATEST, METADATA_VERSION, OLDEST, SCRAM, level_of, record_version, release_of
-from quorate.nouns import OffsetAndEpoch, parse_uuid, reserved_uuid, uuid_text
+from quorate.nouns import parse_uuid, reserved_uuid, uuid_text
 from quorate.records import (
     FeatureLevelRecord,
     KRaftVersionRecord,
@@ -33,17 +33,19 @@ from quorate.records import (
 from quorate.storage.files import sync_directory
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
-from quorate.storage.names import BOOTSTRAP, PARTITION_DIRECTORY, segment_bases
+from quorate.storage.names import BOOTSTRAP, BOOTSTRAP_ID, PARTITION_DIRECTORY, segment_bases
 from quorate.storage.snapshots import SnapshotWriter
 from quorate.wire.batch import ControlType
 from quorate.wire.codec import encode
 
-__all__ = ["Asked", "DirectoryPlan", "Plan", "plan", "random_uuid", "write"]
+__all__ = ["DirectoryPlan", "FormatOptions", "FormatPlan", "plan", "random_uuid", "write"]
 
 DEFAULT_RELEASE: Final = "4.3"
-"""What a new cluster gets that asks for nothing: the release that the interop tests run. Newer ones are asked for."""
+"""The release of a new cluster if none is given: the one that the interop tests run."""
 
-FIRST: Final = OffsetAndEpoch(epoch=0, offset=0)
+IN_ONE_CHECKPOINT: Final = 31
+"""The metadata.version from which bootstrap records go into the checkpoint with the first voters, as with Kafka 4.4's
+formatter. Below it they go to bootstrap.checkpoint, which every release reads."""
 READABLE: Final = 0o644
 DYNAMIC: Final = "one of --standalone, --initial-controllers and --no-initial-controllers"
 
@@ -52,8 +54,8 @@ _VOTER: Final = re.compile(r"(\d{1,9})@(\[[^\]]+\]|[^@:\[\]]+):(\d{1,5}):([^@:]+
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The options of `storage format`."""
+class FormatOptions:
+    """The options of `quorate storage format`, as given on the command line."""
 
     cluster_id: str
     standalone: bool = False
@@ -66,13 +68,13 @@ class Asked:
 
     @property
     def is_dynamic(self) -> bool:
-        """Is the quorum one whose voters are in the log? KIP-853."""
+        """Whether the options ask for a dynamic quorum, whose voter set is in the log. KIP-853."""
         return self.standalone or self.no_initial_controllers or self.initial_controllers is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryPlan:
-    """One directory: what it will say, or says already."""
+    """One directory of a plan, with the meta.properties that it will have or has already."""
 
     path: Path
     meta: MetaProperties
@@ -81,10 +83,11 @@ class DirectoryPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """All that will be written. `voters` is None where no first voter set is left in the directory."""
+class FormatPlan:
+    """The complete plan of a format; `voters` is None if no first voter set is written."""
 
     node: NodeConfig
+    is_dynamic: bool
     metadata_version: int
     features: Mapping[str, int]
     scram: tuple[UserScramCredentialRecord, ...]
@@ -93,19 +96,24 @@ class Plan:
 
     @property
     def is_voter(self) -> bool:
-        """Is this node among the first voters?"""
+        """Whether this node is one of the first voters."""
         return self.voters is not None and any(voter.voter_id == self.node.node_id for voter in self.voters.voters)
 
     @property
+    def kraft_version(self) -> int:
+        """The kraft.version: 1 if the voter set is in the log, 0 if it is configured (static). KIP-853."""
+        return int(self.is_dynamic)
+
+    @property
     def bootstrap(self) -> tuple[Message, ...]:
-        """The records with which the cluster begins: metadata.version, the other features by name, users as given."""
+        """The cluster's bootstrap records: metadata.version, the other features by name, then the SCRAM users."""
         levels = [FeatureLevelRecord(METADATA_VERSION, self.metadata_version)]
         levels += [FeatureLevelRecord(name, level) for name, level in sorted(self.features.items()) if level]
         return (*levels, *self.scram)
 
 
-def plan(asked: Asked, node: NodeConfig) -> Plan:
-    """What would be written. Raises Misused, Failed, Corrupt or OSError; nothing is changed."""
+def plan(asked: FormatOptions, node: NodeConfig) -> FormatPlan:
+    """Plans a format and checks it; changes nothing. Raises Misused, Failed, Corrupt or OSError."""
     _check_cluster_id(asked.cluster_id)
     _check_quorum(asked, node)
     metadata_version, features = _levels(asked)
@@ -114,8 +122,9 @@ def plan(asked: Asked, node: NodeConfig) -> Plan:
         raise Misused(f"--add-scram needs metadata.version {release_of(SCRAM)}, this is {release_of(metadata_version)}")
     voters = _voters(asked, node)
     own = {voter.voter_id: voter.voter_directory_id for voter in voters.voters} if voters else {}
-    found = Plan(
+    found = FormatPlan(
         node=node,
+        is_dynamic=_is_dynamic(asked, node),
         metadata_version=metadata_version,
         features=features,
         scram=scram,
@@ -129,8 +138,8 @@ def plan(asked: Asked, node: NodeConfig) -> Plan:
     return found
 
 
-def write(found: Plan, *, timestamp_ms: int) -> None:
-    """Write what was planned. Raises Failed, and changes nothing, when a directory is in use; OSError."""
+def write(found: FormatPlan, *, timestamp_ms: int) -> None:
+    """Writes the directories of a plan. Raises Failed, before any change, if a directory is in use; OSError."""
     new = [each for each in found.directories if not each.is_formatted]
     with ExitStack() as locks:
         for directory in sorted(new, key=lambda each: not each.path.exists()):
@@ -146,7 +155,7 @@ def write(found: Plan, *, timestamp_ms: int) -> None:
 
 
 def random_uuid() -> Uuid:
-    """An id as Kafka makes them: random, version 4, never a reserved one, its text not an option's beginning."""
+    """Returns a random id as Kafka makes them: a version 4 UUID, not reserved, whose text does not start with `-`."""
     while True:
         raw = bytearray(secrets.token_bytes(16))
         raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
@@ -160,7 +169,7 @@ def _check_cluster_id(cluster_id: str) -> None:
         raise Misused(f"--cluster-id is {cluster_id!r}; it is printable ASCII without blanks and \\, and not empty")
 
 
-def _check_quorum(asked: Asked, node: NodeConfig) -> None:
+def _check_quorum(asked: FormatOptions, node: NodeConfig) -> None:
     given = [asked.standalone, asked.initial_controllers is not None, asked.no_initial_controllers]
     if sum(given) > 1:
         raise Misused(f"{DYNAMIC} is given, not {sum(given)} of them")
@@ -176,16 +185,20 @@ def _check_quorum(asked: Asked, node: NodeConfig) -> None:
     _check_kraft_version(asked, node)
 
 
-def _check_kraft_version(asked: Asked, node: NodeConfig) -> None:
+def _check_kraft_version(asked: FormatOptions, node: NodeConfig) -> None:
     level = dict(map(_feature, asked.features)).get(KRAFT_VERSION)
-    dynamic = asked.is_dynamic and not node.has_static_voters
+    dynamic = _is_dynamic(asked, node)
     if level is not None and dynamic is not (level > 0):
         kind = "in the log, which is level 1" if dynamic else "static, which is level 0"
         raise Failed(f"--feature {KRAFT_VERSION}={level}: the voters here are {kind}")
 
 
-def _levels(asked: Asked) -> tuple[int, dict[str, int]]:
-    """metadata.version, and the others that are on or were asked for, without kraft.version: that is the quorum's."""
+def _is_dynamic(asked: FormatOptions, node: NodeConfig) -> bool:
+    return asked.is_dynamic and not node.has_static_voters
+
+
+def _levels(asked: FormatOptions) -> tuple[int, dict[str, int]]:
+    """Returns the metadata.version and the levels of the other features, without kraft.version. Raises Misused."""
     wanted = dict(map(_feature, asked.features))
     if asked.release_version is not None and METADATA_VERSION in wanted:
         raise Misused(
@@ -211,8 +224,8 @@ def _check_needs(name: str, level: int, levels: Mapping[str, int]) -> None:
 
 def _feature(text: str) -> tuple[str, int]:
     name, _, digits = text.partition("=")
-    if not digits.isdecimal():
-        raise Misused(f"--feature {text!r}: it is NAME=LEVEL, and the level a number")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5):
+        raise Misused(f"--feature {text[:80]!r}: it is NAME=LEVEL, and the level a number")
     if name == METADATA_VERSION:
         lowest, highest = OLDEST, LATEST
     elif name in FEATURES:
@@ -224,7 +237,7 @@ def _feature(text: str) -> tuple[str, int]:
     return name, int(digits)
 
 
-def _voters(asked: Asked, node: NodeConfig) -> VotersRecord | None:
+def _voters(asked: FormatOptions, node: NodeConfig) -> VotersRecord | None:
     if asked.standalone:
         return VotersRecord(voters=(_voter(node.node_id, random_uuid(), node.own_endpoint()),))
     if asked.initial_controllers is None:
@@ -252,11 +265,11 @@ def _parse_voter(text: str, node: NodeConfig) -> VotersRecord.Voter:
         raise Misused(f"--initial-controllers: {text!r}: {problem}") from None
     if reserved_uuid(directory_id):
         raise Misused(f"--initial-controllers: {text!r}: the first hundred directory ids are reserved (KIP-858)")
-    endpoint = Endpoint(listener=node.listener_name, host=match[2].strip("[]"), port=int(match[3]))
+    endpoint = VoterAddress(listener=node.listener_name, host=match[2].strip("[]"), port=int(match[3]))
     return _voter(int(match[1]), directory_id, endpoint)
 
 
-def _voter(node_id: int, directory_id: Uuid, endpoint: Endpoint) -> VotersRecord.Voter:
+def _voter(node_id: int, directory_id: Uuid, endpoint: VoterAddress) -> VotersRecord.Voter:
     return VotersRecord.Voter(
         voter_id=node_id,
         voter_directory_id=directory_id,
@@ -265,7 +278,7 @@ def _voter(node_id: int, directory_id: Uuid, endpoint: Endpoint) -> VotersRecord
     )
 
 
-def _directory(path: Path, asked: Asked, node: NodeConfig, directory_id: Uuid | None) -> DirectoryPlan:
+def _directory(path: Path, asked: FormatOptions, node: NodeConfig, directory_id: Uuid | None) -> DirectoryPlan:
     found = read_meta_properties(path) if path.is_dir() else None
     if path.exists() and not path.is_dir():
         raise Failed(f"{path} is a file; a log directory is a directory")
@@ -276,7 +289,7 @@ def _directory(path: Path, asked: Asked, node: NodeConfig, directory_id: Uuid | 
     return DirectoryPlan(path=path, meta=meta, is_metadata=is_metadata, is_formatted=found is not None)
 
 
-def _check_directories(found: Plan, asked: Asked) -> None:
+def _check_directories(found: FormatPlan, asked: FormatOptions) -> None:
     formatted = [each for each in found.directories if each.is_formatted]
     if formatted and not asked.ignore_formatted:
         rule = "--ignore-formatted passes over it and formats the others"
@@ -303,41 +316,44 @@ def _has_log(partition: Path) -> bool:
     return any((partition / f"{base:020d}.log").stat().st_size for base in segment_bases(partition))
 
 
-def _write_directory(directory: DirectoryPlan, found: Plan, timestamp_ms: int) -> None:
-    _write_bootstrap(directory.path, found.bootstrap, found.metadata_version, timestamp_ms)
-    if directory.is_metadata and found.voters is not None:
+def _write_directory(directory: DirectoryPlan, found: FormatPlan, timestamp_ms: int) -> None:
+    records = [encode_record(each, record_version(each, found.metadata_version)) for each in found.bootstrap]
+    in_one = found.metadata_version >= IN_ONE_CHECKPOINT
+    if not in_one:
+        _write_bootstrap(directory.path, records, timestamp_ms)
+    if directory.is_metadata and (found.node.is_controller if in_one else found.voters is not None):
         partition = directory.path / PARTITION_DIRECTORY
         partition.mkdir(exist_ok=True)
-        _write_voters(partition, found.voters, timestamp_ms)
+        _write_first(partition, found, records if in_one else (), timestamp_ms)
     sync_directory(directory.path)
     write_meta_properties(directory.path, directory.meta)
 
 
-def _write_bootstrap(directory: Path, records: Sequence[Message], metadata_version: int, timestamp_ms: int) -> None:
+def _write_bootstrap(directory: Path, records: Sequence[bytes], timestamp_ms: int) -> None:
     path = directory / BOOTSTRAP
-    writer = SnapshotWriter(directory, FIRST, timestamp_ms=timestamp_ms, path=path)
-    try:
-        writer.control([(ControlType.SNAPSHOT_HEADER, encode(SnapshotHeaderRecord(), 0))])
-        writer.data(encode_record(record, record_version(record, metadata_version)) for record in records)
-    except OSError:
-        writer.abandon()
-        raise
-    writer.finish(encode(SnapshotFooterRecord(), 0))
-    path.chmod(READABLE)  # Kafka's is readable by all; only checkpoints of the log are not
+    writer = SnapshotWriter(directory, BOOTSTRAP_ID, timestamp_ms=timestamp_ms, path=path)
+    _write_checkpoint(writer, [(ControlType.SNAPSHOT_HEADER, encode(SnapshotHeaderRecord(), 0))], records)
+    path.chmod(READABLE)  # world-readable as Kafka's; only checkpoints of the log are not
 
 
-def _write_voters(partition: Path, voters: VotersRecord, timestamp_ms: int) -> None:
-    """The checkpoint at offset 0: the voters before there is a log (KIP-853)."""
-    writer = SnapshotWriter(partition, FIRST, timestamp_ms=timestamp_ms)
+def _write_first(partition: Path, found: FormatPlan, records: Sequence[bytes], timestamp_ms: int) -> None:
+    """Writes the checkpoint at offset 0: the first voters (KIP-853), and the bootstrap records in `records`, if any."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms)
+    control = [(ControlType.SNAPSHOT_HEADER, encode(header, 0))]
+    if found.kraft_version:
+        version = KRaftVersionRecord(k_raft_version=found.kraft_version)
+        control.append((ControlType.KRAFT_VERSION, encode(version, 0)))
+    if found.voters is not None:
+        control.append((ControlType.KRAFT_VOTERS, encode(found.voters, 0)))
+    _write_checkpoint(SnapshotWriter(partition, BOOTSTRAP_ID, timestamp_ms=timestamp_ms), control, records)
+
+
+def _write_checkpoint(
+    writer: SnapshotWriter, control: Sequence[tuple[ControlType, bytes]], records: Sequence[bytes]
+) -> None:
     try:
-        writer.control(
-            [
-                (ControlType.SNAPSHOT_HEADER, encode(header, 0)),
-                (ControlType.KRAFT_VERSION, encode(KRaftVersionRecord(k_raft_version=1), 0)),
-                (ControlType.KRAFT_VOTERS, encode(voters, 0)),
-            ]
-        )
+        writer.control(control)
+        writer.data(records)
     except OSError:
         writer.abandon()
         raise

@@ -1,8 +1,7 @@
-"""`quorate image show`: a cluster's state as tables for people, or as one JSON document."""
+"""`quorate image show`: prints a cluster's state as text tables, or as one JSON document."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,9 +13,10 @@ from rich.text import Text
 
 from quorate.cli.image_json import as_json as image_document
 from quorate.cli.offline import Offline, load
+from quorate.doubles import dumps
 from quorate.nouns import Offset, uuid_text
 
-__all__ = ["document", "lines", "show"]
+__all__ = ["document", "lines", "show", "show_state"]
 
 Json = Mapping[str, Any]  # Any: JSON values
 Row = Sequence[object]
@@ -26,11 +26,15 @@ NOTHING: Final = "-"
 INDENT: Final = "  "
 
 
-def show(path: Path, *, as_of: Offset | None, as_json: bool) -> None:
-    """Print the state at `path`. Raises what `load` raises."""
-    found = load(path, as_of=as_of)
+def show(path: Path, *, as_of: Offset | None, with_open_transaction: bool, as_json: bool) -> None:
+    """Prints the state that is rebuilt from the files at `path`. Raises Failed, Corrupt, OSError as `load` does."""
+    show_state(load(path, as_of=as_of, with_open_transaction=with_open_transaction), as_json=as_json)
+
+
+def show_state(found: Offline, *, as_json: bool) -> None:
+    """Prints a state."""
     if as_json:
-        sys.stdout.write(json.dumps(document(found)) + "\n")
+        sys.stdout.write(dumps(document(found)) + "\n")
         return
     console = Console(soft_wrap=True, highlight=False)
     in_colours = console.is_terminal
@@ -42,22 +46,23 @@ def show(path: Path, *, as_of: Offset | None, as_json: bool) -> None:
 
 
 def document(found: Offline) -> dict[str, Any]:
-    """The state with where it comes from: ids as text, times in ms since 1970."""
+    """Returns the state and its origin as a JSON document: ids as text, times in ms since 1970."""
     return {
         "asOfOffset": found.as_of_offset,
         "epoch": found.epoch,
         "lastTimestamp": found.last_timestamp,
-        "highWatermark": None,
+        "highWatermark": found.high_watermark,
         "checkpoint": str(found.checkpoint) if found.checkpoint else None,
         "notes": found.notes,
         "kraftVersion": found.kraft_version,
         "voters": _voters(found),
         **image_document(found.state),
+        "transaction": found.transaction._asdict() if found.transaction else None,
     }
 
 
 def lines(found: Offline) -> Iterator[str]:
-    """The state as text: a heading, and below it a table, for everything there is."""
+    """Yields the state as text: a heading and a table for each kind of metadata that is not empty."""
     image = document(found)
     yield from _where(found)
     yield from _table("Features", ("name", "level"), _features(image))
@@ -105,12 +110,12 @@ def _where(found: Offline) -> Iterator[str]:
         ("from", found.path),
         ("epoch", found.epoch),
         ("last record", when),
-        ("high watermark", UNCOMMITTED),
+        ("high watermark", UNCOMMITTED if found.high_watermark is None else found.high_watermark),
     ]
     told += [("checkpoint", found.checkpoint.name)] if found.checkpoint else []
-    transaction = found.state.transactions.open
-    if transaction is not None:
-        told.append(("transaction", f"{transaction.name or 'one without a name'}, open since {transaction.start}"))
+    if found.transaction is not None:
+        name = found.transaction.name or "one without a name"
+        told.append(("transaction", f"{name}, open since {found.transaction.start}"))
     yield from _columns([*told, *(("note", note) for note in found.notes)])
 
 
@@ -239,7 +244,7 @@ def _pairs(values: Json) -> str:
 
 
 def _table(title: str, head: Row, rows: Iterable[Row]) -> Iterator[str]:
-    """A title and aligned columns; nothing at all for no rows."""
+    """Yields a title and aligned columns; nothing if there are no rows."""
     body = list(rows)
     if body:
         yield ""
@@ -255,5 +260,5 @@ def _columns(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    """Names come from anybody: what would move the cursor is shown as `?`."""
+    """Replaces each non-printable character by `?`, so that a name cannot control the terminal."""
     return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,12 +1,14 @@
-"""The state for people: one JSON document, in the words of Kafka's metadata shell. Secrets are not in it."""
+"""Converts the metadata state to one JSON document, with the names of Kafka's metadata shell; secrets are redacted."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from quorate.controller.configs.secrets import REDACTED, is_secret
+from quorate.doubles import Double
 from quorate.metadata import acls, scram
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from quorate.metadata.partitions import RECOVERING
@@ -30,7 +32,7 @@ _RESOURCES: Final = {
 
 
 def as_json(state: ClusterState) -> Json:
-    """The whole state, ready for `json.dumps`: ids as text, maps sorted by key."""
+    """Returns the whole state as JSON values for `doubles.dumps`: ids as text, secrets redacted."""
     return {
         "features": _features(state),
         "cluster": {
@@ -40,14 +42,13 @@ def as_json(state: ClusterState) -> Json:
         "topics": {topic.name: _topic(topic) for topic in sorted(state.topics, key=lambda topic: topic.name)},
         "configs": _configs(state),
         "clientQuotas": [
-            {"entity": dict(entity), "quotas": dict(sorted(state.client_quotas.of(entity).items()))}
+            {"entity": dict(entity), "quotas": _quotas(state.client_quotas.of(entity))}
             for entity in state.client_quotas
         ],
         "producerIds": {"nextProducerId": state.producer_ids.next_producer_id},
         "acls": {uuid_text(entry.id): _acl(entry) for entry in state.acls},
         "scram": _scram(state),
         "delegationTokens": {token.token_id: _plain(token) for token in state.delegation_tokens},
-        "transaction": state.transactions.open._asdict() if state.transactions.open else None,
         "unknownRecords": [
             {"apiKey": record.api_key, "version": record.version, "body": record.body.hex()} for record in state.unknown
         ],
@@ -74,6 +75,10 @@ def _topic(topic: Topic) -> Json:
             for partition_id, partition in topic.partitions.items()
         },
     }
+
+
+def _quotas(quotas: Mapping[str, float]) -> Json:
+    return {name: Double(quotas[name]) for name in sorted(quotas)}
 
 
 def _configs(state: ClusterState) -> Json:
@@ -114,7 +119,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     if isinstance(value, bytes):
-        return uuid_text(value)  # secrets are the only other bytes, and they are not shown
+        return uuid_text(value)  # all other bytes fields are secrets, which are redacted before
     return value
 
 

@@ -1,4 +1,4 @@
-"""What a server.properties says of a node's directories, roles, voters and listeners, as `storage format` needs it."""
+"""Reads a node's server.properties for `storage format`: its directories, roles, voters and listeners."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from quorate.cli.failures import Failed
 from quorate.nouns import NodeId
 from quorate.properties import parse_properties
 
-__all__ = ["Endpoint", "NodeConfig", "read_node_config"]
+__all__ = ["NodeConfig", "VoterAddress", "read_node_config"]
 
 CONTROLLER: Final = "controller"
 ROLES: Final = (CONTROLLER, "broker")
 LISTENER_NAME: Final = "CONTROLLER"
-"""The name of a listener that is given none: Kafka has no default, its every example has this one."""
+"""The listener name if none is configured: Kafka has no default, but its examples use this one."""
 EVERY_ADDRESS: Final = ("0.0.0.0", "::", "[::]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where a voter is reached."""
+class VoterAddress:
+    """The listener name, host and port of a voter."""
 
     listener: str
     host: str
@@ -32,7 +32,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """One node. `directories` are all that are formatted, the metadata directory first."""
+    """The configuration of one node; `directories` are those to format, the metadata directory first."""
 
     path: Path
     node_id: NodeId
@@ -43,16 +43,16 @@ class NodeConfig:
 
     @property
     def metadata_directory(self) -> Path:
-        """The directory that holds the metadata log."""
+        """The directory that holds the metadata partition: `metadata.log.dir`, or else the first of `log.dirs`."""
         return self.directories[0]
 
     @property
     def listener_name(self) -> str:
-        """The listener on which controllers speak to each other: the first of `controller.listener.names`."""
+        """The listener name of controllers, in upper case: the first of `controller.listener.names`."""
         return (_list(self.values, "controller.listener.names") or [LISTENER_NAME])[0].upper()
 
-    def own_endpoint(self) -> Endpoint:
-        """Where this controller is reached: as it is advertised, or else as it listens. Raises Failed."""
+    def own_endpoint(self) -> VoterAddress:
+        """Returns this controller's endpoint from `advertised.listeners`, or else from `listeners`. Raises Failed."""
         for key in ("advertised.listeners", "listeners"):
             for text in _list(self.values, key):
                 name, _, address = text.rpartition("://")
@@ -63,24 +63,29 @@ class NodeConfig:
             "with --standalone it becomes this voter's endpoint"
         )
 
-    def _endpoint(self, key: str, text: str, address: str) -> Endpoint:
+    def _endpoint(self, key: str, text: str, address: str) -> VoterAddress:
         host, _, port = address.rpartition(":")
-        if not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        if not (port.isascii() and port.isdecimal() and len(port) <= 5) or not 0 < int(port) < 1 << 16:
             raise Failed(
-                f"{self.path}: {key} has {text!r}; an endpoint of a voter is NAME://host:port, port 1 to 65535"
+                f"{self.path}: {key} has {text[:80]!r}; an endpoint of a voter is NAME://host:port, port 1 to 65535"
             )
         if host in EVERY_ADDRESS:
             raise Failed(f"{self.path}: {key} has {text!r}; other controllers cannot connect to {host}, name a host")
-        return Endpoint(listener=self.listener_name, host=host.strip("[]") or socket.getfqdn(), port=int(port))
+        return VoterAddress(listener=self.listener_name, host=host.strip("[]") or socket.getfqdn(), port=int(port))
 
 
 def read_node_config(path: Path) -> NodeConfig:
-    """What the file says. Raises Failed, naming file, key, value and rule; OSError."""
+    """Reads and checks a server.properties. Raises Failed with file, key, value and rule; OSError."""
+    if path.exists() and not path.is_file():
+        raise Failed(f"{path} is no file; --config names a node's server.properties")
     try:
         values = parse_properties(path.read_text("utf-8"))
     except (ValueError, UnicodeDecodeError) as problem:
         raise Failed(f"{path} is not a properties file: {problem}") from None
-    # Without process.roles it is the file of one of our own quorum nodes, each of which is a controller.
+    for key, value in values.items():
+        if "\0" in value:
+            raise Failed(f"{path}: {key} is {value[:40]!r}; a value has no NUL in it")
+    # Quorate's own quorum nodes have no process.roles; each of them is a controller.
     roles = _list(values, "process.roles") or [CONTROLLER]
     for role in roles:
         if role not in ROLES:
@@ -97,13 +102,13 @@ def read_node_config(path: Path) -> NodeConfig:
 
 def _node_id(path: Path, values: Mapping[str, str]) -> NodeId:
     text = values.get("node.id", "").strip()
-    if not text.isdecimal() or int(text) >= 1 << 31:
-        raise Failed(f"{path}: node.id is {text!r}; it is a number from 0 to {(1 << 31) - 1}")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10) or int(text) >= 1 << 31:
+        raise Failed(f"{path}: node.id is {text[:40]!r}; it is a number from 0 to {(1 << 31) - 1}")
     return int(text)
 
 
 def _directories(path: Path, values: Mapping[str, str]) -> tuple[Path, ...]:
-    """`metadata.log.dir` or else the first of `log.dirs`; then the others, each once, by name."""
+    """Returns the metadata directory (`metadata.log.dir`, else the first of `log.dirs`), then the others by name."""
     data = _list(values, "log.dirs") or _list(values, "log.dir")
     metadata = values.get("metadata.log.dir", "").strip() or (data[0] if data else "")
     if not metadata:

@@ -1,6 +1,7 @@
-"""The state of a metadata directory as of any offset, from files alone: a checkpoint, and the log after it.
+"""Rebuilds the metadata state at any offset from the files of a directory: a checkpoint, and the log after it.
 
-Files do not say what is committed. Everything that is in the log is applied, as a voter that starts would do.
+The files do not contain the high watermark, so all records in the log are applied, committed or not. Records of an open
+transaction are left out by default: they count only at its end, and a failover aborts it (KIP-868).
 """
 
 from __future__ import annotations
@@ -8,38 +9,46 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
 
 from quorate.cli.failures import Failed
+from quorate.cli.lost_scram import lost_credentials
 from quorate.cli.reading import FileKind, files_below, first_offset_of, kind_of, map_file, metadata_directory
 from quorate.cli.record_json import control_of
 from quorate.errors import Corrupt
 from quorate.metadata.faults import ReplayFault
+from quorate.metadata.scram_lost import told
 from quorate.metadata.state import ClusterState
+from quorate.metadata.transactions import Transaction
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.records import KRaftVersionRecord, SnapshotHeaderRecord, VotersRecord, decode_record
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.epochs_file import EpochsFile
-from quorate.storage.names import LOG, checkpoint_file, checkpoint_id, checkpoint_ids, segment_bases, segment_file
-from quorate.storage.recovery import Course, scan
+from quorate.storage.names import (
+    BOOTSTRAP_ID,
+    LOG,
+    checkpoint_file,
+    checkpoint_id,
+    checkpoint_ids,
+    segment_bases,
+    segment_file,
+)
+from quorate.storage.recovery import ScanPosition, scan
 from quorate.storage.snapshots import SnapshotReader
 from quorate.wire.batch import BatchHeader, data_values, records
 from quorate.wire.codec import decode
 
 __all__ = ["Offline", "load"]
 
-FIRST: Final = OffsetAndEpoch(epoch=0, offset=0)
-"""The checkpoint at offset 0 brings the first voters and no state."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Offline:
-    """A state and where it comes from: `state` has every record below `as_of_offset`.
+    """A rebuilt state and its origin: `state` has all records below `as_of_offset`, or below an open `transaction`.
 
     `last_timestamp` (ms since 1970) and `epoch` are those of the last record; `voters` is None if the log has none.
+    `path` is the source's name; `high_watermark` is None unless a live quorum said it.
     """
 
-    path: Path
+    path: Path | str
     state: ClusterState = field(default_factory=ClusterState)
     as_of_offset: Offset = 0
     epoch: Epoch = 0
@@ -47,18 +56,35 @@ class Offline:
     kraft_version: int = 0
     voters: VotersRecord | None = None
     checkpoint: Path | None = None
+    transaction: Transaction | None = None
+    high_watermark: Offset | None = None
     notes: list[str] = field(default_factory=list)
 
 
-def load(path: Path, *, as_of: Offset | None = None) -> Offline:
-    """The state at `path`, a directory, a checkpoint or a log, with all records below `as_of`, or all.
+def load(path: Path, *, as_of: Offset | None = None, with_open_transaction: bool = False) -> Offline:
+    """Rebuilds the state from a directory, a checkpoint or a log, with all records below `as_of` (None: all records).
 
-    Raises Failed for an offset that cannot be reached, Corrupt for damage before it, OSError.
+    Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at its end.
+    Raises Failed if the files do not reach `as_of`, Corrupt for damage before it, OSError.
     """
     found = Offline(path=path)
     if path.is_dir():
         _load_directory(metadata_directory(path).partition, found, as_of)
-        return found
+    else:
+        _load_file(path, found, as_of)
+    _require_reached(found, as_of)
+    found.transaction = found.state.transactions.open
+    if found.transaction is not None:
+        begun = f"a transaction is open since offset {found.transaction.start}"
+        if with_open_transaction:
+            found.notes.append(f"{begun}: its records are shown, and a failover would abort them")
+        else:
+            found.state = found.state.at(found.transaction.start)
+            found.notes.append(f"{begun}: its records are not shown (--with-open-transaction shows them)")
+    return found
+
+
+def _load_file(path: Path, found: Offline, as_of: Offset | None) -> None:
     (file,) = files_below(path)
     if kind_of(file) is FileKind.CHECKPOINT:
         _load_checkpoint(file, found)
@@ -66,40 +92,41 @@ def load(path: Path, *, as_of: Offset | None = None) -> Offline:
         base = first_offset_of(file)
         if base > 0:
             raise Failed(f"{file} begins at offset {base}: the state before it is in a checkpoint, give the directory")
-        _Tail(found, as_of).segment(file, Course(0, floor=FIRST, listed=(), durable=0), is_last=True)
+        _Tail(found, as_of).segment(file, ScanPosition(0, floor=BOOTSTRAP_ID, listed=(), durable=0), is_last=True)
     else:
         raise Failed(f"{file} holds no state: a directory, a checkpoint or a .log does")
-    _require_reached(found, as_of)
-    return found
 
 
 def _load_directory(partition: Path, found: Offline, as_of: Offset | None) -> None:
     if not partition.is_dir():
         raise Failed(f"{found.path} has no metadata log yet")
     checkpoints, bases = checkpoint_ids(partition), segment_bases(partition)
-    if FIRST in checkpoints:
-        _load_checkpoint(checkpoint_file(partition, FIRST), found)
-    usable = [each for each in checkpoints if each != FIRST and (as_of is None or each.offset <= as_of)]
+    if BOOTSTRAP_ID in checkpoints:
+        # It is read for the first voters only: its records are also written to the log (KIP-853, Kafka 4.4).
+        _load_checkpoint(checkpoint_file(partition, BOOTSTRAP_ID), found, with_state=False)
+    usable = [each for each in checkpoints if each != BOOTSTRAP_ID and (as_of is None or each.offset <= as_of)]
     base = max(usable, key=lambda each: each.offset, default=None)
     if base is not None:
         _load_checkpoint(checkpoint_file(partition, base), found)
+        if lost := lost_credentials(partition, base, found.state):
+            found.notes.append(f"the checkpoint lacks SCRAM credentials that the log before it has: {told(lost)}")
     elif bases and bases[0] > 0:
         later = [each for each in checkpoints if each.offset >= bases[0]]
         rule = (
             f"the first state that can be rebuilt is at {later[0].offset}" if later else "there is no checkpoint of it"
         )
         raise Failed(f"{partition} begins at offset {bases[0]}: of what lies before, {rule}")
-    _load_tail(partition, bases, found, as_of, floor=base or FIRST)
-    _require_reached(found, as_of)
+    _load_tail(partition, bases, found, as_of, floor=base or BOOTSTRAP_ID)
 
 
-def _load_checkpoint(path: Path, found: Offline) -> None:
+def _load_checkpoint(path: Path, found: Offline, *, with_state: bool = True) -> None:
     reader = SnapshotReader(path)
     try:
         for kind, value in reader.control_records():
             _take_control(found, int(kind), value)
-        snapshot = checkpoint_id(path) or FIRST
-        found.state.load(map(decode_record, reader.values()), snapshot.offset)
+        snapshot = checkpoint_id(path) or BOOTSTRAP_ID
+        if with_state:
+            found.state.load(map(decode_record, reader.values()), snapshot.offset)
     except ReplayFault as fault:
         raise Corrupt(str(fault), path=path) from None
     except Corrupt as damage:
@@ -116,10 +143,10 @@ def _load_tail(
     tail, course = _Tail(found, as_of), None
     for base, following in zip_longest(bases, bases[1:]):
         if following is not None and following <= floor.offset:
-            continue  # the checkpoint has it all
+            continue  # the checkpoint covers this whole segment
         path = segment_file(partition, base, LOG)
         if course is None:
-            course = Course(base, floor=floor, listed=listed, durable=durable)
+            course = ScanPosition(base, floor=floor, listed=listed, durable=durable)
         elif course.offset != base:
             raise Corrupt(f"the segment at offset {base} follows one that ends at {course.offset}", path=path)
         tail.segment(path, course, is_last=following is None)
@@ -128,20 +155,23 @@ def _load_tail(
 
 
 class _Tail:
-    """The log after a checkpoint, applied up to an offset."""
+    """Applies the log after a checkpoint, up to an offset (exclusive)."""
 
     def __init__(self, found: Offline, as_of: Offset | None) -> None:
         self._found = found
         self._from = found.as_of_offset
         self._until: float = float("inf") if as_of is None else as_of
 
-    def segment(self, path: Path, course: Course, *, is_last: bool) -> None:
-        """Apply one segment; damage behind the wanted offset is of no account."""
+    def segment(self, path: Path, course: ScanPosition, *, is_last: bool) -> None:
+        """Applies one segment. Raises Corrupt for damage before the wanted offset; damage after it is ignored."""
         headers: list[BatchHeader] = []
         data = bytes(map_file(path))
         damage: Corrupt | None = None
         try:
             torn = scan(data, path, course, is_last=is_last, note=lambda header, _: headers.append(header))
+            if torn is not None and not headers and self._found.as_of_offset == 0 and self._until > 0:
+                # A log's first batch is flushed before any request is answered, so this file never was a log.
+                raise Corrupt(f"there is not one whole batch in it: {torn.reason}", path=path, position=0)
             if torn is not None and torn.offset < self._until:
                 self._found.notes.append(
                     f"the log is torn at byte {torn.position} of {path.name} (offset {torn.offset}): {torn.reason}"
@@ -191,7 +221,7 @@ class _Tail:
 
 
 def _take_control(found: Offline, kind: int, value: bytes) -> None:
-    """What raft keeps in the log: voters, their version, and a checkpoint's time. Others are of no account here."""
+    """Notes a control record's voters, kraft.version or checkpoint timestamp; ignores other types and versions."""
     version = int.from_bytes(value[:2], "big")
     if version != 0:
         return

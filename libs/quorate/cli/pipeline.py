@@ -1,4 +1,4 @@
-"""`quorate pipeline`: hands over to the pipeline, a program of its own; Spark is no part of this library."""
+"""`quorate pipeline`: replaces this process by `services.pipeline`, a separate program that needs Spark."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ __all__ = ["hand_over"]
 
 MODULE: Final = "services.pipeline"
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
-"""Where the program lies beside this library, if this is a checkout."""
+"""The root of the source checkout, if this library runs from one; the pipeline is in its `services`."""
 
 
 def hand_over(arguments: Sequence[str]) -> NoReturn:
-    """Become `python -m services.pipeline`, its exit code this process's. Raises Misused if it is not here."""
+    """Replaces this process by `python -m services.pipeline` (exec). Raises Misused if it or Spark is not installed."""
     root = _found()
-    if importlib.util.find_spec("pyspark") is None:
+    # The pipeline's help imports no Spark.
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if importlib.util.find_spec("pyspark") is None and not asks_for_help:
         raise Misused("the pipeline needs Spark, which is not installed here: `make spark-setup` brings it and a Java")
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     sys.stdout.flush()
     sys.stderr.flush()
-    # One process instead of two: signals and exit codes are the program's own.
+    # exec: signals and the exit code are the pipeline's own.
     os.execve(sys.executable, [sys.executable, "-m", MODULE, *arguments], {**os.environ, "PYTHONPATH": path})
 
 
 def _found() -> str | None:
-    """The directory that has to be on the path for the module; None if it can be imported already."""
+    """Returns the directory to add to PYTHONPATH; None if the pipeline is importable already. Raises Misused."""
     if importlib.util.find_spec("services") is not None and importlib.util.find_spec(MODULE) is not None:
         return None
     if (CHECKOUT / "services" / "pipeline" / "__main__.py").is_file():

@@ -1,9 +1,11 @@
-"""Opens metadata files to read, and nothing else: nothing here can change a directory."""
+"""Read-only access to metadata files: finds them, maps them into memory, and splits them into batches."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import re
+import stat
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -27,7 +29,7 @@ from quorate.storage.names import (
 from quorate.wire.batch import BatchHeader, check_batch, read_header
 
 __all__ = [
-    "Batch",
+    "FileBatch",
     "FileKind",
     "MetadataDirectory",
     "batches_of",
@@ -40,7 +42,7 @@ __all__ = [
 
 
 class FileKind(Enum):
-    """What a file is by its name."""
+    """The kind of a metadata file; the value is its file name or suffix."""
 
     LOG = LOG
     CHECKPOINT = CHECKPOINT
@@ -52,12 +54,13 @@ class FileKind(Enum):
     META_PROPERTIES = META_PROPERTIES
 
 
+_OFFSET: Final = re.compile(r"[0-9]{1,20}")
 _BY_SUFFIX: Final = {kind.value: kind for kind in FileKind if kind.value.startswith(".")}
 _BY_NAME: Final = {kind.value: kind for kind in FileKind if not kind.value.startswith(".")}
 
 
-class Batch(NamedTuple):
-    """One batch of a file; `problem` says why its bytes are not what was written, if they are not."""
+class FileBatch(NamedTuple):
+    """One batch of a file; `problem` is its damage, such as a wrong checksum, None if it is sound."""
 
     position: int
     header: BatchHeader
@@ -65,20 +68,25 @@ class Batch(NamedTuple):
 
 
 class MetadataDirectory(NamedTuple):
-    """Where a node's metadata lies: `owner` has meta.properties and bootstrap.checkpoint, and may not be there."""
+    """A node's log directory (`owner`), which has meta.properties, and its metadata `partition`.
+
+    `owner` is None if only a partition was given, without a meta.properties above it.
+    """
 
     owner: Path | None
     partition: Path
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """What a file is by its name; None for what is no part of a metadata log."""
+    """Returns a file's kind by its name; None if it is not a metadata file."""
     return _BY_NAME.get(path.name) or _BY_SUFFIX.get(path.suffix)
 
 
 def files_below(path: Path) -> list[Path]:
-    """The files of a metadata log at `path`: itself, or all of a directory by name. Raises Failed for none, OSError."""
-    path.stat()  # what does not exist has no wrong name
+    """Returns `path` itself, or the metadata files of a directory by name. Raises Failed if there are none, OSError."""
+    mode = path.stat().st_mode  # a missing file raises FileNotFoundError, not an error about its name
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise Failed(f"{path} is neither a file nor a directory")  # opening a FIFO would block until it has a writer
     if not path.is_dir():
         if kind_of(path) is None:
             known = ", ".join(f"*{kind.value}" if kind.value.startswith(".") else kind.value for kind in FileKind)
@@ -93,7 +101,7 @@ def files_below(path: Path) -> list[Path]:
 
 
 def metadata_directory(path: Path) -> MetadataDirectory:
-    """The metadata directory that `path` is, or is the partition of. Raises Failed for another directory."""
+    """Finds the metadata directory from `path`, which is it or its partition. Raises Failed for another directory."""
     if (path / PARTITION_DIRECTORY).is_dir() or (path / META_PROPERTIES).exists() or (path / BOOTSTRAP).exists():
         return MetadataDirectory(path, path / PARTITION_DIRECTORY)
     if path.resolve().name == PARTITION_DIRECTORY:
@@ -105,20 +113,20 @@ def metadata_directory(path: Path) -> MetadataDirectory:
 
 
 def first_offset_of(path: Path) -> Offset:
-    """The offset with which the segment of this file begins, from its name; 0 for a name without one."""
-    return int(path.stem) if path.stem.isdecimal() else 0
+    """Returns the base offset of a segment from its file name; 0 if the name has none."""
+    return int(path.stem) if _OFFSET.fullmatch(path.stem) else 0
 
 
 def map_file(path: Path) -> memoryview:
-    """The bytes of a file, read as they are looked at."""
+    """Maps a file read-only into memory (mmap); empty for an empty file. Raises OSError."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def batches_of(data: memoryview) -> Iterator[Batch]:
-    """Every batch, those whose checksum is wrong too. Raises Corrupt where no further batch can be found."""
+def batches_of(data: memoryview) -> Iterator[FileBatch]:
+    """Yields every batch, also those with a wrong checksum. Raises Corrupt where a batch header cannot be read."""
     position = 0
     while position < len(data):
         header, problem = read_header(data, position), None
@@ -126,5 +134,5 @@ def batches_of(data: memoryview) -> Iterator[Batch]:
             check_batch(data, position)
         except Corrupt as damage:
             problem = damage
-        yield Batch(position, header, problem)
+        yield FileBatch(position, header, problem)
         position += header.size

@@ -1,6 +1,6 @@
-"""Records as Kafka's own JSON converters print them: only what their version has.
+"""Converts records to JSON as Kafka's own JSON converters do: with the fields of their version only.
 
-A tagged field is there only if it is not at its default. What the schema does not know is shown raw.
+A tagged field is left out if it has its default value. A record that the schema does not know is shown as raw bytes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from kraft import Message
+from quorate.controller.configs.secrets import redacted
+from quorate.doubles import Double
 from quorate.errors import Corrupt
 from quorate.nouns import Offset, uuid_text
 from quorate.records import CONTROL_RECORDS, UnknownRecord, decode_record, frame_of
 from quorate.wire.batch import BatchHeader, ControlType, RawRecord, records
 from quorate.wire.codec import decode
 from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, Kind, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-__all__ = ["Shown", "camel", "control_of", "shown_records", "type_name"]
+__all__ = ["RecordDocument", "camel", "control_of", "shown_records", "type_name"]
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -31,13 +33,13 @@ CONTROL_NAMES: Final = {
     ControlType.KRAFT_VERSION: "KRaftVersion",
     ControlType.KRAFT_VOTERS: "KRaftVoters",
 }
-"""As DumpLogSegments calls them."""
+"""The names of control records in DumpLogSegments."""
 
 UNKNOWN: Final = "UNKNOWN_RECORD"
 
 
-class Shown(NamedTuple):
-    """One record. `control` is the name of a control record; `document` its value, or type, version and data."""
+class RecordDocument(NamedTuple):
+    """One record for output. `control` is the name of a control record, else None; `document` is the value as JSON."""
 
     offset: Offset
     timestamp: int
@@ -48,14 +50,19 @@ class Shown(NamedTuple):
     document: Json
 
 
-def shown_records(data: memoryview, position: int, header: BatchHeader) -> Iterator[Shown]:
-    """The records of the batch at `position`. Raises Corrupt, after those that could be read."""
+def shown_records(
+    data: memoryview, position: int, header: BatchHeader, *, with_secrets: bool = False
+) -> Iterator[RecordDocument]:
+    """Yields the records of the batch at `position`; secrets are redacted unless `with_secrets`.
+
+    Raises Corrupt at the first record that cannot be read.
+    """
     for record in _raw_records(data, position, header):
         try:
-            control, document = _control(record) if header.is_control else (None, _payload(record))
+            control, document = _control(record) if header.is_control else (None, _payload(record, with_secrets))
         except Corrupt as damage:
             raise Corrupt(f"record at offset {record.offset}: {damage}", position=position) from None
-        yield Shown(
+        yield RecordDocument(
             offset=record.offset,
             timestamp=record.timestamp,
             key_bytes=-1 if record.key is None else len(record.key),
@@ -76,7 +83,7 @@ def _raw_records(data: memoryview, position: int, header: BatchHeader) -> Iterat
 
 
 def control_of(record: RawRecord) -> tuple[int, type[Message] | None, int]:
-    """A control record's type, its class if it is known, and the version that its value is in. Raises Corrupt."""
+    """Returns a control record's type, its class (None if unknown), and the version of its value. Raises Corrupt."""
     if record.key is None or len(record.key) < 4 or record.value is None or len(record.value) < 2:
         raise Corrupt("a control record has a key of 4 bytes and a value of 2 at least")
     kind, version = int.from_bytes(record.key[2:4], "big"), int.from_bytes(record.value[:2], "big")
@@ -87,13 +94,13 @@ def control_of(record: RawRecord) -> tuple[int, type[Message] | None, int]:
 
 
 def type_name(record: type[Message]) -> str:
-    """How Kafka's converters name a record: PARTITION_CHANGE_RECORD."""
+    """Returns a record's type name as Kafka's converters print it, such as PARTITION_CHANGE_RECORD."""
     name = record.__name__
     return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
 
 
 def camel(name: str) -> str:
-    """A field's name as Kafka spells it."""
+    """Returns a field name in camel case, as Kafka spells it."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 
@@ -106,7 +113,7 @@ def _control(record: RawRecord) -> tuple[str, Json]:
     return CONTROL_NAMES[ControlType(kind)], _message(layout_of(found), decode(found, value, version), version)
 
 
-def _payload(record: RawRecord) -> Json:
+def _payload(record: RawRecord, with_secrets: bool) -> Json:
     if record.value is None:
         raise Corrupt("a record of the metadata log has a value, this one has none")
     message = decode_record(record.value)
@@ -114,6 +121,7 @@ def _payload(record: RawRecord) -> Json:
         data = b64encode(message.body).decode("ascii")
         return {"type": UNKNOWN, "apiKey": message.api_key, "version": message.version, "data": data}
     _, version, _ = frame_of(record.value)
+    message = message if with_secrets else redacted(message)
     return {
         "type": type_name(type(message)),
         "version": version,
@@ -132,7 +140,7 @@ def _message(layout: Layout, message: Message, version: int) -> Json:
 
 @cache
 def _fields(layout: Layout, version: int) -> tuple[tuple[Field, str, Callable[[Any], Any] | None], ...]:
-    """The fields of a version, their names, and what turns their values into JSON; None for those that are."""
+    """Returns each field of a version, its JSON name, and the function that converts its value; None if unchanged."""
     found = []
     for field in layout.fields:
         if field.in_version(version):
@@ -148,14 +156,16 @@ def _each(one: Callable[[Any], Any] | None, values: Iterable[Any]) -> list[Any]:
 
 def _one(field: Field, version: int) -> Callable[[Any], Any] | None:
     match field.kind:
-        case Kind.STRUCT:
+        case FieldType.STRUCT:
             assert field.struct is not None, field
             shape = field.struct
             return lambda value: _message(shape, value, version)
-        case Kind.UUID:
+        case FieldType.UUID:
             return uuid_text
-        case Kind.BYTES | Kind.RECORDS:
+        case FieldType.BYTES | FieldType.RECORDS:
             return lambda value: b64encode(value).decode("ascii")
+        case FieldType.FLOAT64:
+            return Double
         case _:
             return None
 

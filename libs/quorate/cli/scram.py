@@ -1,4 +1,4 @@
-"""`--add-scram`: a password becomes the credential that is kept of it (RFC 5802, KIP-900); it is never shown."""
+"""`--add-scram`: makes a SCRAM credential from a password (RFC 5802, KIP-900). No error or output has the password."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS: Final = ("name", "password", "saltedpassword", "salt", "iterations")
 
 
 def parse_scram(text: str) -> UserScramCredentialRecord:
-    """The credential of 'SCRAM-SHA-256=[name=alice,password=…]'. Raises Misused, which never has the password in it."""
+    """Parses 'SCRAM-SHA-256=[name=alice,password=…]' to a credential. Raises Misused, never with the password."""
     mechanism, equals, rest = text.partition("=")
     rest = rest.strip()
     if not equals or rest[:1] != "[" or rest[-1:] != "]":
@@ -77,7 +77,10 @@ def _settings(text: str) -> dict[str, str]:
 
 
 def _iterations(user: str, text: str) -> int:
-    if not text.isdecimal() or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
+    if (
+        not (text.isascii() and text.isdecimal() and len(text) <= 9)
+        or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX
+    ):
         raise Misused(
             f"--add-scram: user {user!r} has iterations {text!r}; they are from {ITERATIONS_MIN} to {ITERATIONS_MAX}"
         )

@@ -1,4 +1,4 @@
-"""`quorate storage`: format, info, random-uuid; it says what Kafka's storage tool says, and never a secret."""
+"""`quorate storage`: format, info and random-uuid, with the output of kafka-storage.sh; it prints no secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.cli.failures import Failed
-from quorate.cli.formatting import Asked, DirectoryPlan, Plan, plan, random_uuid, write
+from quorate.cli.formatting import DirectoryPlan, FormatOptions, FormatPlan, plan, random_uuid, write
 from quorate.cli.node_config import NodeConfig, read_node_config
 from quorate.cli.record_json import camel
 from quorate.errors import Corrupt
@@ -24,8 +24,8 @@ __all__ = ["format_node", "print_random_uuid", "show_info"]
 Json = dict[str, Any]  # Any: JSON values
 
 
-def format_node(config: Path, asked: Asked, *, as_json: bool) -> None:
-    """Format what is not formatted of a node's directories, and say so."""
+def format_node(config: Path, asked: FormatOptions, *, as_json: bool) -> None:
+    """Formats a node's directories that are not formatted yet, and prints what was done. Raises as `plan`, `write`."""
     found = plan(asked, read_node_config(config))
     write(found, timestamp_ms=time.time_ns() // 1_000_000)
     lines = [json.dumps(_document(found))] if as_json else _lines(found)
@@ -33,7 +33,7 @@ def format_node(config: Path, asked: Asked, *, as_json: bool) -> None:
 
 
 def show_info(config: Path, *, as_json: bool) -> None:
-    """Print what the directories of a node say of themselves. Raises Failed if there are problems, after all."""
+    """Prints a node's meta.properties and its directories' problems. Raises Failed at the end if there are any."""
     node = read_node_config(config)
     problems: list[str] = []
     found = {path: meta for path in node.directories if (meta := _look(path, node, problems)) is not None}
@@ -49,12 +49,12 @@ def show_info(config: Path, *, as_json: bool) -> None:
 
 
 def print_random_uuid(*, as_json: bool) -> None:
-    """Print a new id."""
+    """Prints a new random id, as text or JSON."""
     text = uuid_text(random_uuid())
     print(json.dumps({"uuid": text}) if as_json else text)
 
 
-def _lines(found: Plan) -> list[str]:
+def _lines(found: FormatPlan) -> list[str]:
     new = [each for each in found.directories if not each.is_formatted]
     if not new:
         return ["All of the log directories are already formatted."]
@@ -68,7 +68,7 @@ def _lines(found: Plan) -> list[str]:
     return lines + [f"Formatting {_kind(each, found)} {each.path} with {METADATA_VERSION} {release}." for each in new]
 
 
-def _kind(directory: DirectoryPlan, found: Plan) -> str:
+def _kind(directory: DirectoryPlan, found: FormatPlan) -> str:
     if not directory.is_metadata:
         return "data directory"
     if found.voters is None:
@@ -76,7 +76,7 @@ def _kind(directory: DirectoryPlan, found: Plan) -> str:
     return "dynamic metadata voter directory" if found.is_voter else "dynamic metadata directory"
 
 
-def _document(found: Plan) -> Json:
+def _document(found: FormatPlan) -> Json:
     return {
         "metadataVersion": {"level": found.metadata_version, "release": release_of(found.metadata_version)},
         "features": {name: level for name, level in sorted(found.features.items()) if level},

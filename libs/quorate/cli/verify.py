@@ -1,4 +1,4 @@
-"""`quorate log verify`: everything in a metadata directory is read and held against the rest; nothing is changed."""
+"""`quorate log verify`: reads all files of a metadata directory and checks that they agree; it changes nothing."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from kraft import Uuid
 from quorate.cli.failures import Failed
 from quorate.cli.reading import FileKind, MetadataDirectory, files_below, kind_of, map_file, metadata_directory
-from quorate.cli.verify_log import Finding, LogCheck, Severity, check_leader_epochs, parse_leader_epochs
+from quorate.cli.verify_log import LogCheck, LogProblem, Said, Severity, check_leader_epochs, parse_leader_epochs
 from quorate.errors import Corrupt
-from quorate.metadata.canonical import canonical
 from quorate.metadata.faults import ReplayFault
 from quorate.metadata.state import ClusterState
-from quorate.nouns import METADATA_TOPIC_ID, Offset, OffsetAndEpoch, uuid_text
-from quorate.records import UnknownRecord, decode_record
+from quorate.nouns import METADATA_TOPIC_ID, ZERO_UUID, Offset, OffsetAndEpoch, uuid_text
+from quorate.records import UnknownRecord, VotersRecord, decode_record
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.election_file import ElectionFile, StoredElection
 from quorate.storage.meta_properties import read_meta_properties
 from quorate.storage.names import (
     BOOTSTRAP,
+    BOOTSTRAP_ID,
     DELETED,
     LEADER_EPOCHS,
+    LOG,
     META_PROPERTIES,
     PART,
     PARTITION_METADATA,
@@ -32,50 +34,51 @@ from quorate.storage.names import (
     checkpoint_id,
     checkpoint_ids,
     segment_bases,
+    segment_file,
 )
 from quorate.storage.snapshots import SnapshotReader
-from quorate.wire.batch import batches
+from quorate.wire.batch import ControlType, batches
+from quorate.wire.codec import decode
 
 __all__ = ["Report", "verify", "verify_path"]
 
 Json = dict[str, Any]  # Any: JSON values
 
-FIRST: Final = OffsetAndEpoch(epoch=0, offset=0)
-
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was looked at, and what was found. `start` and `end` are the log's, if there is one."""
+    """The result of a check: the files that were read, the findings, and the log's `start` and `end` offset if any."""
 
     path: Path
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LogProblem] = field(default_factory=list)
     checked: list[Path] = field(default_factory=list)
     cluster_id: str | None = None
     node_id: int | None = None
+    directory_id: Uuid | None = None
     start: Offset | None = None
     end: Offset | None = None
     last_epoch: int | None = None
 
     @property
     def is_sound(self) -> bool:
-        """Does everything hold?"""
+        """Whether no finding is a failure (damage, torn tail, or another cluster's file)."""
         return not any(finding.fails for finding in self.findings)
 
     def find(self, severity: Severity, path: Path, reason: str, *, offset: Offset | None = None) -> None:
-        """One more finding."""
-        self.findings.append(Finding(severity=severity, path=path, reason=reason, offset=offset))
+        """Adds a finding to the report."""
+        self.findings.append(LogProblem(severity=severity, path=path, reason=reason, offset=offset))
 
     def damage(self, path: Path, problem: Corrupt | OSError) -> None:
-        """One more finding: this could not be read."""
+        """Adds a finding of severity `damage` for a file that could not be read."""
         if isinstance(problem, Corrupt):
-            found = Finding(severity="damage", path=path, reason=problem.reason, position=problem.position)
+            found = LogProblem(severity="damage", path=path, reason=problem.reason, position=problem.position)
         else:
-            found = Finding(severity="damage", path=path, reason=problem.strerror or str(problem))
+            found = LogProblem(severity="damage", path=path, reason=problem.strerror or str(problem))
         self.findings.append(found)
 
 
 def verify(path: Path, *, cluster_id: str | None, as_json: bool) -> None:
-    """Print what was found. Raises Failed if something does not hold, after all is printed."""
+    """Checks a file or directory and prints the findings. Raises Failed after printing if it is not sound."""
     report = verify_path(path, cluster_id=cluster_id)
     if as_json:
         print(json.dumps(_document(report)))
@@ -88,7 +91,7 @@ def verify(path: Path, *, cluster_id: str | None, as_json: bool) -> None:
 
 
 def verify_path(path: Path, *, cluster_id: str | None = None) -> Report:
-    """Check one file, or a directory with all that is in it. Raises Failed for what is no part of a metadata log."""
+    """Checks one file, or a directory with all its metadata files. Raises Failed for a path that is neither."""
     report = Report(path=path)
     if path.is_dir():
         _check_directory(metadata_directory(path), report, cluster_id)
@@ -104,6 +107,9 @@ def _check_directory(directory: MetadataDirectory, report: Report, cluster_id: s
         _check_owner(owner, report, cluster_id)
         if (owner / BOOTSTRAP).exists():
             _check_checkpoint(owner / BOOTSTRAP, report)
+        if flat := _flat(owner):
+            reason = f"it lies beside {META_PROPERTIES}; a start looks in {partition.name} and would not find it"
+            report.find("damage", flat, reason)
     elif cluster_id is not None:
         report.find(
             "foreign", partition, f"there is no {META_PROPERTIES} that would say whose it is: {cluster_id} expected"
@@ -111,12 +117,51 @@ def _check_directory(directory: MetadataDirectory, report: Report, cluster_id: s
     if not partition.is_dir():
         report.find("note", partition, "there is no metadata log yet")
         return
-    fingerprints = _check_checkpoints(partition, report)
-    log = _check_log(partition, fingerprints, report, only=None)
+    said = _check_checkpoints(partition, report)
+    log = _check_log(partition, said, report, only=None)
     _check_companions(partition, log, report)
+    _check_voter(owner, partition, log, report)
     for path in sorted(partition.iterdir()):
         if path.name.endswith((PART, DELETED)):
             report.find("note", path, "left over; a start removes it")
+
+
+def _flat(owner: Path) -> Path | None:
+    """Returns the first segment or checkpoint that is misplaced beside meta.properties; None if there is none."""
+    bases = segment_bases(owner)
+    found = [segment_file(owner, base, LOG) for base in bases[:1]]
+    found += [checkpoint_file(owner, snapshot) for snapshot in checkpoint_ids(owner)[:1]]
+    return next(iter(found), None)
+
+
+def _check_voter(owner: Path | None, partition: Path, log: LogCheck, report: Report) -> None:
+    """Reports a voter without directory.id: a start would create a new one, and the node would not be that voter."""
+    if owner is None or report.node_id is None or report.directory_id is not None:
+        return
+    voters = _voters(partition, log)
+    for voter in voters.voters if voters else ():
+        if voter.voter_id == report.node_id and voter.voter_directory_id != ZERO_UUID:
+            reason = (
+                f"no directory.id, and the voters have node {voter.voter_id} with "
+                f"{uuid_text(voter.voter_directory_id)}: a start would give it another, and it would be no voter"
+            )
+            report.find("damage", owner / META_PROPERTIES, reason)
+
+
+def _voters(partition: Path, log: LogCheck) -> VotersRecord | None:
+    """Returns the latest voter set in the log or a checkpoint; None if there is none (kraft.version 0)."""
+    offset, latest = log.voters or (-1, None)
+    for snapshot in checkpoint_ids(partition):
+        if snapshot.offset <= offset:
+            continue
+        try:
+            reader = SnapshotReader(checkpoint_file(partition, snapshot))
+        except (Corrupt, OSError):
+            continue  # already reported as a finding
+        found = [value for kind, value in reader.control_records() if kind is ControlType.KRAFT_VOTERS]
+        reader.close()
+        latest = decode(VotersRecord, found[-1], 0) if found else latest
+    return latest
 
 
 def _check_file(path: Path, report: Report, cluster_id: str | None) -> None:
@@ -148,25 +193,25 @@ def _check_owner(owner: Path, report: Report, cluster_id: str | None) -> None:
     if meta is None:
         report.find("damage", path, "not there: the directory is not formatted")
         return
-    report.cluster_id, report.node_id = meta.cluster_id, meta.node_id
+    report.cluster_id, report.node_id, report.directory_id = meta.cluster_id, meta.node_id, meta.directory_id
     if meta.directory_id is None:
         report.find("note", path, "no directory.id; a start gives it one (KIP-858)")
     if cluster_id is not None and meta.cluster_id != cluster_id:
         report.find("foreign", path, f"cluster.id is {meta.cluster_id}, {cluster_id} is expected")
 
 
-def _check_checkpoints(partition: Path, report: Report) -> dict[OffsetAndEpoch, str]:
-    """The fingerprint of every checkpoint that is whole."""
-    found: dict[OffsetAndEpoch, str] = {}
+def _check_checkpoints(partition: Path, report: Report) -> dict[OffsetAndEpoch, Said]:
+    """Checks all checkpoints; returns state fingerprint and SCRAM users of each sound one, by its id."""
+    found: dict[OffsetAndEpoch, Said] = {}
     for snapshot in checkpoint_ids(partition):
         state = _check_checkpoint(checkpoint_file(partition, snapshot), report)
-        if state is not None and snapshot != FIRST and not len(state.unknown):
-            found[snapshot] = canonical(state)
+        if state is not None and snapshot != BOOTSTRAP_ID and not len(state.unknown):
+            found[snapshot] = Said.by(state)
     return found
 
 
 def _check_checkpoint(path: Path, report: Report) -> ClusterState | None:
-    """What a checkpoint holds, if it is whole and can be loaded."""
+    """Checks a checkpoint and returns its state; None if it is damaged or cannot be loaded."""
     report.checked.append(path)
     try:
         reader = SnapshotReader(path)
@@ -180,7 +225,7 @@ def _check_checkpoint(path: Path, report: Report) -> ClusterState | None:
     for record in values:
         if isinstance(record, UnknownRecord):
             report.find("unknown", path, f"a record with api key {record.api_key} in version {record.version}")
-    state, snapshot = ClusterState(), checkpoint_id(path) or FIRST
+    state, snapshot = ClusterState(), checkpoint_id(path) or BOOTSTRAP_ID
     try:
         state.load(values, snapshot.offset)
     except ReplayFault as fault:
@@ -189,17 +234,15 @@ def _check_checkpoint(path: Path, report: Report) -> ClusterState | None:
     return state
 
 
-def _check_log(
-    partition: Path, fingerprints: dict[OffsetAndEpoch, str], report: Report, *, only: Offset | None
-) -> LogCheck:
-    """Check the segments of a partition, or one of them by itself."""
+def _check_log(partition: Path, said: dict[OffsetAndEpoch, Said], report: Report, *, only: Offset | None) -> LogCheck:
+    """Checks all segments of a partition, or only the one with base offset `only`."""
     bases = segment_bases(partition)
-    floor, state = FIRST, ClusterState() if only in (None, 0) else None
+    floor, state = BOOTSTRAP_ID, ClusterState() if only in (None, 0) else None
     if only is not None:
         floor = OffsetAndEpoch(epoch=_first_epoch(partition, only), offset=only)
     elif bases and bases[0] > 0:
         floor, state = _floor(partition, bases[0], report)
-    log = LogCheck(found=report.findings.append, floor=floor, state=state, checkpoints=fingerprints)
+    log = LogCheck(found=report.findings.append, floor=floor, state=state, checkpoints=said)
     wanted = bases if only is None else [only]
     report.checked += [partition / f"{base:020d}.log" for base in wanted]
     durable = DurableMark(partition).read() if bases and wanted[-1] == bases[-1] else 0
@@ -207,22 +250,25 @@ def _check_log(
     if wanted:
         report.start, report.end = log.start, log.end
         report.last_epoch = log.epochs[-1][0] if log.epochs else floor.epoch
-        for snapshot in fingerprints:
+        for snapshot in said:
             if snapshot.offset > log.end:
-                # A crash between the download of a checkpoint and the new beginning of the log leaves it so.
+                # Left by a crash after a snapshot was downloaded, before the log was truncated to start at it.
                 reason = f"the log ends at {log.end}, a start goes on from the checkpoint at {snapshot.offset}"
                 report.find("note", partition, reason, offset=log.end)
     return log
 
 
 def _first_epoch(partition: Path, base: Offset) -> int:
-    """The epoch in which a segment that does not begin the log goes on: its first batch's, as nothing else says it."""
+    """Returns the epoch of a segment's first batch; 0 for base offset 0 or an empty segment."""
     first = next(batches(map_file(partition / f"{base:020d}.log")), None) if base else None
     return first[1].epoch if first else 0
 
 
 def _floor(partition: Path, start: Offset, report: Report) -> tuple[OffsetAndEpoch, ClusterState | None]:
-    """The checkpoint from which a log goes on that begins at `start`, and its state, if that is whole."""
+    """Returns the checkpoint that a log beginning at `start` continues, with its state, None if it is damaged.
+
+    Reports a finding if there is no such checkpoint.
+    """
     for snapshot in checkpoint_ids(partition):
         if snapshot.offset >= start:
             reader_state = _check_checkpoint(checkpoint_file(partition, snapshot), Report(path=partition))
@@ -261,17 +307,19 @@ def _election(partition: Path, report: Report) -> StoredElection | None:
 
 def _check_topic(path: Path, report: Report) -> None:
     expected = f"version: 0\ntopic_id: {uuid_text(METADATA_TOPIC_ID)}"
+    spelt = (expected, expected + "\n")
     if not path.exists():
         report.find("note", path, "not there; a start makes it anew")
         return
     report.checked.append(path)
     found = path.read_text("utf-8", errors="replace")
-    if found.split() != expected.split():
-        report.find("damage", path, f"{found!r} is not the metadata topic's, {expected!r}")
+    if found not in spelt:
+        why = f"{found!r} is not the metadata topic's, {expected!r}: remove the file, a start makes it anew"
+        report.find("damage", path, why)
 
 
 def _attempt(report: Report, path: Path, check: Any) -> None:
-    # Any: a callable whose answer is of no interest.
+    # Any: a callable whose result is not used.
     try:
         check()
     except (Corrupt, OSError) as problem:
@@ -288,7 +336,7 @@ def _lines(report: Report) -> list[str]:
     return [*lines, f"{report.path}: {'sound' if report.is_sound else 'NOT SOUND'} ({'; '.join(told)})"]
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: LogProblem) -> str:
     place = "" if finding.position is None else f" at byte {finding.position}"
     offset = "" if finding.offset is None else f" (offset {finding.offset})"
     return f"{finding.severity}: {finding.path}{place}{offset}: {finding.reason}"

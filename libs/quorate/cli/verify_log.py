@@ -1,15 +1,16 @@
-"""What does not hold in the segments of a log, and in the files that Kafka derives from them.
+"""Checks the segments of a log, and the indexes and the leader-epoch file that Kafka derives from them.
 
-Segments are scanned as at a start (storage/recovery says what is a torn tail and what is damage), their records are
-decoded and replayed; indexes and leader epochs are held against the batches.
+Segments are scanned as in the recovery scan at start (`storage.recovery` tells a torn tail from damage), and their
+records are decoded and replayed. Indexes and leader epochs are compared with the batches.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, Self
 
 from quorate.cli.dump import INDEX_ENTRY, TIME_INDEX_ENTRY, entries_of
 from quorate.cli.reading import FileKind, map_file
@@ -17,26 +18,27 @@ from quorate.cli.record_json import control_of
 from quorate.errors import Corrupt
 from quorate.metadata.canonical import canonical
 from quorate.metadata.faults import ReplayFault
+from quorate.metadata.scram_lost import Credential, told
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.records import UnknownRecord, decode_record
+from quorate.records import UnknownRecord, VotersRecord, decode_record
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.names import LOG, segment_file
-from quorate.storage.recovery import Course, scan
+from quorate.storage.recovery import ScanPosition, scan
 from quorate.wire.batch import BatchHeader, ControlType, data_values, records
 from quorate.wire.codec import decode
 
-__all__ = ["Finding", "LogCheck", "Severity", "check_leader_epochs", "parse_leader_epochs"]
+__all__ = ["LogCheck", "LogProblem", "Said", "Severity", "check_leader_epochs", "parse_leader_epochs"]
 
 Severity = Literal["damage", "torn tail", "foreign", "unknown", "note"]
-"""Damage and what is foreign are for people; a torn tail is cut at the next start; the others are to be known."""
+"""`damage` and `foreign` (another cluster's) need an operator; a start truncates a `torn tail`; the others inform."""
 
 FAILING: Final[tuple[Severity, ...]] = ("damage", "torn tail", "foreign")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that does not hold, or should be known: where, and what."""
+class LogProblem:
+    """One result of a check: its severity, file and reason, with byte position and offset where they are known."""
 
     severity: Severity
     path: Path
@@ -46,13 +48,25 @@ class Finding:
 
     @property
     def fails(self) -> bool:
-        """Is the directory not sound because of it?"""
+        """Whether this finding makes the directory unsound."""
         return self.severity in FAILING
+
+
+class Said(NamedTuple):
+    """The content of a checkpoint for comparison: the canonical form of its state, and its SCRAM credentials."""
+
+    state: str
+    credentials: frozenset[Credential]
+
+    @classmethod
+    def by(cls, state: ClusterState) -> Self:
+        """Returns a state's canonical form and SCRAM credentials, for the comparison of checkpoint and log."""
+        return cls(canonical(state), frozenset((each.mechanism, each.name) for each in state.scram))
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A batch: where it lies in its segment."""
+    """A record batch's header and its byte position in its segment."""
 
     position: int
     header: BatchHeader
@@ -60,19 +74,21 @@ class _Place:
 
 @dataclass(slots=True, kw_only=True)
 class LogCheck:
-    """The walk along a log. `found` gets what does not hold; `start`, `end` and `epochs` then say how far it goes.
+    """Checks the segments of one log in order; `found` receives each finding.
 
-    `floor` is the checkpoint that the log continues, and `state` what it holds; `checkpoints` are the fingerprints
-    (`canonical`) of the checkpoints by their id: a replayed log has to come to the same.
+    `floor` is the checkpoint that the log continues, `state` its state (None: no replay). `checkpoints` has the content
+    of each checkpoint by its id, which the replayed log must equal. Results are `start`, `end` (exclusive), `epochs`.
     """
 
-    found: Callable[[Finding], None]
+    found: Callable[[LogProblem], None]
     floor: OffsetAndEpoch
     state: ClusterState | None
-    checkpoints: Mapping[OffsetAndEpoch, str]
+    checkpoints: Mapping[OffsetAndEpoch, Said]
     start: Offset = 0
     end: Offset = 0
     epochs: list[tuple[Epoch, Offset]] = field(default_factory=list)
+    voters: tuple[Offset, VotersRecord] | None = None
+    """The latest voter set in the log, with its offset; None if the log has none."""
     is_sound: bool = True
     _path: Path = Path()
     _position: int = 0
@@ -80,9 +96,12 @@ class LogCheck:
     _unknown: bool = False
 
     def segments(self, directory: Path, bases: Iterable[Offset], *, last: Offset, durable: Offset) -> None:
-        """Check these segments of a directory, whose last one is at `last`; `durable` was known to be on disk."""
+        """Checks the segments with these base offsets; `last` is the newest one of the directory.
+
+        `durable` is the durable mark: the log is known to be flushed below it.
+        """
         listed = EpochsFile(directory).read()
-        course: Course | None = None
+        course: ScanPosition | None = None
         for base in bases:
             path = segment_file(directory, base, LOG)
             if course is None or base != course.offset:
@@ -91,20 +110,20 @@ class LogCheck:
                     self._find("damage", reason, path=path)
                     self.state = None
                 self.start = base if course is None else self.start
-                course = Course(base, floor=self.floor, listed=listed, durable=durable)
+                course = ScanPosition(base, floor=self.floor, listed=listed, durable=durable)
             self._segment(path, course, is_last=base == last)
             self.end = course.offset
         if course is not None and self.is_sound and course.offset < durable:
             reason = f"the log ends at offset {course.offset}, and was known to be on disk below {durable}"
             self._find("damage", reason, offset=course.offset)
 
-    def _segment(self, path: Path, course: Course, *, is_last: bool) -> None:
+    def _segment(self, path: Path, course: ScanPosition, *, is_last: bool) -> None:
         self._path, self._position, self._places = path, 0, []
         try:
             torn = scan(bytes(map_file(path)), path, course, is_last=is_last, note=self._batch)
         except Corrupt as damage:
             self._find("damage", damage.reason, position=damage.position, offset=course.offset)
-            self.state = None  # what follows was not written upon what came before
+            self.state = None  # no replay after a gap
             return
         if torn is not None:
             reason = f"{torn.reason}; the {torn.size} bytes from here on were never acknowledged, a start cuts them off"
@@ -126,10 +145,10 @@ class LogCheck:
         self._compare(header.next_offset)
 
     def _epoch(self, header: BatchHeader, *, is_leader_change: bool) -> None:
-        """The epoch is not under the checksum; but it begins with its leader's LeaderChange, and has no other."""
+        """Checks that each epoch begins with a LeaderChange and has only one; the checksum does not cover the epoch."""
         before = self.epochs[-1][0] if self.epochs else self.floor.epoch
         if not self.epochs and header.base_offset < self.floor.offset:
-            before = header.epoch  # left over from before the checkpoint; what came before it is gone
+            before = header.epoch  # a batch from before the checkpoint; the epoch before it is not known
         begins = header.epoch != before or header.base_offset == 0
         if begins and not is_leader_change:
             reason = f"epoch {header.epoch} follows epoch {before} without the LeaderChange that begins an epoch"
@@ -141,7 +160,7 @@ class LogCheck:
             self.epochs.append((header.epoch, header.base_offset))
 
     def _control(self, header: BatchHeader, data: bytes) -> bool:
-        """Is the batch's first record a LeaderChange?"""
+        """Checks a control batch and notes its voters; True if its first record is a LeaderChange."""
         kinds = []
         for record in records(data, 0, header):
             kind, known, version = control_of(record)
@@ -150,7 +169,9 @@ class LogCheck:
                 reason = f"a control record of type {kind} in version {version}; Kafka stops at what it does not know"
                 self._find("unknown", reason, position=self._position, offset=record.offset)
             else:
-                decode(known, record.value or b"", version)
+                found = decode(known, record.value or b"", version)
+                if isinstance(found, VotersRecord):
+                    self.voters = record.offset, found
         return kinds[0] == ControlType.LEADER_CHANGE
 
     def _data(self, header: BatchHeader, data: bytes) -> bool:
@@ -171,33 +192,36 @@ class LogCheck:
         return False
 
     def _compare(self, offset: Offset) -> None:
-        """At the end of a checkpoint the log has to have come to what the checkpoint says."""
+        """Checks that the replayed state equals the checkpoint that ends at `offset`, if there is one."""
         if self.state is None or self._unknown or self.state.transactions.open is not None:
             return
-        for snapshot, fingerprint in self.checkpoints.items():
-            if snapshot.offset == offset != self.floor.offset and canonical(self.state) != fingerprint:
-                self._find(
-                    "damage", f"the log does not come to what the checkpoint at offset {offset} says", offset=offset
-                )
+        for snapshot, said in self.checkpoints.items():
+            if snapshot.offset == offset != self.floor.offset and canonical(self.state) != said.state:
+                reason = f"the log does not come to what the checkpoint at offset {offset} says"
+                if lost := sorted(Said.by(self.state).credentials - said.credentials):
+                    reason += f", which lacks the SCRAM credentials of {told(lost)}"
+                self._find("damage", reason, offset=offset)
                 self.state = None
                 return
 
     def _index(self, path: Path, kind: FileKind, base: Offset) -> None:
-        """Entries rise, and each points to a batch. An index that is not there is made anew at a start."""
+        """Checks that index entries rise and point to batches; a missing index is a note, as a start rebuilds it."""
         if not path.exists():
-            self.found(Finding(severity="note", path=path, reason="not there; a start makes it anew"))
+            self.found(LogProblem(severity="note", path=path, reason="not there; a start makes it anew"))
             return
         data = map_file(path)
         width = INDEX_ENTRY.size if kind is FileKind.INDEX else TIME_INDEX_ENTRY.size
         if len(data) % width:
             reason = f"{len(data)} bytes are no whole entries of {width}"
-            self.found(Finding(severity="damage", path=path, reason=reason, position=len(data) - len(data) % width))
+            self.found(LogProblem(severity="damage", path=path, reason=reason, position=len(data) - len(data) % width))
         fits = _IndexFit(self._places)
         for entry in entries_of(data, kind, base):
             reason_against = fits.why_not(entry.offset, entry.position, entry.timestamp)
             if reason_against is not None:
                 self.found(
-                    Finding(severity="damage", path=path, reason=reason_against, position=entry.at, offset=entry.offset)
+                    LogProblem(
+                        severity="damage", path=path, reason=reason_against, position=entry.at, offset=entry.offset
+                    )
                 )
                 return
 
@@ -210,13 +234,15 @@ class LogCheck:
         position: int | None = None,
         offset: Offset | None = None,
     ) -> None:
-        finding = Finding(severity=severity, path=path or self._path, reason=reason, position=position, offset=offset)
+        finding = LogProblem(
+            severity=severity, path=path or self._path, reason=reason, position=position, offset=offset
+        )
         self.is_sound = self.is_sound and not finding.fails
         self.found(finding)
 
 
 class _IndexFit:
-    """Whether entries fit the batches of a segment; asked in the order of the index."""
+    """Compares the entries of an index, in their order, with the batches of its segment."""
 
     def __init__(self, places: list[_Place]) -> None:
         self._by_position = {place.position: place.header for place in places}
@@ -225,7 +251,7 @@ class _IndexFit:
         self._before = (-1, -1, -1)
 
     def why_not(self, offset: Offset, position: int | None, timestamp: int | None) -> str | None:
-        """Why an entry does not fit; None if it does."""
+        """Returns why an entry contradicts the batches or the entry before it; None if it does not."""
         last_offset, last_position, last_timestamp = self._before
         self._before = (offset, position or 0, timestamp or 0)
         if offset <= last_offset or (position or 0) < last_position or (timestamp or 0) < last_timestamp:
@@ -246,11 +272,14 @@ class _IndexFit:
 
 
 def parse_leader_epochs(path: Path) -> list[tuple[Epoch, Offset]]:
-    """(epoch, start offset) of each line of a leader-epoch-checkpoint. Raises Corrupt, OSError."""
+    """Reads a leader-epoch-checkpoint as pairs (epoch, start offset). Raises Corrupt, OSError."""
     try:
         version, count, *lines = path.read_text("ascii").split("\n")
-        entries = [(int(epoch), int(start)) for epoch, start in (line.split(" ") for line in lines if line)]
-        if version != "0" or int(count) != len(entries):
+        last = lines.pop() if lines else ""
+        if last or not all(re.fullmatch(r"\d+ \d+", line) for line in lines):
+            raise ValueError(f"lines are an epoch and its start offset, and end: {[*lines, last]}")
+        entries = [(int(epoch), int(start)) for epoch, start in (line.split(" ") for line in lines)]
+        if version != "0" or count != str(len(entries)):
             raise ValueError(f"version {version!r}, {count!r} entries announced, {len(entries)} there")
     except (ValueError, UnicodeDecodeError) as problem:
         raise Corrupt(f"not a leader-epoch-checkpoint: {problem}", path=path) from None
@@ -258,14 +287,14 @@ def parse_leader_epochs(path: Path) -> list[tuple[Epoch, Offset]]:
 
 
 def check_leader_epochs(path: Path, log: LogCheck) -> None:
-    """Hold the file against the epochs of the batches. Raises Corrupt, OSError."""
+    """Compares a leader-epoch-checkpoint with the epochs of the batches. Raises Corrupt, OSError."""
     entries = parse_leader_epochs(path)
     if entries != sorted(set(entries)) or [start for _, start in entries] != sorted(start for _, start in entries):
         raise Corrupt(f"epochs and their start offsets rise; these do not: {entries}", path=path)
     starts = dict(log.epochs)
     for epoch, start in entries:
-        # An epoch without a batch yet begins at the end; one that began before the log's start is cut to it.
-        # The log's start may lie within its first segment: what comes before it was removed, though it is still there.
+        # An epoch without a batch starts at the log's end; one that began before the log's start is moved to it.
+        # The log's start may lie inside its first segment: the records before it are removed, though still in the file.
         from_start = max(log.start, log.floor.offset)
         is_same = max(start, from_start) == max(starts.get(epoch, start), from_start)
         if start < log.end and not is_same:
@@ -277,4 +306,4 @@ def check_leader_epochs(path: Path, log: LogCheck) -> None:
     missing = [epoch for epoch, _ in log.epochs if epoch not in dict(entries)]
     if missing:
         reason = f"epochs {missing} of the log are not here; a start adds them"
-        log.found(Finding(severity="note", path=path, reason=reason))
+        log.found(LogProblem(severity="note", path=path, reason=reason))

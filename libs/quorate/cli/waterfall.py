@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from rich.text import Text
 
-from quorate.traces import Span, TreeRow, tree
+from quorate.traces import SpanData, TreeRow, tree
 
 __all__ = ["waterfall_lines", "waterfall_svg", "waterfall_text"]
 
@@ -30,7 +30,7 @@ SHOWN: Final = {
     "kraft.record_count": "records",
     "kraft.error": "error",
 }
-"""Attributes that are worth a place in the line, and how they are called there."""
+"""Span attributes that are shown in the line, and their short names."""
 
 TERMINAL_COLOURS: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
 SVG_COLOURS: Final = ("#2f7ed8", "#3a9d5d", "#b455b6", "#d08a1d", "#5b5bd6", "#139fa0", "#a0522d")
@@ -38,8 +38,8 @@ SVG_ERROR: Final = "#d03a3a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """One span as it is shown. `left` and `right` are fractions of the trace's time."""
+class _SpanLine:
+    """One line of the waterfall, for one span; `left` and `right` are fractions of the trace's duration."""
 
     name: str
     who: str
@@ -51,21 +51,21 @@ class _Line:
     error: bool
 
 
-def waterfall_lines(spans: Sequence[Span], width: int = WIDTH) -> list[str]:
-    """The waterfall as plain lines of about `width` columns, a heading first; nothing for no spans.
+def waterfall_lines(spans: Sequence[SpanData], width: int = WIDTH) -> list[str]:
+    """Returns the waterfall as plain text lines of about `width` columns, with a heading; empty without spans.
 
-    Spans stand below the one they hang on; one whose parent is not there is marked.
+    Each span is below its parent; a span whose parent is missing is marked.
     """
     return [text.plain for text in _texts(spans, width)]
 
 
-def waterfall_text(spans: Sequence[Span], width: int = WIDTH) -> Text:
-    """The same lines in colours, one for each service, for a rich console."""
+def waterfall_text(spans: Sequence[SpanData], width: int = WIDTH) -> Text:
+    """Returns the waterfall as coloured text for a rich console, with one colour per service."""
     return Text("\n").join(_texts(spans, width))
 
 
-def waterfall_svg(spans: Sequence[Span]) -> str:
-    """The waterfall as an SVG document that reads on a light and a dark ground; nothing for no spans."""
+def waterfall_svg(spans: Sequence[SpanData]) -> str:
+    """Returns the waterfall as an SVG document for light and dark backgrounds; an empty string without spans."""
     lines = _lines(spans)
     if not lines:
         return ""
@@ -92,7 +92,7 @@ def waterfall_svg(spans: Sequence[Span]) -> str:
     return "\n".join([*(part for part in parts if part), "</svg>"]) + "\n"
 
 
-def _lines(spans: Sequence[Span]) -> list[_Line]:
+def _lines(spans: Sequence[SpanData]) -> list[_SpanLine]:
     if not spans:
         return []
     start_ns, total_ns = min(span.start_ns for span in spans), _total_ns(spans)
@@ -100,10 +100,10 @@ def _lines(spans: Sequence[Span]) -> list[_Line]:
     return [_line(row, start_ns, total_ns, services.index(row.span.service)) for row in tree(spans)]
 
 
-def _line(row: TreeRow, start_ns: int, total_ns: int, colour: int) -> _Line:
+def _line(row: TreeRow, start_ns: int, total_ns: int, colour: int) -> _SpanLine:
     span = row.span
-    return _Line(
-        # The method is enough of an RPC's name: the service stands beside it.
+    return _SpanLine(
+        # Only the method of an RPC's name, as the service is in the next column.
         name="  " * row.depth + _printable(span.name.rpartition("/")[2]),
         who=_who(span),
         duration=_milliseconds(span.end_ns - span.start_ns),
@@ -115,13 +115,13 @@ def _line(row: TreeRow, start_ns: int, total_ns: int, colour: int) -> _Line:
     )
 
 
-def _total_ns(spans: Sequence[Span]) -> int:
-    """From the first start to the last end; never 0, so that it divides."""
+def _total_ns(spans: Sequence[SpanData]) -> int:
+    """Returns the time from the first start to the last end in ns; at least 1, as it is a divisor."""
     return max(1, max(span.end_ns for span in spans) - min(span.start_ns for span in spans))
 
 
-def _who(span: Span) -> str:
-    """`controller-2`, whether the instance is called so or only `2`."""
+def _who(span: SpanData) -> str:
+    """Returns a span's process as `controller-2`, whether its instance is named `controller-2` or only `2`."""
     if not span.service or not span.instance or span.instance.startswith(span.service):
         return _printable(span.instance or span.service)
     return _printable(f"{span.service}-{span.instance}")
@@ -139,7 +139,8 @@ def _notes(row: TreeRow) -> Iterator[str]:
 
 
 def _milliseconds(duration_ns: int) -> str:
-    """
+    """Formats a duration in ms, with fewer decimals for longer ones.
+
     >>> [_milliseconds(ns) for ns in (12_000, 6_100_000, 1_234_000_000)]
     ['0.01 ms', '6.1 ms', '1234 ms']
     """
@@ -148,7 +149,7 @@ def _milliseconds(duration_ns: int) -> str:
     return f"{ms:.{places}f} ms"
 
 
-def _heading(spans: Sequence[Span]) -> str:
+def _heading(spans: Sequence[SpanData]) -> str:
     known = {span.span_id: span for span in spans}.values()
     services = {_who(span) for span in known}
     counts = [(len(known), "span"), (len(services), "process")]
@@ -156,7 +157,7 @@ def _heading(spans: Sequence[Span]) -> str:
     return " · ".join((f"trace {spans[0].trace_id}", _milliseconds(_total_ns(spans)), *told))
 
 
-def _texts(spans: Sequence[Span], width: int) -> list[Text]:
+def _texts(spans: Sequence[SpanData], width: int) -> list[Text]:
     lines = _lines(spans)
     if not lines:
         return []
@@ -184,8 +185,8 @@ def _texts(spans: Sequence[Span], width: int) -> list[Text]:
     return texts
 
 
-def _bar(line: _Line, width: int) -> str:
-    """The span's place in `width` columns; at least one column is drawn."""
+def _bar(line: _SpanLine, width: int) -> str:
+    """Draws a span as a bar within `width` columns; the bar has at least one column."""
     left = min(int(line.left * width), width - 1)
     right = max(left + 1, min(width, round(line.right * width)))
     size = right - left
@@ -207,7 +208,7 @@ def _svg_head(width: float, height: float) -> str:
 
 
 def _svg_grid(total_ns: int, left: float, right: float, height: float) -> list[str]:
-    """A line at each quarter of the time, with the ms on top."""
+    """Returns the SVG of a grid line at each quarter of the time, labelled in ms."""
     parts = []
     for quarter in range(5):
         x = left + (right - left) * quarter / 4
@@ -229,7 +230,7 @@ def _xml(words: str) -> str:
 
 
 def _printable(words: str) -> str:
-    """Without what would break a line or an XML document: names and attributes come from anybody.
+    """Replaces characters that would break a line or an XML document by `?`; names come from any client.
 
     >>> _printable("a\\x00b\\nc")
     'a?b?c'

@@ -1,1 +1,1 @@
-"""WRITE: what an active controller decides. It reads the state and answers records; it never changes the state."""
+"""The controller's decisions: commands read the metadata state and return the records to write; they change nothing."""

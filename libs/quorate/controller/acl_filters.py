@@ -1,4 +1,4 @@
-"""Which access control entries a filter means, for deleting and for describing them. KIP-140, KIP-290."""
+"""ACL filters: finds the access control entries that DescribeAcls and DeleteAcls match. KIP-140, KIP-290."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from enum import IntEnum
 from typing import Final, Protocol, TypeAlias
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import WILDCARD, Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import WILDCARD, AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord
 
 __all__ = ["AclFilter", "Matcher", "check_filter", "code_name"]
 
 
 class AclFilter(Protocol):
-    """What DescribeAcls and DeleteAcls have in common. Null matches any name, principal, host."""
+    """The filter fields that DescribeAcls and DeleteAcls share. A null matches any name, principal or host."""
 
     @property
     def resource_type_filter(self) -> int: ...
@@ -33,19 +33,19 @@ class AclFilter(Protocol):
 
 
 def check_filter(wanted: AclFilter) -> None:
-    """Raises ApiError(INVALID_REQUEST) for a number that Kafka has no name for."""
+    """Checks the filter's enum values. Raises ApiError(INVALID_REQUEST) for a value unknown to Kafka."""
     for thing, numbers, number in (
         ("resource type", ResourceType, wanted.resource_type_filter),
         ("pattern type", PatternType, wanted.pattern_type_filter),
-        ("operation", Operation, wanted.operation),
-        ("permission type", Permission, wanted.permission_type),
+        ("operation", AclOperation, wanted.operation),
+        ("permission type", AclPermission, wanted.permission_type),
     ):
         if code_name(numbers, number) == _UNKNOWN:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"the filter's {thing} {number} is unknown")
 
 
 def code_name(numbers: type[IntEnum], number: int) -> str:
-    """Kafka's name of a number; UNKNOWN if it has none."""
+    """Returns Kafka's name of an enum value; "UNKNOWN" if there is none."""
     try:
         return numbers(number).name
     except ValueError:
@@ -53,7 +53,7 @@ def code_name(numbers: type[IntEnum], number: int) -> str:
 
 
 class Matcher:
-    """The entries of one moment, grouped by name: a request may have thousands of filters."""
+    """An index of the present ACL entries by resource name, since a request may have thousands of filters."""
 
     def __init__(self, entries: Iterable[AccessControlEntryRecord]) -> None:
         self._by_name: dict[str, list[AccessControlEntryRecord]] = {}
@@ -61,11 +61,11 @@ class Matcher:
             self._by_name.setdefault(entry.resource_name, []).append(entry)
 
     def matches(self, wanted: AclFilter) -> list[AccessControlEntryRecord]:
-        """The entries that agree with all of the filter, sorted by resource, then principal, host, operation."""
+        """Returns the entries that match the filter, sorted by resource, then principal, host, operation."""
         return sorted((entry for entry in self._candidates(wanted) if _agrees(entry, wanted)), key=_order)
 
     def _candidates(self, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
-        """Those that the name does not rule out."""
+        """Yields the entries whose resource name may match the filter."""
         for name in self._names(wanted):
             yield from self._by_name.get(name, ())
 
@@ -98,8 +98,8 @@ def _order(entry: AccessControlEntryRecord) -> _Order:
 def _agrees(entry: AccessControlEntryRecord, wanted: AclFilter) -> bool:
     return (
         wanted.resource_type_filter in (ResourceType.ANY, entry.resource_type)
-        and wanted.operation in (Operation.ANY, entry.operation)
-        and wanted.permission_type in (Permission.ANY, entry.permission_type)
+        and wanted.operation in (AclOperation.ANY, entry.operation)
+        and wanted.permission_type in (AclPermission.ANY, entry.permission_type)
         and wanted.principal_filter in (None, entry.principal)
         and wanted.host_filter in (None, entry.host)
         and _agrees_in_pattern(entry, wanted.pattern_type_filter, wanted.resource_name_filter)
@@ -107,7 +107,7 @@ def _agrees(entry: AccessControlEntryRecord, wanted: AclFilter) -> bool:
 
 
 def _agrees_in_pattern(entry: AccessControlEntryRecord, pattern_type: int, name: str | None) -> bool:
-    """MATCH means the entries that cover a resource of the filter's name. KIP-290."""
+    """Returns whether name and pattern type match; MATCH finds all entries that apply to the resource name. KIP-290."""
     if pattern_type not in (PatternType.ANY, PatternType.MATCH, entry.pattern_type):
         return False
     if name is None or name == entry.resource_name:

@@ -1,11 +1,11 @@
-"""The first records of a new active controller: what begins a cluster, or ends what the last one left open."""
+"""Activation: the first records of a new active controller, which bootstrap a cluster or abort an open transaction."""
 
 from __future__ import annotations
 
 from kraft import Message
 from quorate.controller.configs.topic import CONFIGS, MIN_INSYNC_REPLICAS, effective
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION
@@ -27,16 +27,17 @@ BOOTSTRAP_TRANSACTION = "Bootstrap records"
 ABORT_REASON = "Controller failover"
 
 
-def activate(bootstrap: tuple[Message, ...], settings: Settings) -> Command[None]:
-    """Begin the epoch: abort the transaction that the last controller left open; fill a log that has no version yet.
+def activate(bootstrap: tuple[Message, ...], settings: ControllerSettings) -> Command[None]:
+    """Returns the command that aborts an open metadata transaction and writes the bootstrap records to an empty log.
 
-    `bootstrap` are the records of bootstrap.checkpoint; without any, a cluster begins at the latest level known
-    here. No ZkMigrationStateRecord: Kafka wrote one up to 4.0 and leaves it out from 4.1 on. KIP-778, KIP-868.
+    `bootstrap` has the records from the format step; if it is empty, the cluster starts at the latest metadata.version
+    known here, as Kafka's does at its latest released one. No ZkMigrationStateRecord is written: Kafka wrote one up to
+    4.0 and has left it out since 4.1. KIP-778, KIP-868.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[None]:
         open_one = state.transactions.open
-        # What the open transaction says is about to be undone, and may be the first version itself.
+        # The open transaction is about to be aborted, and it may hold the first metadata.version itself.
         settled = state if open_one is None else state.at(open_one.start)
         begun = settled.features.metadata_version
         first = () if begun is not None else bootstrap or (FeatureLevelRecord(METADATA_VERSION, LATEST),)
@@ -60,7 +61,7 @@ def _aborted(state: ClusterState, level: int) -> tuple[Message, ...]:
 
 
 def _wrapped(
-    bootstrap: tuple[Message, ...], level: int, state: ClusterState, settings: Settings
+    bootstrap: tuple[Message, ...], level: int, state: ClusterState, settings: ControllerSettings
 ) -> tuple[Message, ...]:
     records = (*bootstrap, *_min_isr(bootstrap, state, settings)) if bootstrap else ()
     if not records or level < TRANSACTIONS:
@@ -77,8 +78,8 @@ def _level_of(bootstrap: tuple[Message, ...]) -> int:
     )
 
 
-def _min_isr(bootstrap: tuple[Message, ...], state: ClusterState, settings: Settings) -> tuple[Message, ...]:
-    """With ELR, min.insync.replicas must be the same for all controllers: it goes into the log. KIP-966."""
+def _min_isr(bootstrap: tuple[Message, ...], state: ClusterState, settings: ControllerSettings) -> tuple[Message, ...]:
+    """With ELR, returns a ConfigRecord for min.insync.replicas: all controllers must use the same value. KIP-966."""
     if not any(isinstance(r, FeatureLevelRecord) and r.name == ELR_VERSION and r.feature_level > 0 for r in bootstrap):
         return ()
     value = effective(CONFIGS[MIN_INSYNC_REPLICAS], topic={}, configs=state.configs, static=settings.static_configs)

@@ -1,4 +1,4 @@
-"""What a caller may do to a resource, as a bit field: bit n is the operation of that number. KIP-430."""
+"""Authorized operations: what a caller may do to a resource, as a bit field; bit n is operation n. KIP-430."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from collections.abc import Mapping
 from typing import Final
 
 from quorate.controller.delegation_tokens import Allows
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 
 __all__ = ["authorized_operations"]
 
-_OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+_OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
 }
-"""What there is to do with the resources that are described here. Kafka: AclEntry.supportedOperations."""
+"""The operations that each resource type supports. Kafka's AclEntry.supportedOperations."""
 
 
 def authorized_operations(state: ClusterState, would_allow: Allows, kind: ResourceType, name: str) -> int:
-    """Of the operations that resources of this type have, those that the caller may do to the one of this name.
+    """Returns the bit field of the operations that the caller may do to the resource with this name.
 
-    Without an authorizer that is all of them.
+    Without an authorizer these are all operations of the resource type.
     """
     return sum(1 << operation for operation in _OPERATIONS[kind] if would_allow(state, operation, kind, name))

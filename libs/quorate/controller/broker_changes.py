@@ -1,6 +1,6 @@
-"""What it means for partitions that a broker comes, goes, or comes back without having said goodbye.
+"""Partition changes that follow from a broker's fencing, unfencing, failed directory or unclean shutdown.
 
-Each of these touches every partition that has the broker in its ISR, so the records of one change may be many.
+A broker may be in the ISRs of very many partitions, so one such change may take many records.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kraft import Uuid
 from quorate.controller.elections import Election
-from quorate.controller.partition_change import Alike, Rules, Wish, changed_fields
-from quorate.controller.settings import Settings
+from quorate.controller.partition_change import AlikePartitions, PartitionTarget, Rules, changed_fields
+from quorate.controller.settings import ControllerSettings
 from quorate.metadata.brokers import Broker
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.partitions import NO_LEADER, Partition, default_directory
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
+from quorate.metadata.topics import TopicPartition
 from quorate.nouns import LOST_DIRECTORY, NodeId, reserved_uuid
 from quorate.records import PartitionChangeRecord
 
@@ -25,14 +25,14 @@ __all__ = ["Rulebook", "is_online", "joining", "leaving", "losing", "rules_for",
 def leaving(
     state: ClusterState,
     broker_id: NodeId,
-    settings: Settings,
-    among: Iterable[Found] | None = None,
-    alike: Alike | None = None,
+    settings: ControllerSettings,
+    among: Iterable[TopicPartition] | None = None,
+    alike: AlikePartitions | None = None,
 ) -> Iterator[PartitionChangeRecord]:
-    """The broker is fenced, or on its way out: it leads nothing and is in no ISR. It may stay in an ELR. KIP-631.
+    """Yields the changes for a broker that is fenced or shuts down: it leaves every ISR and leads nothing. KIP-631.
 
-    `among` are partitions that have it in their ISR; all of them if not given. `alike` is what was decided of others in
-    the same change.
+    It may stay in an ELR. `among` are partitions that have it in their ISR; None means all of them. `alike` caches the
+    results of earlier chunks of the same change.
     """
     found = state.topics.in_isr(broker_id) if among is None else among
     yield from _changes(state, found, settings, alike, gone=broker_id)
@@ -41,13 +41,14 @@ def leaving(
 def joining(
     state: ClusterState,
     broker_id: NodeId,
-    settings: Settings,
-    among: Iterable[Found] | None = None,
-    alike: Alike | None = None,
+    settings: ControllerSettings,
+    among: Iterable[TopicPartition] | None = None,
+    alike: AlikePartitions | None = None,
 ) -> Iterator[PartitionChangeRecord]:
-    """The broker is there again: it may lead what nobody leads. Into an ISR it comes by AlterPartition only.
+    """Yields the changes for a broker that becomes active: it may lead partitions without a leader.
 
-    `among` are partitions without a leader; all of them if not given. `alike`: as in `leaving`.
+    It joins an ISR by AlterPartition only. `among` are partitions without a leader; None means all. `alike` as in
+    `leaving`.
     """
     found = state.topics.led_by(NO_LEADER) if among is None else among
     yield from _changes(state, found, settings, alike, come=broker_id)
@@ -57,12 +58,12 @@ def losing(
     state: ClusterState,
     broker_id: NodeId,
     directories: Collection[Uuid],
-    settings: Settings,
-    among: Iterable[Found] | None = None,
+    settings: ControllerSettings,
+    among: Iterable[TopicPartition] | None = None,
 ) -> Iterator[PartitionChangeRecord]:
-    """Some of the broker's directories have failed: its replicas there lead nothing and are in no ISR. KIP-858.
+    """Yields the changes for failed log directories: the replicas in them leave every ISR and lead nothing. KIP-858.
 
-    `among` are partitions that have it as a replica; all of them if not given.
+    `among` are partitions that have the broker as a replica; None means all of them.
     """
     found = state.topics.with_replica(broker_id) if among is None else among
     lost = (each for each in found if each.partition.directory_of(broker_id) in directories)
@@ -70,14 +71,14 @@ def losing(
 
 
 def unclean_stop(
-    state: ClusterState, broker_id: NodeId, settings: Settings, among: Sequence[Found] | None = None
+    state: ClusterState, broker_id: NodeId, settings: ControllerSettings, among: Sequence[TopicPartition] | None = None
 ) -> Iterator[PartitionChangeRecord]:
-    """A new incarnation registers, and the last did not stop in order: its logs may have lost their ends. KIP-966.
+    """Yields the changes for a broker that registers after an unclean shutdown: its logs may lack their ends. KIP-966.
 
-    Without ELR an unclean stop is like a clean one; but an ELR that is left from when there was one ends with it. In
-    Kafka the broker stays in that, and may be elected from it though its records are in doubt.
+    If ELR is off, an unclean shutdown is like a clean one, but the broker leaves an ELR that is left from before. In
+    Kafka it stays in that ELR, and may be elected from it though its log is in doubt.
 
-    `among` are partitions, whether they have it in ISR or ELR or not; all that have it if not given.
+    `among` are any partitions; only those with the broker in ISR or ELR change. None means all of them.
     """
     topics = state.topics
     in_isr, in_elr = topics.in_isr(broker_id), topics.in_elr(broker_id)
@@ -92,14 +93,14 @@ def unclean_stop(
 
 
 class Rulebook:
-    """The rules that hold for partitions now: what many have in common is asked once. Good for one state only."""
+    """Builds the partition change rules for one state, and caches what many partitions share."""
 
     __slots__ = ("_elections", "_is_active", "_may_lead", "_min_isrs", "_settings", "_state", "features")
 
     def __init__(
-        self, state: ClusterState, settings: Settings, is_active: Callable[[NodeId], bool] | None = None
+        self, state: ClusterState, settings: ControllerSettings, is_active: Callable[[NodeId], bool] | None = None
     ) -> None:
-        """`is_active` says which brokers may lead, if not those that the state has as active."""
+        """Creates the rules; `is_active` says which brokers may lead, by default those active in the state."""
         self._state = state
         self._settings = settings
         self._is_active = is_active or state.brokers.is_active
@@ -109,12 +110,12 @@ class Rulebook:
         self._may_lead: dict[tuple[NodeId, Uuid | None], bool] = {}
 
     def rules(self, topic_name: str, partition: Partition) -> Rules:
-        """Those of one partition."""
+        """Returns the rules for a change of one partition in this state."""
         min_isr = self.min_isr(topic_name)
         level, elr_enabled = self.features
 
         def is_acceptable(replica: NodeId) -> bool:
-            # A replica that is only to come has no directory yet that could be offline.
+            # A replica that is being added has no directory yet that could be offline.
             directory = partition.directory_of(replica) if replica in partition.replicas else None
             may_lead = self._may_lead.get((replica, directory))
             return self._ask_broker(replica, directory) if may_lead is None else may_lead
@@ -128,11 +129,11 @@ class Rulebook:
         )
 
     def min_isr(self, topic_name: str) -> int:
-        """How many in-sync replicas a write to the topic needs, be there so many or not."""
+        """Returns the topic's effective min.insync.replicas; it may exceed the number of replicas."""
         return self._min_isrs.get(topic_name) or self._ask_min_isr(topic_name)
 
     def election(self, topic_name: str) -> Election:
-        """How a leader is found where none is asked for: by any means only if the topic wants it so."""
+        """Returns the election type for changes by the controller: UNCLEAN if the topic allows it, else ONLINE."""
         return self._elections.get(topic_name) or self._ask_election(topic_name)
 
     def _ask_min_isr(self, topic_name: str) -> int:
@@ -151,11 +152,11 @@ class Rulebook:
         return self._elections[asked]
 
     def _alike(self, topic_name: str) -> str:
-        """The topic to ask about: all of which nothing is set are like the one without a name."""
+        """Returns the name to look configs up by: "" for all topics without configs of their own."""
         return topic_name if self._state.configs.of(TOPIC, topic_name) else ""
 
     def _ask_broker(self, replica: NodeId, directory: Uuid | None) -> bool:
-        """Is the broker active, and the replica's directory, if it has one, online?"""
+        """Returns (and caches) whether the broker is active and the replica's directory, if it has one, is online."""
         broker = self._state.brokers.get(replica)
         may_lead = broker is not None and self._is_active(replica)
         if broker is not None and directory is not None:
@@ -168,13 +169,13 @@ class Rulebook:
         return default_directory(() if broker is None else broker.log_dirs)
 
 
-def rules_for(state: ClusterState, topic_name: str, partition: Partition, settings: Settings) -> Rules:
-    """The rules that hold for one partition now."""
+def rules_for(state: ClusterState, topic_name: str, partition: Partition, settings: ControllerSettings) -> Rules:
+    """Returns the change rules for one partition in this state."""
     return Rulebook(state, settings).rules(topic_name, partition)
 
 
 def is_online(directory: Uuid, broker: Broker) -> bool:
-    """Can a replica in this directory be used? One whose directory nobody knows can, for all we know. KIP-858."""
+    """Returns whether a replica in this directory can be used; it can if its directory is not assigned yet. KIP-858."""
     if directory == LOST_DIRECTORY:
         return False
     return reserved_uuid(directory) or not broker.log_dirs or directory in broker.log_dirs
@@ -182,9 +183,9 @@ def is_online(directory: Uuid, broker: Broker) -> bool:
 
 def _changes(
     state: ClusterState,
-    found: Iterable[Found],
-    settings: Settings,
-    alike: Alike | None = None,
+    found: Iterable[TopicPartition],
+    settings: ControllerSettings,
+    alike: AlikePartitions | None = None,
     *,
     gone: NodeId | None = None,
     come: NodeId | None = None,
@@ -196,17 +197,17 @@ def _changes(
         return replica not in out and (replica == come or state.brokers.is_active(replica))
 
     book = Rulebook(state, settings, is_active)
-    known = (alike or Alike()).under((gone, come, unclean, book.features, tuple(state.brokers)))
+    known = (alike or AlikePartitions()).under((gone, come, unclean, book.features, tuple(state.brokers)))
     unclean_shutdown = frozenset(() if unclean is None else (unclean,))
     alone = None if gone is None or state.features.elr_enabled else (gone,)
     for topic, partition_id, partition in found:
         election = book.election(topic.name)
         if partition.isr == alone and election is not Election.UNCLEAN and _waits(partition):
-            continue  # the last ISR member is remembered: a fenced broker may be that of very many partitions
+            continue  # nothing changes: the last ISR member stays; a fenced broker may be it in very many partitions
         kind = (partition.shape, book.min_isr(topic.name), election)
         changes = known.get(kind)
         if changes is None:
-            wish = Wish(
+            wish = PartitionTarget(
                 isr=tuple([replica for replica in partition.isr if replica not in out]),
                 unclean_shutdown=unclean_shutdown,
                 election=election,
@@ -217,6 +218,6 @@ def _changes(
 
 
 def _waits(partition: Partition) -> bool:
-    """Is there nothing to it but that nobody leads it?"""
+    """Returns whether the partition has no leader, no reassignment, no ELR and no last known leader."""
     in_motion = partition.is_reassigning or partition.elr or partition.last_known_elr
     return partition.leader == NO_LEADER and not in_motion

@@ -1,11 +1,11 @@
-"""What of the state is committed, for what is decided without waiting for a commit: who may ask, above all."""
+"""Reads of the committed state on an active controller whose own state is ahead of it; the authorizer uses them."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
 from quorate.controller.engine import Engine
-from quorate.metadata.past import as_of
+from quorate.metadata.past_view import as_of
 from quorate.nouns import Offset
 from quorate.timeline import TimelineDict, TimelineValue
 from quorate.timeline.registry import Snapshot
@@ -17,9 +17,9 @@ P = TypeVar("P")
 
 
 class Committed(Generic[T]):
-    """A table of the engine's state as it is committed: without what is in flight or in an open transaction.
+    """A view of one table of the engine's state without uncommitted records and open metadata transactions.
 
-    Kafka's authorizer hears of entries when they are committed, and a transaction is at its end (KIP-801, KIP-868).
+    Kafka's authorizer, too, sees an ACL only when it is committed and its transaction has ended (KIP-801, KIP-868).
     """
 
     def __init__(self, engine: Engine, table: T) -> None:
@@ -29,9 +29,9 @@ class Committed(Generic[T]):
         self._moment: tuple[Offset, Offset, Snapshot | None] | None = None
 
     def now(self) -> T:
-        """To be read at once: the present where that is the same, and else a snapshot that will be forgotten."""
+        """Returns the committed version of the table. Read it at once: it may be a view of a short-lived snapshot."""
         engine = self._engine
-        # Every write has a snapshot of its own, so that a state which went back and on again is another moment.
+        # Every write creates a timeline snapshot, so a revert followed by another write gives another key here.
         moment = (engine.next_offset, engine.first_uncommitted(), engine.state.registry.newest)
         if moment != self._moment:
             self._found = self._find()
@@ -40,7 +40,7 @@ class Committed(Generic[T]):
 
     @property
     def offset(self) -> Offset:
-        """Where it stands: all records below count, and no others."""
+        """The last stable offset, exclusive: the view has the effect of all records below it and of no others."""
         offset = self._engine.first_uncommitted()
         transaction = self._seen(self._engine.state.transactions, self._past(offset)).open
         return offset if transaction is None else transaction.start
@@ -56,6 +56,9 @@ class Committed(Generic[T]):
 
 
 def _changed_at(table: object) -> Offset:
-    """The newest snapshot since which it has changed. Mostly that is long ago, and the present the cheaper to read."""
+    """Returns the offset of the newest timeline snapshot since which the table changed.
+
+    Usually the table has not changed since the committed offset; then the present table is read, which is cheaper.
+    """
     parts = [part for part in vars(table).values() if isinstance(part, TimelineDict | TimelineValue)]
     return max(part.changed_at for part in parts)

@@ -1,7 +1,7 @@
-"""What a request may change about configs, and the records that change it; each resource succeeds or fails by itself.
+"""Config changes: validates the changes of AlterConfigs and IncrementalAlterConfigs, and makes the ConfigRecords.
 
-Kafka validates in two places: a broker before it passes a request on, and the controller. Requests come to us without
-a broker in between, so both are here. KIP-133, KIP-226, KIP-339.
+Each resource succeeds or fails by itself. Kafka validates in two places: in the broker that forwards a request, and in
+the controller. Here requests come without a broker in between, so both are done here. KIP-133, KIP-226, KIP-339.
 """
 
 from __future__ import annotations
@@ -16,49 +16,51 @@ from quorate.controller.configs.kinds import Change, kind_of, said
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long, items
 from quorate.controller.policies import ConfigChange
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import BROKER, TOPIC, Resource
+from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES
 from quorate.records import ClearElrRecord, ConfigRecord
 
-__all__ = ["CORDONED_LOG_DIRS", "Asked", "Changes", "Outcome", "alter", "cleared"]
+__all__ = ["CORDONED_LOG_DIRS", "Changes", "ConfigRequest", "Outcome", "alter", "cleared"]
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 Changes: TypeAlias = Mapping[str, str | None]
-"""By config name the value to set, or None to delete it; in the order of the records to be."""
+"""By config name: the value to set, or None to delete it; in the order of the records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One resource of a request: the names that it lists, and what they amount to for what is set now.
+class ConfigRequest:
+    """One resource of a request: the config names that it lists, and a function that computes its changes.
 
-    `changes` raises ApiError for what cannot be.
+    `changes` takes the configs that are set now; it raises ApiError if the request is invalid.
     """
 
-    resource: Resource
+    resource: ConfigResource
     names: tuple[str, ...]
     changes: Callable[[Mapping[str, str]], Changes]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one resource; no refusal is success."""
+    """The result for one resource; `refusal` is None on success."""
 
-    resource: Resource
+    resource: ConfigResource
     refusal: ApiError | None = None
 
 
-def alter(state: ClusterState, asked: Iterable[Asked], settings: Settings) -> tuple[list[Outcome], list[Message]]:
-    """One outcome for each resource that is named, in the request's order, and the records of those that succeed.
+def alter(
+    state: ClusterState, asked: Iterable[ConfigRequest], settings: ControllerSettings
+) -> tuple[list[Outcome], list[Message]]:
+    """Returns one outcome per resource, in the request's order, and the records of those that succeed.
 
-    A resource that is named twice fails and is answered once, as in Kafka.
+    A resource that is named twice fails and has one outcome, as in Kafka.
     """
     listed = tuple(asked)
     counts = Counter(each.resource for each in listed)
-    outcomes: dict[Resource, Outcome] = {}
+    outcomes: dict[ConfigResource, Outcome] = {}
     records: list[ConfigRecord] = []
     for each in listed:
         if each.resource in outcomes:
@@ -72,23 +74,24 @@ def alter(state: ClusterState, asked: Iterable[Asked], settings: Settings) -> tu
     return list(outcomes.values()), [*records, *cleared(state, records)]
 
 
-def _check_once(resource: Resource, count: int) -> None:
+def _check_once(resource: ConfigResource, count: int) -> None:
     if count > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{said(resource)} is in the request {count} times; once is right")
 
 
-def _records(state: ClusterState, asked: Asked, settings: Settings) -> Iterator[ConfigRecord]:
+def _records(state: ClusterState, asked: ConfigRequest, settings: ControllerSettings) -> Iterator[ConfigRecord]:
     resource = asked.resource
     kind = kind_of(resource)
     _check_names(asked)
     before = state.configs.of(*resource)
-    # Of a broker everything is written, as in Kafka: it reads its key stores again when their names are set anew.
+    # Unchanged values are written for brokers, as in Kafka: a broker reloads its key stores when their configs are set
+    # again.
     changes = {
         name: value
         for name, value in asked.changes(before).items()
         if resource.type == BROKER or value != before.get(name)
     }
-    # From here on in Kafka's order, so that what has two faults is refused for the same one.
+    # From here on the checks are in Kafka's order, so that a change with two faults gets the same error.
     for name, value in changes.items():
         _check_change(state, resource, name, value)
     kind.check_name(resource.name)
@@ -99,14 +102,14 @@ def _records(state: ClusterState, asked: Asked, settings: Settings) -> Iterator[
     )
     kind.check_exists(state, resource.name)
     if settings.alter_config_policy is not None:
-        # What goes because a whole replacement does not name it, a policy does not see in Kafka either.
+        # As in Kafka, a policy does not see a config that is deleted only because AlterConfigs does not list it.
         named = {name: value for name, value in changes.items() if name in asked.names}
         settings.alter_config_policy.validate(ConfigChange(resource=resource, configs=named))
     for name, value in changes.items():
         yield ConfigRecord(resource.type, resource.name, name, value)
 
 
-def _check_names(asked: Asked) -> None:
+def _check_names(asked: ConfigRequest) -> None:
     twice = [name for name, count in Counter(asked.names).items() if count > 1]
     if twice:
         raise ApiError(
@@ -114,7 +117,7 @@ def _check_names(asked: Asked) -> None:
         )
 
 
-def _check_change(state: ClusterState, resource: Resource, name: str, value: str | None) -> None:
+def _check_change(state: ClusterState, resource: ConfigResource, name: str, value: str | None) -> None:
     if value is not None and is_too_long(value):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -128,8 +131,11 @@ def _check_change(state: ClusterState, resource: Resource, name: str, value: str
         _check_cordoned(state, resource, value)
 
 
-def _check_min_insync_replicas(resource: Resource, value: str | None) -> None:
-    """With ELR all brokers must agree on it: the cluster says it, and no broker. KIP-966."""
+def _check_min_insync_replicas(resource: ConfigResource, value: str | None) -> None:
+    """With ELR, allows min.insync.replicas only as a cluster-wide value, since all brokers must use the same.
+
+    KIP-966.
+    """
     if resource.name:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -142,8 +148,8 @@ def _check_min_insync_replicas(resource: Resource, value: str | None) -> None:
         )
 
 
-def _check_cordoned(state: ClusterState, resource: Resource, value: str | None) -> None:
-    """Only a broker knows its directories: here some can be taken off the list, but none put on it. KIP-1066."""
+def _check_cordoned(state: ClusterState, resource: ConfigResource, value: str | None) -> None:
+    """Checks cordoned.log.dirs: only the broker itself may add directories; a request may remove some. KIP-1066."""
     if state.features.record_level < CORDONED_DIRECTORIES:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -160,10 +166,11 @@ def _check_cordoned(state: ClusterState, resource: Resource, value: str | None) 
 
 
 def cleared(state: ClusterState, records: Iterable[ConfigRecord]) -> Iterator[ClearElrRecord]:
-    """Who is eligible depends on the least in-sync replicas: who was, need not be so any more. KIP-966.
+    """Yields a ClearElrRecord for each change of min.insync.replicas, as ELR membership depends on it. KIP-966.
 
-    The leaders see to the rest: Kafka re-evaluates no partition here, and neither do we. Where the feature has been
-    turned off Kafka leaves what there is of an ELR; but with fewer replicas needed, the ISR commits what it lacks.
+    As in Kafka, no partition is re-evaluated here; its leader's next AlterPartition does that. If the feature was
+    turned off, Kafka keeps a remaining ELR; but with a smaller minimum the ISR commits records that the ELR members
+    lack.
     """
     if not state.features.elr_enabled and not state.topics.has_elr:
         return

@@ -1,4 +1,4 @@
-"""What a command answers: records to be written, and the response once they are committed."""
+"""Commands and decisions: a command reads the state and decides which records to write and what to answer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from quorate.nouns import Offset
 T = TypeVar("T")
 
 RECORDS_PER_WRITE_MAX = 10_000
-"""In one batch, which is all or nothing; Kafka's controller refuses a request that takes more."""
+"""The most records in one batch, which is written atomically; Kafka's controller refuses a larger request."""
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a command may know beside the state: where its first record will lie, and what time it is.
+    """What a command gets beside the state: the offset of its first record, and the time in ms since 1970.
 
-    A broker's epoch is the offset of its registration, so offsets matter to decisions (KIP-631).
+    Decisions depend on offsets because a broker epoch is the offset of the broker's registration record (KIP-631).
     """
 
     next_offset: Offset
@@ -31,11 +31,11 @@ class Moment(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T]):
-    """The records that a command wants written, in order, and its response.
+    """The result of a command: the records to write, in order, and the response once they are committed.
 
-    A decision without records is a read, or a refusal item by item. An atomic one is a single batch, all or
-    nothing. One that is not may take several: each prefix of them leaves the state sound, and deciding again does
-    the rest, as with all the partitions of a broker that is fenced.
+    A decision without records is a read, or refuses each item. An atomic decision is one batch: all or nothing. A
+    non-atomic one may take several batches, as when a broker with very many partitions is fenced: the state is valid
+    after each batch, and the same command run again does the rest.
     """
 
     response: T
@@ -44,7 +44,7 @@ class Decision(Generic[T]):
 
 
 def check_size(decision: Decision[Any]) -> None:
-    """Raises ApiError(POLICY_VIOLATION), as Kafka does, for more than one batch holds of what must be one."""
+    """Checks an atomic decision's size. Raises ApiError(POLICY_VIOLATION), as Kafka does, if it exceeds one batch."""
     if decision.atomic and len(decision.records) > RECORDS_PER_WRITE_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -53,7 +53,10 @@ def check_size(decision: Decision[Any]) -> None:
 
 
 def check_room(records: Sized) -> None:
-    """The same for a command that goes on for long, as soon as it is certain: what it wants decided keeps others."""
+    """Checks the size while a long command still runs. Raises ApiError(POLICY_VIOLATION) if it exceeds one batch.
+
+    The early check keeps a request that will be refused anyway from blocking others.
+    """
     if len(records) > RECORDS_PER_WRITE_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -62,25 +65,25 @@ def check_room(records: Sized) -> None:
 
 
 def dry(decision: Decision[T]) -> Decision[T]:
-    """The same answer with nothing written, or the refusal that writing it would meet: for Kafka's validate_only."""
+    """Returns the decision without its records, for validate_only. Raises the ApiError that a write would get."""
     check_size(decision)
     return Decision(decision.response)
 
 
 Command = Callable[[ClusterState, Moment], Decision[T]]
-"""Reads the state and decides. It changes nothing, and may run twice. Raises ApiError to refuse as a whole."""
+"""A function that reads the state and decides. It changes nothing, may run twice, and raises ApiError to refuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[T]):
-    """What a command would answer and write if it were meant."""
+    """The response and the records of a command that is run as a trial and not written."""
 
     response: T
     records: tuple[Message, ...]
 
 
 def propose(command: Command[T]) -> Command[Proposal[T]]:
-    """The command that decides as `command` does, and writes nothing."""
+    """Wraps a command so that its decision is returned as a Proposal and nothing is written."""
 
     def proposal(state: ClusterState, moment: Moment) -> Decision[Proposal[T]]:
         decision = command(state, moment)

@@ -1,6 +1,7 @@
-"""Delegation tokens: who may do what with which, how long they live, and the HMAC that opens them. KIP-48, KIP-373.
+"""Delegation tokens: checks of owner, renewers and expiry, and the HMAC that authenticates a token. KIP-48, KIP-373.
 
-The log has no HMAC: it follows from a token's id and the cluster's secret key. Whoever has it can log in as the owner.
+The log does not contain the HMAC: it is computed from the token id and the cluster's secret key. A client that has the
+HMAC can log in as the token's owner.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import DELEGATION_TOKENS, release_of
 from quorate.nouns import ANONYMOUS, Principal
@@ -35,25 +36,25 @@ __all__ = [
 ]
 
 TIMESTAMP_MAX: Final = 2**63 - 1
-"""Kafka's Long.MAX_VALUE, where a time that is too late to be told ends."""
+"""The largest timestamp in ms, Kafka's Long.MAX_VALUE; later expiry times are cut to it."""
 
 _HMACS_REMEMBERED: Final = 65_536
-"""To find a token by its HMAC takes those of all; one takes 2 µs to make, and 0.1 µs to remember."""
+"""The size of the HMAC cache. A search by HMAC needs every token's HMAC: 2 µs to compute, 0.1 µs from the cache."""
 
-Allows: TypeAlias = Callable[[ClusterState, Operation, ResourceType, str], bool]
-"""May the caller do this to the resource of this name? What an authorizer answers, for one caller."""
+Allows: TypeAlias = Callable[[ClusterState, AclOperation, ResourceType, str], bool]
+"""Asks the authorizer whether the caller may do an operation on a resource: (state, operation, type, name) to bool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSettings:
-    """What the operator has said of delegation tokens. Without a secret key there are none."""
+    """The settings of delegation tokens; without a secret key tokens are off."""
 
     secret_key: str = field(default="", repr=False)
     """Kafka's `delegation.token.secret.key`, the same on every controller and broker."""
     max_lifetime_ms: int = 7 * 24 * 3600 * 1000
-    """Kafka's `delegation.token.max.lifetime.ms`: so long a token can be renewed."""
+    """Kafka's `delegation.token.max.lifetime.ms`: how long a token can be renewed."""
     expiry_time_ms: int = 24 * 3600 * 1000
-    """Kafka's `delegation.token.expiry.time.ms`: so long a token is good without being renewed."""
+    """Kafka's `delegation.token.expiry.time.ms`: how long a token is valid without renewal."""
 
     def __post_init__(self) -> None:
         assert self.max_lifetime_ms >= 1, self.max_lifetime_ms
@@ -61,19 +62,19 @@ class TokenSettings:
 
     @property
     def are_on(self) -> bool:
-        """Is there a secret key?"""
+        """Whether delegation tokens are on: a secret key is set."""
         return bool(self.secret_key)
 
 
-def allows_all(_state: ClusterState, _operation: Operation, _type: ResourceType, _name: str) -> bool:
-    """What a cluster without an authorizer answers."""
+def allows_all(_state: ClusterState, _operation: AclOperation, _type: ResourceType, _name: str) -> bool:
+    """Allows every operation: the rule of a cluster without an authorizer."""
     return True
 
 
 def check_authenticated(principal: Principal) -> None:
-    """Raises ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) for a caller whom nobody has authenticated.
+    """Refuses anonymous callers. Raises ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
 
-    Kafka looks at the connection: plain text is refused. Here a caller without a name is one that is not known.
+    Kafka refuses by connection (plain text); here a caller without an authenticated principal is refused.
     """
     if principal == ANONYMOUS:
         raise ApiError(
@@ -83,7 +84,7 @@ def check_authenticated(principal: Principal) -> None:
 
 
 def check_on(settings: TokenSettings) -> None:
-    """Raises ApiError(DELEGATION_TOKEN_AUTH_DISABLED) where there is no secret key."""
+    """Raises ApiError(DELEGATION_TOKEN_AUTH_DISABLED) if no secret key is set."""
     if not settings.are_on:
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
@@ -92,7 +93,7 @@ def check_on(settings: TokenSettings) -> None:
 
 
 def check_version(state: ClusterState) -> None:
-    """Raises ApiError(UNSUPPORTED_VERSION) below the metadata.version that brought tokens."""
+    """Raises ApiError(UNSUPPORTED_VERSION) below the first metadata.version with delegation tokens."""
     level = state.features.record_level
     if level < DELEGATION_TOKENS:
         raise ApiError(
@@ -102,7 +103,7 @@ def check_version(state: ClusterState) -> None:
 
 
 def token_hmac(settings: TokenSettings, token_id: str) -> bytes:
-    """HMAC-SHA-512 of a token's id under the secret key: the password of a login with the token.
+    """Returns HMAC-SHA-512 of a token's id under the secret key: the password for a login with the token.
 
     >>> token_hmac(TokenSettings(secret_key="key"), "id").hex()[:16]
     '69203b2245b207c6'
@@ -117,9 +118,9 @@ def _hmac(key: str, token_id: str) -> bytes:
 
 
 def token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) -> DelegationTokenRecord:
-    """The token whose HMAC was given. Raises ApiError(DELEGATION_TOKEN_NOT_FOUND).
+    """Returns the token with this HMAC. Raises ApiError(DELEGATION_TOKEN_NOT_FOUND).
 
-    Asks every token in turn, so that the time that it takes tells nothing of any HMAC.
+    It compares every token, so that the duration reveals nothing about any HMAC.
     """
     tokens = state.delegation_tokens
     found = [token for token in tokens if hmac.compare_digest(token_hmac(settings, token.token_id), given)]
@@ -129,7 +130,7 @@ def token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) ->
 
 
 def check_may_change(token: DelegationTokenRecord, principal: Principal) -> None:
-    """Raises ApiError(DELEGATION_TOKEN_OWNER_MISMATCH) unless it is the owner or a renewer who asks."""
+    """Raises ApiError(DELEGATION_TOKEN_OWNER_MISMATCH) unless the caller is the token's owner or a renewer."""
     if str(principal) not in (token.owner, *token.renewers):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
@@ -138,7 +139,7 @@ def check_may_change(token: DelegationTokenRecord, principal: Principal) -> None
 
 
 def check_not_expired(token: DelegationTokenRecord, now_ms: int) -> None:
-    """Raises ApiError(DELEGATION_TOKEN_EXPIRED) for a token that is past its time and not swept yet."""
+    """Raises ApiError(DELEGATION_TOKEN_EXPIRED) for an expired token that is not removed yet."""
     if is_expired(token, now_ms):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_EXPIRED,
@@ -148,17 +149,17 @@ def check_not_expired(token: DelegationTokenRecord, now_ms: int) -> None:
 
 
 def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """Is it past its time? At the millisecond itself it is still good, as in Kafka."""
+    """Returns whether the token has expired; at the exact millisecond it is still valid, as in Kafka."""
     return min(token.expiration_timestamp, token.max_timestamp) < now_ms
 
 
 def time_after(now_ms: int, period_ms: int) -> int:
-    """`period_ms` from now, or the last moment that there is."""
+    """Returns `now_ms` plus `period_ms`, at most `TIMESTAMP_MAX`."""
     return min(now_ms + period_ms, TIMESTAMP_MAX)
 
 
 def parse_principal(text: str) -> Principal:
-    """A principal as it stands in a record, `type:name`; the name may have colons.
+    """Parses a principal from a record, `type:name`; the name may contain colons.
 
     >>> parse_principal("User:CN=a:b")
     Principal(type='User', name='CN=a:b')

@@ -1,8 +1,9 @@
-"""Who leads a partition next: the preferred, any that has all the data, or, if so wished, any at all.
+"""Leader election of partitions: preferred, clean (from ISR or ELR), or, if allowed, unclean. KIP-460, KIP-966.
 
-A clean choice is from the ISR, or where that is empty from the ELR (KIP-966): those have every committed record.
-After them comes the last leader known, if nobody else is left (KIP-966, balanced recovery), and last, where unclean
-election is on, whoever is there. The latter two may have lost records, and say so.
+A clean election chooses from the ISR, or if that is empty from the ELR (KIP-966): these have every committed record.
+Next comes the last known leader, if no other replica is left (KIP-966, balanced recovery), and last, if unclean
+election is allowed, any available replica. A leader chosen by the last two rules is marked unclean: it may lack
+records.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ __all__ = ["Candidates", "Elected", "Election", "elect"]
 
 
 class Election(Enum):
-    """What is asked for. KIP-460."""
+    """The types of leader election: by ElectLeaders or by the controller itself. KIP-460."""
 
     PREFERRED = "preferred"
-    """The first replica, if it may; the present leader stays otherwise."""
+    """Elects the first replica if it is eligible; else the present leader stays."""
     ONLINE = "online"
-    """The present leader stays if it may; the next replica that may, otherwise."""
+    """Keeps the present leader if it is eligible; else elects the next eligible replica."""
     UNCLEAN = "unclean"
-    """As ONLINE, and at the last any replica that is there."""
+    """Elects as ONLINE does; if no replica is eligible, elects any available one, which may lack records."""
 
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition before an election. `last_known_leader` only where it may be resorted to."""
+    """A partition before an election. `last_known_leader` is None if it must not be elected."""
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -38,23 +39,23 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     last_known_leader: NodeId | None
     leader: NodeId
     is_acceptable: Callable[[NodeId], bool]
-    """May this broker lead at all: is it active, and the replica's directory online?"""
+    """Returns whether a broker may lead: it is active, and the replica's directory is online."""
 
     def may_lead(self, replica: NodeId) -> bool:
-        """Is it there, and has it every committed record?"""
+        """Returns whether the replica is available and has every committed record."""
         complete = self.isr or self.elr
         return replica in complete and self.is_acceptable(replica)
 
 
 class Elected(msgspec.Struct, frozen=True, gc=False):
-    """Who leads, NO_LEADER for nobody. `unclean`: it may lack committed records."""
+    """The elected leader, or NO_LEADER; `unclean` if it may lack committed records."""
 
     leader: NodeId
     unclean: bool = False
 
 
 def elect(candidates: Candidates, election: Election) -> Elected:
-    """The leader of a partition, by the order of its replicas. KIP-460, KIP-966."""
+    """Elects a partition's leader in the order of its replicas. KIP-460, KIP-966."""
     for replica in _in_order(candidates, election):
         if candidates.may_lead(replica):
             return Elected(replica)

@@ -1,14 +1,13 @@
-"""claim → write → commit → answer, and back to the last commit when leadership is lost.
+"""The controller engine: a replicated state machine that runs commands, hands their records to the quorum, and answers.
 
-The engine holds the state, and knows no clock, no wire, no log. Its driver tells it what happened and
-takes from `ready` what is to be done. Three offsets, all exclusive ends: `committed` (answers may leave),
-`appended` (the quorum has it), `next_offset` (applied here and on its way).
+It does no I/O and reads no clock. Its driver reports events by method calls (`claim`, `write`, `took`, `commit`,
+`renounce`) and collects the resulting work from `ready`. Three offsets, all exclusive ends: `committed` (answers up to
+here may be sent), `appended` (the quorum has the records below), `next_offset` (the records below are applied here).
 
-A write is applied before it is appended, as in Kafka: what cannot be applied must not be replicated. Each
-batch leaves a snapshot of the timeline before it, so that the state can go back to where it began.
-
-Nothing counts as committed before the quorum has said that it took it: a high watermark may run ahead of that
-word, and a control record of the quorum's own may lie where a batch of ours was to go.
+As in Kafka, a write is applied to the speculative state before it is appended: a record that cannot be applied must not
+be replicated. Each batch begins with a timeline snapshot, to which the state is reverted if the batch fails; `failures`
+says what else follows. An offset counts as committed only once the quorum has also confirmed the append: the high
+watermark may rise before that, and a control record of the quorum may lie at the offset meant for the batch.
 """
 
 from __future__ import annotations
@@ -17,87 +16,40 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from kraft import Message
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Moment, check_size
-from quorate.controller.repeats import Repeats, RequestId, mark
+from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment, check_size
+from quorate.controller.deduplication import RequestDeduplication, RequestId, mark
+from quorate.controller.encoding import encoded
+from quorate.controller.failures import Fault, Where, outcome, row_for
+from quorate.controller.pending import InFlight, Pending
+from quorate.controller.ready import Answer, Append, EngineReady
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
-from quorate.metadata.versions import record_version
 from quorate.nouns import Epoch, Offset
-from quorate.records import encode_record, request_of, with_request, with_trace
+from quorate.records import request_of
+
+__all__ = ["Answer", "Append", "Engine", "EngineReady", "QueueLimit"]
 
 
-class Lane(Enum):
-    """Whose command it is, and how many may wait at once; one more is refused with a retriable error.
+class QueueLimit(Enum):
+    """The classes of commands; the value limits how many may be pending before the next is refused (retriable error).
 
-    What keeps the cluster alive is not refused because admins ask for much.
+    The limit for the cluster's own requests is higher, so that a flood of admin requests does not block brokers.
     """
 
     ADMIN = 2_000
-    """What people and their tools ask for."""
+    """Requests of admin clients and tools."""
     CLUSTER = 4_000
-    """Brokers, controllers, and this controller's own chores."""
-
-
-class _InFlight(NamedTuple):
-    """One batch that is applied and not known to be committed; there is a snapshot at `base_offset`."""
-
-    base_offset: Offset
-    end_offset: Offset
-    mark: bytes | None
-    """The mark that it carries."""
-
-
-class Append(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch for the quorum: framed values whose first must get `base_offset`."""
-
-    epoch: Epoch
-    base_offset: Offset
-    values: tuple[bytes, ...]
-    is_tagged: bool = False
-    """Its first record carries a trace context or a request's mark, which hold for the batch that it begins."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The end of a command: its response, or why there is none, and the state that it speaks of."""
-
-    token: Any
-    response: Any = None
-    error: ApiError | None = None
-    epoch: Epoch
-    offset: Offset
-
-
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver has to do, in this order."""
-
-    appends: tuple[Append, ...]
-    answers: tuple[Answer, ...]
-
-
-class _Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that has run and waits for its offset. Reads wait too: what they saw may not be committed yet."""
-
-    token: Any
-    command: Command[Any]
-    traceparent: bytes | None
-    request_id: RequestId | None
-    now_ms: int
-    end_offset: Offset
-    response: Any
-    error: ApiError | None
+    """Requests of brokers and controllers, and the periodic tasks of this controller."""
 
 
 @dataclass(slots=True)
 class Engine:
-    """The state machine of one controller, active or standing by.
+    """The state machine of one controller, active or standby.
 
-    `epoch` is the epoch in which it is active, None on standby.
+    `epoch` is the leader epoch in which this controller is active; None on standby.
     """
 
     state: ClusterState
@@ -106,16 +58,18 @@ class Engine:
     appended: Offset = 0
     committed: Offset = 0
     _high_watermark: Offset = 0
-    _in_flight: deque[_InFlight] = field(default_factory=deque)
-    _pending: deque[_Pending] = field(default_factory=deque)
-    repeats: Repeats = field(default_factory=Repeats)
+    _in_flight: deque[InFlight] = field(default_factory=deque)
+    _pending: deque[Pending] = field(default_factory=deque)
+    repeats: RequestDeduplication = field(default_factory=RequestDeduplication)
     _appends: list[Append] = field(default_factory=list)
     _answers: list[Answer] = field(default_factory=list)
+    metadata_error_count: int = 0
+    """How many failures with `counts=True` in `failures.TABLE` have happened: Kafka's MetadataErrorCount, KIP-859."""
 
     # -- on standby: the log decides -------------------------------------------------------------
 
     def replay(self, records: Iterable[Message], *, base_offset: Offset, end_offset: Offset) -> None:
-        """APPLY committed records that someone else has written; none for a control batch. Raises ReplayFault."""
+        """Applies committed records on a standby, or none for a control batch. Raises ReplayFault."""
         assert self.epoch is None, f"active in epoch {self.epoch}: replays only its own writes"
         assert base_offset >= self.next_offset, (base_offset, self.next_offset)
         for offset, record in enumerate(records, start=base_offset):
@@ -126,33 +80,33 @@ class Engine:
         self._stand_at(end_offset)
 
     def load(self, records: Iterable[Message], *, end_offset: Offset) -> None:
-        """Become what a snapshot says (KIP-630). Raises ReplayFault."""
+        """Replaces the state by a whole KRaft snapshot (KIP-630). Raises ReplayFault."""
         self.begin_load()
         self.load_more(records, end_offset=end_offset)
         self.end_load(end_offset=end_offset)
 
     def begin_load(self) -> None:
-        """Forget everything, for a snapshot that is to come."""
+        """Clears the state before a snapshot is loaded in parts."""
         assert self.epoch is None, f"active in epoch {self.epoch}: a leader never loads a snapshot"
         self.state.clear()
         self._stand_at(0)
 
     def load_more(self, records: Iterable[Message], *, end_offset: Offset) -> None:
-        """A part of a snapshot that ends at `end_offset`. Raises ReplayFault."""
+        """Applies one part of the snapshot that ends at `end_offset`. Raises ReplayFault."""
         assert self.next_offset == 0, f"at offset {self.next_offset}: a snapshot is loaded into an empty state"
         self.state.load_more(records, end_offset)
 
     def end_load(self, *, end_offset: Offset) -> None:
-        """That was all of it."""
+        """Ends the loading of a snapshot: the state stands at `end_offset`."""
         self._stand_at(end_offset)
 
     # -- leadership --------------------------------------------------------------------------------
 
     def claim(self, epoch: Epoch, next_offset: Offset) -> None:
-        """Become active: all earlier epochs are applied, and the log ends at `next_offset`.
+        """Becomes the active controller in `epoch`. The log ends at `next_offset`; all records below it are applied.
 
-        In between are control records only, and these need not be committed: who stood behind one that gives way to
-        another's record would never see that.
+        Only control records lie between the last applied record and `next_offset`. The committed offset stays before
+        them: another leader may replace them by a record that this state would then miss.
         """
         assert self.epoch is None or self.epoch < epoch, (self.epoch, epoch)
         assert not self._pending, "the pending commands of an earlier epoch were not answered"
@@ -162,9 +116,9 @@ class Engine:
         self.committed = self._high_watermark = committed
 
     def renounce(self) -> None:
-        """Stop being active: back to the last commit, and NOT_CONTROLLER to all that waited.
+        """Stops being active: reverts to the last committed state and answers all pending commands with NOT_CONTROLLER.
 
-        `next_offset` says where to go on replaying: at 0 if the state could not be gone back from.
+        Afterwards replay continues at `next_offset`, which is 0 if the state could not be reverted and was cleared.
         """
         if self.epoch is None:
             return
@@ -183,11 +137,11 @@ class Engine:
     # -- checkpoints -----------------------------------------------------------------------------------
 
     def hold_stable(self) -> Offset | None:
-        """Hold the state as of the last commit for a checkpoint: `state.at` the answer stays while writes go on.
+        """Holds the last committed state for a snapshot file: `state.at(offset)` stays readable while writes continue.
 
-        None if there is nothing yet, if an open transaction reaches over it, or if an Abort has gone back over it. It
-        is let go with `state.registry.release`; a state that goes back to nothing, or loads a snapshot, lets go of it
-        too (`state.registry.is_held` is False then).
+        Returns its offset, or None if nothing is committed yet, a metadata transaction is open there, or the state
+        there was already reverted by an AbortTransactionRecord. `state.registry.release` ends the hold. Clearing the
+        state or loading a snapshot ends it too; `state.registry.is_held` is False then.
         """
         offset = self.first_uncommitted()
         if not 0 < offset <= self.committed:
@@ -212,12 +166,13 @@ class Engine:
         now_ms: int,
         traceparent: bytes | None = None,
         request_id: RequestId | None = None,
-        lane: Lane = Lane.ADMIN,
+        lane: QueueLimit = QueueLimit.ADMIN,
     ) -> None:
-        """WRITE: decide, apply, and hand the records on. The answer comes when all that it rests on is committed.
+        """Runs a command and queues its records; the answer follows when all that it depends on is committed.
 
-        What has been written for `request_id` already is not written again: it gets the same answer. Raises
-        ApiError(NOT_CONTROLLER) on standby, and a retriable error when too much waits already.
+        A request whose `request_id` was already written is not written again: it gets the first answer. Raises
+        ApiError(NOT_CONTROLLER) on standby; ApiError(REQUEST_TIMED_OUT), retriable, if too many commands are pending;
+        Fault if this controller cannot continue, in which case the state is as before the failed batch.
         """
         if self.epoch is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
@@ -227,14 +182,15 @@ class Engine:
         self._answer_committed()
 
     def took(self, end_offset: Offset) -> None:
-        """The quorum has appended everything below `end_offset`."""
+        """Notes that the quorum has appended all records below `end_offset`."""
         self.appended = max(self.appended, end_offset)
         self._settle()
 
     def wanted(self, offset: Offset) -> bool:
-        """The quorum refused a base offset: a control record came in between. Decide again from there.
+        """Reruns the commands that are not appended, from `offset`: a control record took the offset of a batch.
 
-        False if the state cannot go back so far: then this controller cannot stay active.
+        Returns False if the state cannot be reverted that far; this controller must then renounce. Raises Fault, as
+        `write` does; the commands that were not rerun stay pending and are answered by `renounce`.
         """
         assert self.epoch is not None
         again = [waiting for waiting in self._pending if waiting.end_offset > self.appended]
@@ -245,14 +201,18 @@ class Engine:
         self._appends.clear()
         assert offset >= self.appended, (offset, self.appended)
         self.next_offset = self.appended = offset
-        for waiting in again:
-            self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent, waiting.request_id)
+        for done, waiting in enumerate(again):
+            try:
+                self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent, waiting.request_id)
+            except Fault:
+                self._pending.extend(again[done:])
+                raise
         return True
 
     def refuse(self, error: ApiError) -> bool:
-        """The quorum cannot keep more now: what it has not taken never was, and whoever waits for it gets `error`.
+        """Drops the commands that are not appended and answers them with `error`: the quorum refused an append.
 
-        False if the state cannot go back so far: then this controller cannot stay active.
+        Returns False if the state cannot be reverted that far; this controller must then renounce.
         """
         assert self.epoch is not None
         void = [waiting for waiting in self._pending if waiting.end_offset > self.appended]
@@ -269,13 +229,13 @@ class Engine:
     ) -> None:
         error: ApiError | None = None
         response: Any = None
+        base_offset = self.next_offset
         try:
             response = None if request_id is None else self.repeats.answer(request_id)
             if response is None:
-                decision = command(self.state, Moment(next_offset=self.next_offset, now_ms=now_ms))
-                check_size(decision)
+                decision = self._decide(command, now_ms)
                 response = decision.response
-                # Made before anything is applied: it may be refused.
+                # Encoded before anything is applied, because a response that is too long is refused.
                 text = mark(request_id, response) if request_id is not None and decision.records else None
                 self._append_all(decision.records, traceparent, text)
                 if text is not None:
@@ -283,7 +243,7 @@ class Engine:
         except ApiError as refusal:
             error = refusal
         self._pending.append(
-            _Pending(
+            Pending(
                 token=token,
                 command=command,
                 traceparent=traceparent,
@@ -292,11 +252,26 @@ class Engine:
                 end_offset=self.next_offset,
                 response=response,
                 error=error,
+                wrote=self.next_offset > base_offset,
             )
         )
 
+    def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any]:
+        """Runs the command on the state. Raises ApiError if it is refused, Fault if the command itself fails."""
+        try:
+            decision = command(self.state, Moment(next_offset=self.next_offset, now_ms=now_ms))
+            check_size(decision)
+        except Exception as cause:  # a bug in the command: the table in `failures` says what follows
+            raise self.failed(Where.DECIDING, cause, f"at offset {self.next_offset}") from None
+        return decision
+
+    def failed(self, where: Where, cause: Exception, what: str) -> ApiError | Fault:
+        """Counts a failure in `metadata_error_count` if its table row says so; returns the exception to raise."""
+        self.metadata_error_count += row_for(where, cause).counts
+        return outcome(where, cause, what)
+
     def _append_all(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
-        """In as many batches as they need; the last has the mark: a write that was cut short is done again."""
+        """Appends the records in batches; the last has the deduplication entry, so a partial write is done again."""
         for start in range(0, len(records), RECORDS_PER_WRITE_MAX):
             batch = records[start : start + RECORDS_PER_WRITE_MAX]
             is_last = start + RECORDS_PER_WRITE_MAX >= len(records)
@@ -304,17 +279,12 @@ class Engine:
 
     def _append(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
         assert self.epoch is not None
-        level = self.state.features.record_level
-        if self.state.registry.latest != self.next_offset:
-            self.state.registry.create(self.next_offset)
-        for offset, record in enumerate(records, start=self.next_offset):
-            self.state.apply(record, offset)
-        first = records[0]
-        if traceparent is not None:
-            first = with_trace(first, traceparent)
-        if text is not None:
-            first = with_request(first, text)
-        values = tuple([encode_record(record, record_version(record, level)) for record in (first, *records[1:])])
+        # Encoded before anything is applied, so that a failed encoding leaves the state unchanged.
+        try:
+            values = encoded(records, self.state.features.record_level, traceparent=traceparent, mark=text)
+        except Exception as cause:  # as in `_decide`
+            raise self.failed(Where.ENCODING, cause, f"{len(records)} records for offset {self.next_offset}") from None
+        self._apply(records)
         self._appends.append(
             Append(
                 epoch=self.epoch,
@@ -324,26 +294,47 @@ class Engine:
             )
         )
         end_offset = self.next_offset + len(records)
-        self._in_flight.append(_InFlight(self.next_offset, end_offset, text))
+        self._in_flight.append(InFlight(self.next_offset, end_offset, text))
         self.next_offset = end_offset
+
+    def _apply(self, records: tuple[Message, ...]) -> None:
+        """Applies all records of a batch or none: on failure it raises Fault and the state is as before."""
+        if self.state.registry.latest != self.next_offset:
+            self.state.registry.create(self.next_offset)
+        offset, record = self.next_offset, records[0]
+        try:
+            for offset, record in enumerate(records, start=self.next_offset):
+                self.state.apply(record, offset)
+        except Exception as cause:  # as in `_decide`
+            base_offset = self.next_offset
+            self._take_back_half()
+            what = f"{type(record).__name__} at offset {offset} on the active controller, batch at {base_offset}"
+            raise self.failed(Where.APPLYING, cause, what) from None
+
+    def _take_back_half(self) -> None:
+        """Reverts a batch that was applied in part; clears the state if the timeline has no snapshot to revert to."""
+        if self.next_offset in self.state.registry:
+            self.state.registry.revert_to(self.next_offset)
+        else:
+            self._go_back_to(0)  # an AbortTransactionRecord at its start has already reverted past that snapshot
 
     # -- commit ------------------------------------------------------------------------------------
 
     def commit(self, high_watermark: Offset) -> None:
-        """COMMIT: everything below is on a majority; what rested on it may be answered."""
+        """Raises the high watermark and answers the commands whose records are thereby committed."""
         assert self.epoch is not None
         self._high_watermark = max(self._high_watermark, high_watermark)
         self._settle()
 
-    def ready(self) -> Ready:
-        """All that is to be done now; asked again, it is not told again."""
-        ready = Ready(appends=tuple(self._appends), answers=tuple(self._answers))
+    def ready(self) -> EngineReady:
+        """Returns the batches and answers that are due, and clears them: each is returned once."""
+        ready = EngineReady(appends=tuple(self._appends), answers=tuple(self._answers))
         self._appends.clear()
         self._answers.clear()
         return ready
 
     def _settle(self) -> None:
-        """Answer what is committed and taken; what is settled is never gone back to."""
+        """Raises `committed`, answers the commands below it, and forgets timeline snapshots no longer needed."""
         self.committed = max(self.committed, min(self._high_watermark, self.appended))
         while self._in_flight and self._in_flight[0].end_offset <= self.committed:
             settled = self._in_flight.popleft()
@@ -359,7 +350,7 @@ class Engine:
         while self._pending and self._pending[0].end_offset <= self.committed:
             self._answers.append(self._answer(self._pending.popleft()))
 
-    def _answer(self, waiting: _Pending, error: ApiError | None = None) -> Answer:
+    def _answer(self, waiting: Pending, error: ApiError | None = None) -> Answer:
         assert self.epoch is not None
         return Answer(
             token=waiting.token,
@@ -367,16 +358,17 @@ class Engine:
             error=error or waiting.error,
             epoch=self.epoch,
             offset=waiting.end_offset,
+            wrote=waiting.wrote,
         )
 
     def first_uncommitted(self) -> Offset:
-        """Where the first batch begins that is not committed: the state at that offset is all committed."""
+        """The base offset of the first uncommitted batch; the state at that offset is fully committed."""
         return self._in_flight[0].base_offset if self._in_flight else self.next_offset
 
     def _go_back_to(self, offset: Offset) -> None:
-        """The state as it was at `offset`, where a batch began; empty, at 0, if there is no way back.
+        """Reverts the state to `offset`, the base offset of a batch; clears it, at offset 0, if that is impossible.
 
-        There is none over an AbortTransactionRecord, which has itself gone back: such a state is replayed anew.
+        It is impossible across an AbortTransactionRecord, which itself reverts the state: the log is replayed from 0.
         """
         if offset == self.next_offset:
             return
@@ -392,7 +384,7 @@ class Engine:
                 self.repeats.undo(undone.mark)
 
     def _go_before_control_records(self) -> None:
-        """To the last commit, where the same state is: the quorum's own records in between may give way to others."""
+        """Lowers `next_offset` to `committed`: only control records lie between; another leader may replace them."""
         registry = self.state.registry
         for offset in registry.offsets:
             if offset > self.committed:
@@ -400,6 +392,6 @@ class Engine:
         self.next_offset = min(self.next_offset, self.committed)
 
     def _stand_at(self, offset: Offset) -> None:
-        """Everything below is applied, taken and committed; nothing is in flight."""
+        """Sets all offsets to `offset`: everything below is applied, appended and committed; none is in flight."""
         assert not self._in_flight, self._in_flight
         self.next_offset = self.appended = self.committed = self._high_watermark = offset

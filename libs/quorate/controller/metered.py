@@ -1,12 +1,12 @@
-"""CreateTopics, CreatePartitions, DeleteTopics within a client's quota: what is too much is refused by topic. KIP-599.
+"""Mutation quotas on CreateTopics, CreatePartitions and DeleteTopics: topics beyond the quota are refused. KIP-599.
 
-The command decides as it would for anybody. What it would do is counted, topic by topic in the order of its answer,
-and paid for; once the bucket owes something the other topics are refused, and the command decides again on the rest.
-What is refused for another reason costs nothing. What is only to be validated costs what it would if it were meant, as
-with Kafka's controllers: it is decided like any other, and who has no room for it hears so before it is meant.
+The command first decides as without a quota. Its partitions are then counted, topic by topic in the order of the
+response, and taken from the client's token bucket. Once the bucket is below zero the remaining topics are refused, and
+the command decides again without them. A topic that is refused for another reason costs nothing. A request with
+validate_only costs as much as a real one, as in Kafka's controllers.
 
-This is Kafka's strict quota, which holds from CreateTopics 6, CreatePartitions 3 and DeleteTopics 5 on; older requests,
-which were delayed instead, are not spoken here.
+This is Kafka's strict quota, which applies from CreateTopics 6, CreatePartitions 3 and DeleteTopics 5 on. Older
+versions, whose responses Kafka delays instead, are not supported here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartition
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.mutation_quotas import Purse
+from quorate.controller.mutation_quotas import RequestTokens
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 
@@ -29,23 +29,23 @@ __all__ = ["METERS", "metered"]
 
 
 class Meter(NamedTuple):
-    """How the mutations of one API are counted. Topics go by their names."""
+    """How the partition mutations of one API are counted and refused. Topics are identified by name."""
 
     costs: Callable[[ClusterState, Any, Any], Iterator[tuple[str, int]]]
-    """Each topic of the request that the response grants, and how many partitions that makes or removes."""
+    """Returns each topic that the response grants, with the number of partitions that it creates or deletes."""
     without: Callable[[ClusterState, Any, Collection[str]], Any]
-    """The request without these topics."""
+    """Returns the request without the topics of these names, which the quota refuses."""
     results: str
-    """The field of the response that has one result a topic."""
+    """The name of the response field with one result per topic."""
     refusal: Callable[[ClusterState, str, int, str], Any]
-    """The result of a topic that is refused, by its name, with this error code and message."""
+    """Makes the result of a refused topic from its name, an error code and a message."""
 
 
-def metered(api: str, asked: Any, make: Callable[[Any], Command[Any]], purse: Purse) -> Command[Any]:
-    """The command of `make` for as much of the request `asked` as can be paid for; the rest is refused by topic.
+def metered(api: str, asked: Any, make: Callable[[Any], Command[Any]], purse: RequestTokens) -> Command[Any]:
+    """Returns the command of `make` for as many topics of the request `asked` as the token bucket allows.
 
-    Refused are topics with THROTTLING_QUOTA_EXCEEDED, and the response says for how long. It may be decided twice, and
-    is paid once. Raises what the command raises, and then costs nothing.
+    The other topics get THROTTLING_QUOTA_EXCEEDED, and the response has throttle_time_ms. A command that runs twice
+    takes its tokens once. If the command raises, the error passes through and no tokens are taken.
     """
     meter = METERS[api]
 
@@ -114,7 +114,7 @@ def _without_names(_: ClusterState, asked: Any, names: Collection[str]) -> Any:
 
 
 def _without_deleted(state: ClusterState, asked: DeleteTopicsRequest, names: Collection[str]) -> DeleteTopicsRequest:
-    """They may be there by name or by id."""
+    """Returns the request without these topics, which it may name by topic name or by id."""
     ids = {state.topics.id_of(name) for name in names}
     return replace(
         asked,
@@ -146,4 +146,4 @@ METERS: Final[Mapping[str, Meter]] = {
     ),
     "DeleteTopics": Meter(_deleted, _without_deleted, "responses", _not_deleted),
 }
-"""By the RPC's name: what a quota counts."""
+"""How each API's partition mutations are counted, by RPC name."""

@@ -1,9 +1,9 @@
-"""How fast a client may create and delete partitions: whose quota counts, and its bucket of tokens. KIP-599.
+"""Controller mutation quotas: token buckets that limit how fast a client creates and deletes partitions. KIP-599.
 
-A token is one partition made or removed. A bucket gains `controller_mutation_rate` tokens a second, up to what it gains
-in all its windows, and begins full. As long as it owes nothing a topic is taken, however many partitions it has: then
-the bucket may owe, and until it has caught up everything else is refused. So a large topic is possible at a low rate.
-This is Kafka's TokenBucket, as its StrictControllerMutationQuota asks it.
+One token is one partition created or deleted. A bucket gains `controller_mutation_rate` tokens a second, holds at most
+what it gains in all its windows, and starts full. While it is not below zero, a topic is accepted, however many
+partitions it has; the bucket may then be below zero, and further topics are refused until it has recovered. So a large
+topic is possible at a low rate. This follows Kafka's TokenBucket and StrictControllerMutationQuota.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import Final, NamedTuple
 
 from quorate.metadata.client_quotas import CLIENT_ID, USER, ClientQuotas, Entity
 
-__all__ = ["CONTROLLER_MUTATION_RATE", "MutationQuotas", "Purse", "Quota", "QuotaWindows", "quota_of"]
+__all__ = ["CONTROLLER_MUTATION_RATE", "MutationQuotas", "Quota", "QuotaWindows", "RequestTokens", "quota_of"]
 
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 BUCKETS_KEPT_MIN: Final = 1_000
-"""Buckets are looked through for full ones only when there are so many, and twice as many as were left last time."""
+"""Full token buckets are removed only when this many exist, and twice as many as were left by the last removal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWindows:
-    """How much may come at once: what comes in this many windows of this many seconds at the client's rate."""
+    """The size of the token buckets: the tokens gained in `num` windows of `size_s` seconds each."""
 
     num: int = 11
-    """Kafka's `controller.quota.window.num`."""
+    """The number of windows: Kafka's `controller.quota.window.num`."""
     size_s: int = 1
-    """Kafka's `controller.quota.window.size.seconds`."""
+    """The length of one window in seconds: Kafka's `controller.quota.window.size.seconds`."""
 
     def __post_init__(self) -> None:
         assert self.num >= 1, self.num
         assert self.size_s >= 1, self.size_s
 
     def burst(self, rate: float) -> float:
-        """Tokens that a full bucket has."""
+        """Returns the capacity of a token bucket at this rate."""
         return self.num * self.size_s * rate
 
 
 class Quota(NamedTuple):
-    """Partitions a second, and who shares them: None for any user, or any client."""
+    """A mutation rate in partitions a second, and who shares its bucket; None stands for all users or all clients."""
 
     rate: float
     user: str | None
@@ -48,11 +48,11 @@ class Quota(NamedTuple):
 
 
 def quota_of(quotas: ClientQuotas, *, user: str, client_id: str) -> Quota | None:
-    """The quota that counts for this client of this user, as Kafka's ClientQuotaManager finds it; None if none does.
+    """Returns the quota for this user and client, found as by Kafka's ClientQuotaManager; None if there is none.
 
-    A quota for a user, by name or default, is shared by all clients of that user, and one for a client by all its
-    users; whoever is meant by a default has a share of its own. A client without a name is no client: only what its
-    user may do counts. KIP-55, KIP-546.
+    A quota for a user, by name or default, is shared by all clients of that user, and a quota for a client by all its
+    users. Each user or client under a default quota has a bucket of its own. Without a client id only the quotas of the
+    user apply. KIP-55, KIP-546.
     """
     for entity, shared_by in _candidates(user, client_id):
         rate = quotas.of(entity).get(CONTROLLER_MUTATION_RATE)
@@ -62,7 +62,7 @@ def quota_of(quotas: ClientQuotas, *, user: str, client_id: str) -> Quota | None
 
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[Entity, tuple[str | None, str | None]]]:
-    """Every entity whose quota may count, the most telling first, and who has a bucket in common."""
+    """Yields the quota entities that may apply, most specific first, each with the key of its bucket."""
     any_user, any_client = (USER, None), (CLIENT_ID, None)
     this_user, this_client = (USER, user), (CLIENT_ID, client_id)
     if not client_id:
@@ -80,42 +80,45 @@ def _candidates(user: str, client_id: str) -> Iterator[tuple[Entity, tuple[str |
 
 
 @dataclass(frozen=True, slots=True)
-class _Bucket:
+class _TokenBucket:
     tokens: float
-    """Negative if it owes."""
+    """Tokens at `at_ms`; negative after a topic that took more than there were."""
     rate: float
     at_ms: int
 
 
 class MutationQuotas:
-    """The buckets of all clients of one active controller; no log has them, and the next one begins with full ones."""
+    """The token buckets of all clients, in memory of one active controller; after a failover all buckets are full."""
 
     def __init__(self, windows: QuotaWindows) -> None:
         self._windows = windows
-        self._buckets: dict[tuple[str | None, str | None], _Bucket] = {}
+        self._buckets: dict[tuple[str | None, str | None], _TokenBucket] = {}
         self._kept = 0
 
     def __len__(self) -> int:
-        """Buckets that were not full when last looked at."""
+        """The number of token buckets in memory: those that were not full at their last use."""
         return len(self._buckets)
 
     def tokens(self, quota: Quota, now_ms: int) -> float:
-        """What its bucket has now, at the rate of now: a change of the quota empties and fills none."""
+        """Returns the bucket's tokens at `now_ms`, refilled at the present rate.
+
+        A change of the rate neither fills nor empties the bucket.
+        """
         bucket = self._buckets.get(quota[1:])
         burst = self._windows.burst(quota.rate)
         if bucket is None:
             return burst
-        # A clock that goes back takes nothing away.
+        # A clock that goes back removes no tokens.
         return min(burst, bucket.tokens + quota.rate * max(0, now_ms - bucket.at_ms) / 1000)
 
     def leave(self, quota: Quota, tokens: float, now_ms: int) -> None:
-        """So much is in its bucket now."""
+        """Sets the tokens in a quota's bucket at `now_ms`."""
         if tokens >= self._windows.burst(quota.rate):
             self._buckets.pop(quota[1:], None)
             return
         if len(self._buckets) >= max(BUCKETS_KEPT_MIN, 2 * self._kept):
             self._forget_full_ones(now_ms)
-        self._buckets[quota[1:]] = _Bucket(tokens, quota.rate, now_ms)
+        self._buckets[quota[1:]] = _TokenBucket(tokens, quota.rate, now_ms)
 
     def _forget_full_ones(self, now_ms: int) -> None:
         for key, bucket in list(self._buckets.items()):
@@ -124,8 +127,8 @@ class MutationQuotas:
         self._kept = len(self._buckets)
 
 
-class Purse:
-    """The bucket that one request is paid from. Decided again, the request is paid anew, and not twice."""
+class RequestTokens:
+    """One request's access to its token bucket; a request that is decided twice takes its tokens once."""
 
     def __init__(self, quotas: MutationQuotas, quota: Quota) -> None:
         self._quotas = quotas
@@ -134,18 +137,18 @@ class Purse:
 
     @property
     def quota(self) -> Quota:
-        """What fills it."""
+        """The mutation quota whose rate refills the token bucket."""
         return self._quota
 
     def open(self, now_ms: int) -> float:
-        """What is in it, as if nothing had been paid for this request."""
+        """Returns the tokens in the bucket, as if this request had taken none yet."""
         return self._quotas.tokens(self._quota, now_ms) + self._paid
 
     def leave(self, now_ms: int, tokens: float, *, paid: float) -> None:
-        """The request is paid with `paid`, and so much is left."""
+        """Stores that this request has taken `paid` tokens from its bucket, and that `tokens` are left in it."""
         self._paid = paid
         self._quotas.leave(self._quota, tokens, now_ms)
 
     def wait_ms(self, tokens: float) -> int:
-        """How long until so many tokens are none that it owes."""
+        """Returns how long it takes, in ms, until a bucket with `tokens` (if negative) is back at zero."""
         return max(0, round(-tokens / self._quota.rate * 1000))

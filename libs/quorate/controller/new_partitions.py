@@ -1,7 +1,7 @@
-"""New partitions of a topic, new or old: the replicas that the placer or a person chose, checked, and their records.
+"""New partitions: checks the replicas that the placer or the request assigns, and makes PartitionRecords.
 
-Where replicas go is decided before the write, by the placer, on the brokers of that moment. Between the two a broker
-may have gone: then StalePlacement is raised, and the driver asks again.
+The placer chooses replicas before the write, from the brokers of that moment. If a chosen broker is gone at the write,
+StalePlacement is raised, and the driver asks the placer again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ __all__ = [
 ]
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Kafka's limit; a request is one write."""
+"""ReplicationControlManager.MAX_PARTITIONS_PER_BATCH. A write has at most as many records, of which one is the new
+topic's: so one topic can have 9,999, as in Kafka, whose BoundedList of records has no room for one more."""
 
 Placements: TypeAlias = Mapping[str, tuple[Replicas, ...] | ApiError]
-"""By topic name the replicas of each new partition, or why the placer refused."""
+"""By topic name: the replicas of each new partition, or the error with which the placer refused."""
 
 
 class StalePlacement(ApiError):
-    """The brokers are not what they were when the placer was asked: ask again. Retriable."""
+    """Raised when brokers changed since the placer was asked: place the topic again. Retriable."""
 
     def __init__(self, topic_name: str, reason: str) -> None:
         super().__init__(
@@ -51,9 +52,9 @@ class StalePlacement(ApiError):
 
 
 def usable_brokers(state: ClusterState) -> tuple[UsableBroker, ...]:
-    """The brokers that may get replicas, by id: not those on their way out, nor without a directory to take any.
+    """Returns the brokers that may get replicas, by id: none in controlled shutdown or with all directories cordoned.
 
-    Fenced ones are among them: the placer prefers others. KIP-841, KIP-1066.
+    Fenced brokers are included; the placer prefers others. KIP-841, KIP-1066.
     """
     return tuple(
         UsableBroker(id=broker.id, rack=broker.rack, fenced=broker.fenced)
@@ -63,7 +64,7 @@ def usable_brokers(state: ClusterState) -> tuple[UsableBroker, ...]:
 
 
 def placed(state: ClusterState, name: str, placements: Placements, spec: PlacementSpec) -> tuple[Replicas, ...]:
-    """What the placer chose for the topic, if it can still be. Raises StalePlacement, or the placer's refusal."""
+    """Returns the placer's replicas if they are still valid. Raises StalePlacement, or the placer's ApiError."""
     chosen = placements.get(name)
     if chosen is None:
         raise StalePlacement(name, "it was not placed, for that could not be then")
@@ -86,7 +87,7 @@ def placed(state: ClusterState, name: str, placements: Placements, spec: Placeme
 
 
 def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
-    """Can a person's choice for a new partition be? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Checks the replicas that a request assigns to a new partition. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
     check_registered(state, name, partition_id, replicas)
     if not any(state.brokers.is_active(broker_id) for broker_id in replicas):
         raise bad_assignment(
@@ -95,7 +96,7 @@ def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: 
 
 
 def check_registered(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
-    """Are these brokers, each once, and may they get replicas? Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Checks that brokers are registered, distinct, not cordoned. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
     if not replicas:
         raise bad_assignment(name, f"partition {partition_id} has no replicas")
     for broker_id, count in Counter(replicas).items():
@@ -111,14 +112,14 @@ def check_registered(state: ClusterState, name: str, partition_id: int, replicas
 
 
 def bad_assignment(name: str, reason: str) -> ApiError:
-    """The refusal of a person's choice of replicas."""
+    """Returns the error for a replica assignment in a request that is not possible."""
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"topic {name!r}: {reason}")
 
 
 def partition_records(
     state: ClusterState, topic_id: Uuid, replicas: Sequence[Replicas], *, first_id: int = 0
 ) -> Iterator[Message]:
-    """One PartitionRecord each, from `first_id` on. Who is active is in the ISR, and the first of them leads."""
+    """Yields PartitionRecords, numbered from `first_id`. The ISR is the active replicas; the first of them leads."""
     beginnings = _Beginnings(state)
     for partition_id, brokers in enumerate(replicas, first_id):
         isr, directories = beginnings[brokers]
@@ -136,7 +137,7 @@ def partition_records(
 
 
 class _Beginnings(dict[Replicas, tuple[Replicas, tuple[Uuid, ...]]]):
-    """The ISR and the directories with which partitions on these replicas begin. A long topic repeats itself."""
+    """A cache of the initial ISR and directories by replica list; the partitions of a large topic share them."""
 
     def __init__(self, state: ClusterState) -> None:
         super().__init__()
@@ -155,10 +156,10 @@ class _Beginnings(dict[Replicas, tuple[Replicas, tuple[Uuid, ...]]]):
 
 
 def _is_usable(broker: Broker) -> bool:
-    """May it be given replicas?"""
+    """Returns whether the broker may get new replicas."""
     return not broker.in_controlled_shutdown and _has_room(broker)
 
 
 def _has_room(broker: Broker) -> bool:
-    """Has it a log directory that may get more replicas? KIP-1066."""
+    """Returns whether the broker has a log directory that is not cordoned. KIP-1066."""
     return not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())

@@ -1,7 +1,7 @@
-"""One partition's next registration, as at most one record: what is, what is wished, and the rules.
+"""Partition change builder: makes at most one PartitionChangeRecord from a partition's registration, target and rules.
 
-Whatever touches a partition comes through here: fencing and unfencing, ISR changes, elections, reassignments,
-directories. So the rules on ISR, ELR, leader and epochs stand in one place.
+Every change of a partition is made here: fencing and unfencing, ISR changes, elections, reassignments, directories. So
+the rules on ISR, ELR, leader and epochs are in one place, as in Kafka's PartitionChangeBuilder.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from quorate.metadata.versions import DIRECTORIES, NO_LEADER_EPOCH_BUMP_ON_ISR_S
 from quorate.nouns import NodeId
 from quorate.records import PartitionChangeRecord
 
-__all__ = ["Alike", "Rules", "Wish", "changed_fields", "partition_change"]
+__all__ = ["AlikePartitions", "PartitionTarget", "Rules", "changed_fields", "partition_change"]
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What is wanted of a partition; None leaves a thing as it is.
+class PartitionTarget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The requested change of a partition; None leaves a field as it is.
 
-    `unclean_shutdown` are brokers that stopped without a goodbye: their logs may have lost their ends, so they
-    are not eligible to lead (KIP-966). The ISR is to be given without them. `directories` are those of single replicas.
+    `unclean_shutdown` are brokers that did not shut down cleanly: their logs may have lost records at the end, so they
+    are not eligible to lead (KIP-966). `isr` must not contain them. `directories` has new directories by replica.
     """
 
     isr: tuple[NodeId, ...] | None = None
@@ -35,15 +35,15 @@ class Wish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unclean_shutdown: frozenset[NodeId] = frozenset()
     directories: Mapping[NodeId, Uuid] = {}
     recovered: bool = False
-    """The leader says that it has recovered from an unclean election. KIP-704."""
+    """The leader reports that it has recovered from an unclean election. KIP-704."""
     election: Election = Election.ONLINE
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for a partition beside its registration.
+    """The rules for a partition's change that are not in its registration.
 
-    `level` is the metadata.version, `min_isr` the smaller of min.insync.replicas and the replica count.
-    `default_directory` is where a broker's new replica lies, as far as the controller can tell (KIP-858).
+    `level` is the metadata.version; `min_isr` is min.insync.replicas, at most the replica count; `default_directory` is
+    the directory id for a broker's new replica, as far as the controller can know it (KIP-858).
     """
 
     level: int
@@ -54,7 +54,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Next(msgspec.Struct, gc=False, kw_only=True):
-    """The registration in the making."""
+    """The partition's next registration while it is being computed."""
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -67,19 +67,19 @@ class _Next(msgspec.Struct, gc=False, kw_only=True):
 
 
 def partition_change(
-    partition: Partition, topic_id: Uuid, partition_id: int, wish: Wish, rules: Rules
+    partition: Partition, topic_id: Uuid, partition_id: int, wish: PartitionTarget, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """The record that brings `partition` as close to the wish as the rules let it; None if nothing changes.
+    """Returns the record for as much of the target as the rules allow; None if nothing changes.
 
-    Rules: KIP-455 (reassignments end by themselves), KIP-460 (elections), KIP-704 (recovery), KIP-858
+    Rules: KIP-455 (a reassignment completes by itself), KIP-460 (elections), KIP-704 (recovery), KIP-858
     (directories), KIP-966 (ELR), KAFKA-15021 (leader epochs).
     """
     changes = changed_fields(partition, wish, rules)
     return PartitionChangeRecord(partition_id, topic_id, **changes) if changes else None
 
 
-def changed_fields(partition: Partition, wish: Wish, rules: Rules) -> Mapping[str, Any]:
-    """What `partition_change` writes, by the record's fields; it is the same for all partitions of one shape."""
+def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) -> Mapping[str, Any]:
+    """Returns the PartitionChangeRecord's fields; they are equal for partitions that differ only in their epochs."""
     coming = _wished(partition, wish)
     _complete_reassignment(coming)
     _choose_eligible(partition, coming, wish, rules)
@@ -87,10 +87,10 @@ def changed_fields(partition: Partition, wish: Wish, rules: Rules) -> Mapping[st
     return _differences(partition, coming, rules) | _moved(partition, coming, wish, rules)
 
 
-class Alike:
-    """The changed fields of partitions that are alike, for one change to very many: each kind is decided once.
+class AlikePartitions:
+    """A cache of changed fields, so that a change of very many partitions decides each kind of partition only once.
 
-    A cluster has far fewer lists of replicas than partitions.
+    A cluster has far fewer distinct replica lists than partitions.
     """
 
     __slots__ = ("_circumstances", "_known")
@@ -100,14 +100,14 @@ class Alike:
         self._known: dict[object, Mapping[str, Any]] = {}
 
     def under(self, circumstances: object) -> dict[object, Mapping[str, Any]]:
-        """What is known already, by kind; nothing if the circumstances are not those of before any more."""
+        """Returns the cached results by kind of partition; empty if `circumstances` differ from the last call's."""
         if self._circumstances != circumstances:
             self._circumstances = circumstances
             self._known = {}
         return self._known
 
 
-def _wished(partition: Partition, wish: Wish) -> _Next:
+def _wished(partition: Partition, wish: PartitionTarget) -> _Next:
     return _Next(
         replicas=_or(wish.replicas, partition.replicas),
         isr=_or(wish.isr, partition.isr),
@@ -121,9 +121,9 @@ def _wished(partition: Partition, wish: Wish) -> _Next:
 
 
 def _complete_reassignment(coming: _Next) -> None:
-    """A reassignment is over when all that were to be added are in the ISR. KIP-455.
+    """Completes a reassignment when all adding replicas are in the ISR. KIP-455.
 
-    Where more replicas go than come, all that stay must be in it too: fewer copies, but each of them complete.
+    If more replicas are removed than added, all remaining replicas must be in the ISR: fewer copies, but complete ones.
     """
     if not coming.adding and not coming.removing:
         return
@@ -134,12 +134,12 @@ def _complete_reassignment(coming: _Next) -> None:
         coming.replicas, coming.isr, coming.adding, coming.removing = replicas, isr, (), ()
 
 
-def _choose_eligible(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> None:
-    """Who has all committed records without being in the ISR. KIP-966.
+def _choose_eligible(partition: Partition, coming: _Next, wish: PartitionTarget, rules: Rules) -> None:
+    """Computes the ELR: replicas outside the ISR that have all committed records. KIP-966.
 
-    While the ISR is smaller than min.insync.replicas nothing is committed: so who leaves it then, misses nothing,
-    until its log is in doubt. Kafka keeps members that are no replicas any more; they could never lead, and we do not.
-    Where the feature has been turned off, what is left of an ELR is good for this one election.
+    While the ISR is smaller than min.insync.replicas nothing is committed, so a replica that leaves it then misses
+    nothing, unless it shut down uncleanly. Kafka keeps members that are no longer replicas; they could never lead, so
+    we drop them. If the feature was turned off, a remaining ELR is used for this one election.
     """
     if rules.elr_enabled and len(coming.isr) >= rules.min_isr:
         coming.elr = ()
@@ -151,7 +151,7 @@ def _choose_eligible(partition: Partition, coming: _Next, wish: Wish, rules: Rul
     coming.elr = tuple(sorted(eligible.intersection(coming.replicas).difference(coming.isr, wish.unclean_shutdown)))
 
 
-def _choose_leader(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> None:
+def _choose_leader(partition: Partition, coming: _Next, wish: PartitionTarget, rules: Rules) -> None:
     resort = rules.elr_enabled and len(coming.last_known_elr) == 1
     elected = elect(
         Candidates(
@@ -166,7 +166,7 @@ def _choose_leader(partition: Partition, coming: _Next, wish: Wish, rules: Rules
     )
     coming.leader = elected.leader
     if elected.unclean:
-        # What the others have may not agree with the new leader: they have to come back through the ISR.
+        # The other logs may diverge from the new leader's: these replicas must rejoin the ISR.
         coming.isr, coming.elr, coming.recovery_state = (elected.leader,), (), RECOVERING
     elif elected.leader in coming.elr:
         # An ISR of one may be enough to commit (min.insync.replicas was lowered): then the others fall behind at once.
@@ -174,7 +174,7 @@ def _choose_leader(partition: Partition, coming: _Next, wish: Wish, rules: Rules
         others = () if rules.min_isr <= 1 else _without(coming.elr, (elected.leader,))
         coming.isr, coming.elr = (elected.leader,), others
     elif not coming.isr and not rules.elr_enabled:
-        # Without an ELR the last ISR member is remembered by staying in the ISR, though nobody leads.
+        # Without an ELR the last ISR member is remembered by keeping it in the ISR, though there is no leader.
         coming.isr = partition.isr
     if not rules.elr_enabled:
         coming.elr = ()
@@ -182,7 +182,7 @@ def _choose_leader(partition: Partition, coming: _Next, wish: Wish, rules: Rules
 
 
 def _remember_leader(partition: Partition, coming: _Next, rules: Rules) -> None:
-    """The last leader is kept from when the partition loses it until there is another. KIP-966, balanced recovery."""
+    """Keeps the last known leader while the partition has no leader. KIP-966, balanced recovery."""
     if coming.leader != NO_LEADER or not rules.elr_enabled:
         coming.last_known_elr = ()
     elif partition.leader in coming.replicas and not partition.last_known_elr:
@@ -190,7 +190,7 @@ def _remember_leader(partition: Partition, coming: _Next, rules: Rules) -> None:
 
 
 def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str, Any]:
-    """The fields of the record but for replicas and directories; absent where nothing changes."""
+    """Returns the record's changed fields except replicas and directories."""
     changes: dict[str, Any] = {}
     if coming.isr != partition.isr:
         changes["isr"] = coming.isr
@@ -211,17 +211,18 @@ def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str,
 
 
 def _raises_epoch(partition: Partition, coming: _Next, rules: Rules) -> bool:
-    """Must the leader epoch rise though the leader stays?
+    """Returns whether the leader epoch rises although the leader stays.
 
-    When a replica goes, so that its late fetches are refused; and below 3.6 when the ISR shrinks (KAFKA-15021).
+    It does if a replica is removed, so that its late fetches are fenced; and below 3.6 if the ISR shrinks
+    (KAFKA-15021).
     """
     if coming.replicas != partition.replicas and not set(partition.replicas) <= set(coming.replicas):
         return True
     return rules.level < NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK and not set(partition.isr) <= set(coming.isr)
 
 
-def _moved(partition: Partition, coming: _Next, wish: Wish, rules: Rules) -> dict[str, Any]:
-    """Replicas, and beside each the directory that it had, is given, or is to get. KIP-455, KIP-858."""
+def _moved(partition: Partition, coming: _Next, wish: PartitionTarget, rules: Rules) -> dict[str, Any]:
+    """Returns the changed replicas, and the directory of each: known, requested or default. KIP-455, KIP-858."""
     if coming.replicas == partition.replicas and not wish.directories:
         return {}
     changes: dict[str, Any] = {} if coming.replicas == partition.replicas else {"replicas": coming.replicas}

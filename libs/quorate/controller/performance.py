@@ -1,4 +1,4 @@
-"""How long a controller's decisions took, for whoever asks why others had to wait: how many, how long, the slowest."""
+"""Event durations of the controller: count, total and slowest, to find what blocked other requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Performance", "Period"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """What was done since the last one was taken; no `slowest` if nothing was."""
+    """The events since the last call of `take`; `slowest` is None if there were none."""
 
     count: int = 0
     total_ns: int = 0
@@ -18,12 +18,12 @@ class Period:
 
     @property
     def average_ns(self) -> int:
-        """0 if nothing was done."""
+        """The average duration in ns; 0 if there were no events."""
         return self.total_ns // self.count if self.count else 0
 
 
 class Performance:
-    """Counts events of one controller: each has everything else wait for as long as it takes.
+    """Counts the events of one controller and their durations; an event blocks all others while it runs.
 
     >>> performance = Performance()
     >>> performance.note("CreateTopics", 3_000_000)
@@ -43,14 +43,14 @@ class Performance:
         self._slowest_ns = 0
 
     def note(self, name: str, took_ns: int) -> None:
-        """An event is over. Of several that took as long the first one is told."""
+        """Counts an event. Of several equally slow events the first is kept as the slowest."""
         self._count += 1
         self._total_ns += took_ns
         if self._slowest is None or took_ns > self._slowest_ns:
             self._slowest, self._slowest_ns = name, took_ns
 
     def take(self) -> Period:
-        """What there was; the next period begins."""
+        """Returns the statistics of the period and starts the next one."""
         count, self._count = self._count, 0
         total_ns, self._total_ns = self._total_ns, 0
         slowest, self._slowest = self._slowest, None

@@ -1,4 +1,4 @@
-"""What an active controller does by itself, as a table: name, interval, whether there is anything to do, command."""
+"""Periodic tasks of the active controller, as a table: no-op records, leader elections, token expiry."""
 
 from __future__ import annotations
 
@@ -11,53 +11,76 @@ from quorate.controller.broker_changes import rules_for
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.delegation_tokens import is_expired
 from quorate.controller.elections import Election
-from quorate.controller.partition_change import Wish, partition_change
-from quorate.controller.settings import Settings
+from quorate.controller.failures import PeriodicTaskFailed
+from quorate.controller.partition_change import PartitionTarget, partition_change
+from quorate.controller.settings import ControllerSettings
+from quorate.errors import ApiError
 from quorate.metadata.partitions import NO_LEADER, Partition
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
+from quorate.metadata.topics import TopicPartition
 from quorate.records import NoOpRecord, PartitionChangeRecord, RemoveDelegationTokenRecord
 
-__all__ = ["AGAIN_MS", "CHORES", "ELECTIONS_PER_WRITE_MAX", "Chore"]
+__all__ = ["AGAIN_MS", "CHORES", "ELECTIONS_PER_WRITE_MAX", "PeriodicTask"]
 
 ELECTIONS_PER_WRITE_MAX: Final = 1_000
-"""Elections in one go, as in Kafka: other requests shall not wait for more."""
+"""The most elections in one write, as in Kafka, so that other requests do not wait for long."""
 
 EXPIRED_TOKENS_PER_WRITE_MAX: Final = 1_000
-"""Kafka's, too."""
+"""The most expired delegation tokens that one write removes, as in Kafka."""
 
 AGAIN_MS: Final = 10
-"""Until a chore that could not do all in one go goes on, as in Kafka: what others ask for comes in between."""
+"""The pause before a task continues that has written its maximum, as in Kafka: other requests run in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chore:
-    """One thing to be done over and over while active. `command` answers how many records it wrote, `bite` at most.
+class PeriodicTask:
+    """A periodic task. `command` returns the number of records that it wrote, at most `bite`.
 
-    `interval_ms` is Kafka's default of `setting`; 0 turns the chore off. `is_due` is cheap and asked first.
+    `interval_ms` is the default of Kafka's config `setting`; 0 turns the task off. `is_due` is a cheap check before it.
     """
 
     name: str
     setting: str
     interval_ms: int
     is_due: Callable[[ClusterState], bool]
-    command: Callable[[Settings], Command[int]]
+    command: Callable[[ControllerSettings], Command[int]]
     bite: int | None = None
-    """Records in one go; None if the chore is done with the one that it writes."""
+    """The most records of one run; None if the task never continues at once after a run."""
+
+    def decide(self, settings: ControllerSettings) -> Command[int]:
+        """Returns the task's command.
+
+        An unexpected exception becomes PeriodicTaskFailed, which does not end the leadership.
+        """
+        command = self.command(settings)
+
+        def decide(state: ClusterState, moment: Moment) -> Decision[int]:
+            try:
+                return command(state, moment)
+            except ApiError:
+                raise
+            except Exception as cause:  # as in the engine
+                raise PeriodicTaskFailed(f"{self.name}: {type(cause).__name__}: {cause}") from cause
+
+        return decide
 
     def pause_ms(self, *, interval_ms: int, written: int) -> int:
-        """How long until it is looked after again: after a whole bite there may be more to do."""
+        """Returns the pause before the next run, in ms: short after a full run, since there may be more to do."""
         assert self.bite is None or 0 <= written <= self.bite, (self.name, written, self.bite)
         return AGAIN_MS if written == self.bite else interval_ms
 
 
-def _write_no_op(_: Settings) -> Command[int]:
-    """A sign of life: so the high watermark moves, and who is behind can tell. KIP-835."""
+def _write_no_op(_: ControllerSettings) -> Command[int]:
+    """Writes a NoOpRecord, so that the high watermark advances and replicas can measure their lag. KIP-835.
+
+    It is written even if there were other records, as in Kafka's QuorumController.registerWriteNoOpRecord, although
+    the name of the setting speaks of idleness.
+    """
     return lambda _state, _moment: Decision(1, (NoOpRecord(),))
 
 
-def _elect_uncleanly(settings: Settings) -> Command[int]:
-    """Elect leaders for partitions without one, where the topic allows one that lacks records."""
+def _elect_uncleanly(settings: ControllerSettings) -> Command[int]:
+    """Elects leaders for partitions without one, if the topic allows unclean election."""
     return _elections(
         settings,
         lambda state: (
@@ -69,8 +92,8 @@ def _elect_uncleanly(settings: Settings) -> Command[int]:
     )
 
 
-def _elect_preferred(settings: Settings) -> Command[int]:
-    """Give partitions back to their preferred leader, so that no broker has more than its share."""
+def _elect_preferred(settings: ControllerSettings) -> Command[int]:
+    """Gives partitions back to their preferred leaders, so that leadership is balanced over the brokers."""
     return _elections(
         settings,
         lambda state: (found for found in state.topics.imbalanced() if _may_be_mended(state, found.partition)),
@@ -79,17 +102,17 @@ def _elect_preferred(settings: Settings) -> Command[int]:
 
 
 def _may_be_mended(state: ClusterState, partition: Partition) -> bool:
-    """Of a broker that is away nothing can be led. That is asked first: it may be away from very many partitions."""
+    """Returns whether an election may help: there is no leader, or the preferred leader is active."""
     return partition.leader == NO_LEADER or state.brokers.is_active(partition.preferred_leader)
 
 
 def _elections(
-    settings: Settings, among: Callable[[ClusterState], Iterable[Found]], election: Election
+    settings: ControllerSettings, among: Callable[[ClusterState], Iterable[TopicPartition]], election: Election
 ) -> Command[int]:
     def changes(state: ClusterState) -> Iterator[PartitionChangeRecord]:
         for topic, partition_id, partition in among(state):
             rules = rules_for(state, topic.name, partition, settings)
-            change = partition_change(partition, topic.id, partition_id, Wish(election=election), rules)
+            change = partition_change(partition, topic.id, partition_id, PartitionTarget(election=election), rules)
             if change is not None:
                 yield change
 
@@ -100,8 +123,8 @@ def _elections(
     return command
 
 
-def _expire_tokens(_: Settings) -> Command[int]:
-    """Strike off delegation tokens that are past their time; that takes no secret key. KIP-48."""
+def _expire_tokens(_: ControllerSettings) -> Command[int]:
+    """Removes expired delegation tokens; this needs no secret key. KIP-48."""
 
     def command(state: ClusterState, moment: Moment) -> Decision[int]:
         expired = (token for token in state.delegation_tokens if is_expired(token, moment.now_ms))
@@ -114,14 +137,14 @@ def _expire_tokens(_: Settings) -> Command[int]:
 
 
 CHORES: Final = (
-    Chore(
+    PeriodicTask(
         name="write a no-op",
         setting="metadata.max.idle.interval.ms",
         interval_ms=500,
         is_due=lambda state: True,
         command=_write_no_op,
     ),
-    Chore(
+    PeriodicTask(
         name="elect leaders uncleanly",
         setting="unclean.leader.election.interval.ms",
         interval_ms=300_000,
@@ -129,7 +152,7 @@ CHORES: Final = (
         command=_elect_uncleanly,
         bite=ELECTIONS_PER_WRITE_MAX,
     ),
-    Chore(
+    PeriodicTask(
         name="elect preferred leaders",
         setting="leader.imbalance.check.interval.seconds",
         interval_ms=300_000,
@@ -137,7 +160,7 @@ CHORES: Final = (
         command=_elect_preferred,
         bite=ELECTIONS_PER_WRITE_MAX,
     ),
-    Chore(
+    PeriodicTask(
         name="expire tokens",
         setting="delegation.token.expiry.check.interval.ms",
         interval_ms=3_600_000,

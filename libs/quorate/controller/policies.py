@@ -1,4 +1,4 @@
-"""What an operator may refuse beyond Kafka's own rules: new topics, and changes of configs. KIP-108, KIP-133.
+"""Policies: classes of the operator that may refuse new topics (KIP-108) and config changes (KIP-133).
 
 A policy is a Python class with Kafka's two methods, named in the configuration as `module:Class`:
 
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import Resource
+from quorate.metadata.configs import ConfigResource
 from quorate.placement import Replicas
 
 __all__ = ["AlterConfigPolicy", "ConfigChange", "CreateTopicPolicy", "NewTopic", "PolicyViolation"]
 
 
 class PolicyViolation(ApiError):
-    """Raised by a policy. Its words go to whoever asked."""
+    """Raised by a policy to refuse a request; the caller gets its message."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.POLICY_VIOLATION, message)
@@ -33,35 +33,35 @@ class PolicyViolation(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that is about to be created: either counted, or with its replicas assigned by hand."""
+    """A new topic as a policy sees it, with either partition count and replication factor or assigned replicas."""
 
     topic: str
     num_partitions: int | None
-    """None if `replicas_assignments` says it."""
+    """The number of partitions; None if `replicas_assignments` is set."""
     replication_factor: int | None
-    """None if `replicas_assignments` says it."""
+    """The replication factor; None if `replicas_assignments` is set."""
     replicas_assignments: Mapping[int, Replicas] | None
-    """By partition; None if the placer chooses."""
+    """The replicas by partition; None if the placer chooses them."""
     configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """What is about to be set on a resource; None where a config is to be deleted."""
+    """The new config values of a resource as a policy sees them; None for a config that is deleted."""
 
-    resource: Resource
+    resource: ConfigResource
     configs: Mapping[str, str | None]
 
 
 class CreateTopicPolicy(Protocol):
-    """Kafka's `create.topic.policy.class.name`. Asked also for what is only to be validated."""
+    """A policy on new topics: Kafka's `create.topic.policy.class.name`. It is also called for validate_only."""
 
     def validate(self, request: NewTopic) -> None:
-        """Raises PolicyViolation."""
+        """Raises PolicyViolation to refuse the new topic."""
 
 
 class AlterConfigPolicy(Protocol):
-    """Kafka's `alter.config.policy.class.name`."""
+    """A policy on config changes: Kafka's `alter.config.policy.class.name`."""
 
     def validate(self, request: ConfigChange) -> None:
-        """Raises PolicyViolation."""
+        """Raises PolicyViolation to refuse the config change."""

@@ -1,4 +1,4 @@
-"""Is a broker that asks for something still the one that is registered?"""
+"""Checks that a request comes from the present registration of a broker, by broker epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["registered"]
 
 
 def registered(state: ClusterState, broker_id: NodeId, broker_epoch: int) -> Broker:
-    """The registration of a broker that names itself by id and epoch. Raises ApiError(STALE_BROKER_EPOCH). KIP-631."""
+    """Returns the broker's registration if it has this broker epoch. Raises ApiError(STALE_BROKER_EPOCH). KIP-631."""
     broker = state.brokers.get(broker_id)
     if broker is None:
         raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")

@@ -1,4 +1,4 @@
-"""What the operator has configured for all controllers alike: Kafka's broker configs that decisions depend on."""
+"""Settings of the controllers: Kafka's broker configs on which the controller's decisions depend."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from quorate.controller.policies import AlterConfigPolicy, CreateTopicPolicy
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 
-__all__ = ["Settings"]
+__all__ = ["ControllerSettings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Defaults of new topics, and broker configs from the file by Kafka's names, which stand in for topic configs."""
+class ControllerSettings:
+    """The controllers' settings: defaults of new topics, limits, policies and static configs, by Kafka's names."""
 
     num_partitions: int = 1
-    """Kafka's `num.partitions`."""
+    """The partition count of a new topic that does not name one: Kafka's `num.partitions`."""
     default_replication_factor: int = 1
-    """Kafka's `default.replication.factor`."""
+    """The replication factor of a new topic that does not name one: Kafka's `default.replication.factor`."""
     delete_topic_enable: bool = True
-    """Kafka's `delete.topic.enable`."""
+    """Whether topics can be deleted: Kafka's `delete.topic.enable`."""
     partitions_per_page: int = 2_000
-    """Of DescribeTopicPartitions at most. Kafka's `max.request.partition.size.limit`."""
+    """The most partitions in one DescribeTopicPartitions response. Kafka's `max.request.partition.size.limit`."""
     delegation_tokens: TokenSettings = field(default_factory=TokenSettings)
-    """Kafka's `delegation.token.…`; there are none unless a secret key is given."""
+    """Kafka's `delegation.token.…` configs; delegation tokens are off unless a secret key is set."""
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
-    """Kafka's `controller.quota.window.…`."""
+    """The sizes of mutation quotas' token buckets: Kafka's `controller.quota.window.…`."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
-    """By Kafka's names, with values that `file_faults` has nothing against."""
+    """Broker configs from the properties file, by Kafka's names; `file_faults` has found no fault in them."""
     create_topic_policy: CreateTopicPolicy | None = None
-    """Kafka's `create.topic.policy.class.name`."""
+    """The operator's policy on new topics, None for no policy: Kafka's `create.topic.policy.class.name`."""
     alter_config_policy: AlterConfigPolicy | None = None
-    """Kafka's `alter.config.policy.class.name`."""
+    """The operator's policy on config changes, None for no policy: Kafka's `alter.config.policy.class.name`."""
 
     def __post_init__(self) -> None:
         assert self.num_partitions >= 1, self.num_partitions
@@ -47,7 +47,7 @@ class Settings:
         assert not file_faults(self.static_configs), file_faults(self.static_configs)
 
     def effective(self, state: ClusterState, topic_name: str, config: str) -> Effective:
-        """The value of a topic config that counts for an existing topic."""
+        """The effective value of a topic config: set on the topic, for brokers, in the file, or Kafka's default."""
         return effective(
             CONFIGS[config],
             topic=state.configs.of(TOPIC, topic_name),
@@ -56,9 +56,9 @@ class Settings:
         )
 
     def min_insync_replicas(self, state: ClusterState, topic_name: str) -> int:
-        """How many replicas a write to the topic needs; may be more than there are."""
+        """The topic's effective `min.insync.replicas`; it may exceed the number of replicas."""
         return whole(self.effective(state, topic_name, MIN_INSYNC_REPLICAS).value)
 
     def elects_uncleanly(self, state: ClusterState, topic_name: str) -> bool:
-        """May the topic's partitions be led by a replica that lacks committed records?"""
+        """Returns the topic's effective `unclean.leader.election.enable`."""
         return is_true(self.effective(state, topic_name, UNCLEAN_ELECTION).value)

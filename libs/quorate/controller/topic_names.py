@@ -1,4 +1,4 @@
-"""Which names topics may have."""
+"""Validation of topic names, and the names of Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 __all__ = ["INTERNAL_TOPICS", "fault_of_name"]
 
 NAME_CHARS_MAX: Final = 249
-"""So that the name of a partition's directory, with a number and a suffix for deletion, fits into 255."""
+"""The longest topic name: a partition's directory name, with number and deletion suffix, must fit into 255 bytes."""
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that brokers make for themselves."""
+"""The topics that brokers create for their own use."""
 
 _ALLOWED: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def fault_of_name(name: str) -> str | None:
-    """What is wrong with a topic's name, in a sentence; None if nothing is.
+    """Returns what is wrong with a topic name, as a sentence; None if it is valid.
 
     >>> fault_of_name("orders"), fault_of_name("..")
     (None, "a topic cannot be named '..'")

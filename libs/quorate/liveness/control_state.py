@@ -1,4 +1,4 @@
-"""What a broker may do next: fenced, unfenced, or on its way out. KIP-631.
+"""The control states of a broker and their transitions at a heartbeat: fenced, unfenced, shutting down. KIP-631.
 
                   caught up, wants no fence
         ┌────────┐ ───────────────────────► ┌──────────┐  wants to shut down,  ┌─────────────────────┐
@@ -9,7 +9,7 @@
             │ shut down                          ▼ a fence as well                   │ know who does
             └───────────────────────────► SHUTDOWN_NOW ◄─────────────────────────────┘
 
-A heartbeat says what the broker wants; the registration says what it is. Lateness is `sessions`' affair.
+A heartbeat has what the broker wants; the registration has its present state. `sessions` detects missing heartbeats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.nouns import Epoch, NodeId, Offset
 
 
 class ControlState(Enum):
-    """What a broker is allowed to be."""
+    """The control state of a broker, as in Kafka's BrokerControlState."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -35,18 +35,18 @@ class ControlState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """May it lead nothing, and be in no ISR? The last step of a shutdown fences it."""
+        """Whether the broker leads nothing and is in no ISR; the last step of a shutdown fences it."""
         return self in (ControlState.FENCED, ControlState.SHUTDOWN_NOW)
 
     @property
     def is_active(self) -> bool:
-        """May it be given leaderships?"""
+        """Whether the broker may become a leader."""
         return self is ControlState.UNFENCED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What the log says of a broker. `offset` is that of its RegisterBrokerRecord."""
+class RegisteredBroker:
+    """A broker's registration in the metadata log; `offset` is that of its RegisterBrokerRecord."""
 
     broker_epoch: Epoch
     offset: Offset
@@ -55,18 +55,18 @@ class Registration:
 
     @property
     def state(self) -> ControlState:
-        """A broker in controlled shutdown stays in it, fenced or not, until it registers anew."""
+        """The control state. A broker in controlled shutdown stays in it, fenced or not, until it registers again."""
         if self.in_controlled_shutdown:
             return ControlState.CONTROLLED_SHUTDOWN
         return ControlState.FENCED if self.fenced else ControlState.UNFENCED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """What a heartbeat leads to. Where `next` is not `current`, records have to say so before it is answered.
+class BrokerTransition:
+    """The result of a heartbeat. If `next` differs from `current`, records must commit the change before the response.
 
-    `offline_log_dirs` and `cordoned_log_dirs` are the heartbeat's own: whose partitions have to move
-    is for the controller to find out (KIP-858).
+    `offline_log_dirs` and `cordoned_log_dirs` are copied from the heartbeat; the controller decides which partitions
+    must move (KIP-858).
     """
 
     current: ControlState
@@ -77,7 +77,7 @@ class Transition:
 
     @property
     def response(self) -> BrokerHeartbeatResponse:
-        """The answer, once the change is committed."""
+        """The heartbeat's response, to be sent once the change is committed."""
         return BrokerHeartbeatResponse(
             is_caught_up=self.is_caught_up,
             is_fenced=self.next.is_fenced,
@@ -85,8 +85,8 @@ class Transition:
         )
 
 
-def check_epoch(broker_id: NodeId, *, registration: Registration | None, broker_epoch: Epoch) -> Registration:
-    """The registration that a request of `broker_epoch` speaks for. Raises ApiError(STALE_BROKER_EPOCH)."""
+def check_epoch(broker_id: NodeId, *, registration: RegisteredBroker | None, broker_epoch: Epoch) -> RegisteredBroker:
+    """Returns the registration if it has this broker epoch. Raises ApiError(STALE_BROKER_EPOCH)."""
     if registration is None:
         raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,
@@ -101,18 +101,19 @@ def check_epoch(broker_id: NodeId, *, registration: Registration | None, broker_
 
 
 def decide(
-    registration: Registration | None,
+    registration: RegisteredBroker | None,
     heartbeat: BrokerHeartbeatRequest,
     *,
     leads_any: Callable[[], bool],
     lowest_active_offset: Callable[[], Offset | None],
     shutdown_offset: Offset | None,
-) -> Transition:
-    """What the broker becomes by this heartbeat.
+) -> BrokerTransition:
+    """Returns the transition of a broker's control state at a heartbeat.
 
-    `leads_any`: does the broker lead a partition? `lowest_active_offset`: what all active brokers have
-    applied, inclusive; None if there are none (`Sessions.lowest_metadata_offset`). Both may be costly, so
-    they are asked only on the way out. `shutdown_offset`: as `Sessions.shutdown_offset`; None while not known.
+    `leads_any` returns whether the broker leads a partition. `lowest_active_offset` returns the offset that all active
+    brokers have applied, inclusive; None if there are none (`Sessions.lowest_metadata_offset`). Both may be slow, so
+    they are called only for a broker that shuts down. `shutdown_offset` is `Sessions.shutdown_offset`; None while
+    unknown.
 
     Raises ApiError(STALE_BROKER_EPOCH) if the heartbeat is not of this registration.
     """
@@ -130,7 +131,7 @@ def decide(
             raise AssertionError(f"no registration says {current}: {registration}")
         case _:
             assert_never(current)
-    return Transition(
+    return BrokerTransition(
         current=current,
         next=next_state,
         is_caught_up=is_caught_up,
@@ -140,7 +141,7 @@ def decide(
 
 
 def _from_fenced(heartbeat: BrokerHeartbeatRequest, *, is_caught_up: bool) -> ControlState:
-    """A fenced broker leads nothing, so it may go at once; it may come in once it knows of its own registration."""
+    """Returns the state after FENCED: SHUTDOWN_NOW, or UNFENCED once the broker has applied its own registration."""
     if heartbeat.want_shut_down:
         return ControlState.SHUTDOWN_NOW
     if heartbeat.want_fence or not is_caught_up:
@@ -149,7 +150,7 @@ def _from_fenced(heartbeat: BrokerHeartbeatRequest, *, is_caught_up: bool) -> Co
 
 
 def _from_unfenced(heartbeat: BrokerHeartbeatRequest, leads_any: Callable[[], bool]) -> ControlState:
-    """Wanting both a fence and to shut down means: do not wait for me."""
+    """Returns the state after UNFENCED; a broker that wants both to be fenced and to shut down shuts down at once."""
     if not heartbeat.want_shut_down:
         return ControlState.FENCED if heartbeat.want_fence else ControlState.UNFENCED
     if heartbeat.want_fence or not leads_any():
@@ -160,10 +161,10 @@ def _from_unfenced(heartbeat: BrokerHeartbeatRequest, leads_any: Callable[[], bo
 def _from_controlled_shutdown(
     leads_any: Callable[[], bool], lowest_active_offset: Callable[[], Offset | None], shutdown_offset: Offset | None
 ) -> ControlState:
-    """There is no way back, whatever the heartbeat wants.
+    """Returns SHUTDOWN_NOW if the broker leads nothing and all active brokers know that; else CONTROLLED_SHUTDOWN.
 
-    Kafka lets the broker go where the offset is not known, as after a failover of the controller. Then active
-    brokers may still take it for a leader, so we have it wait one heartbeat more, until the caller has remembered one.
+    Kafka lets the broker stop if the shutdown offset is unknown, as after a controller failover. Then active brokers
+    may still take it for a leader, so here it waits for one more heartbeat, until the caller has set the offset.
     """
     if leads_any() or shutdown_offset is None:
         return ControlState.CONTROLLED_SHUTDOWN

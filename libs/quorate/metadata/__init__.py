@@ -1,1 +1,1 @@
-"""APPLY: the replicated state of a Kafka cluster, shared by controller, observer and broker."""
+"""The replicated state machine: the metadata records of the log build the cluster's state (Kafka's MetadataImage)."""

@@ -1,4 +1,4 @@
-"""Who may do what to which resource: entries, and what finds those that a decision needs. KIP-11, KIP-290, KIP-801."""
+"""The table of ACL entries, with the indexes that an authorization decision needs. KIP-11, KIP-290, KIP-801."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from quorate.timeline import SnapshotRegistry, TimelineDict
 __all__ = [
     "NAMES",
     "WILDCARD",
+    "AclOperation",
+    "AclPermission",
     "Acls",
-    "Operation",
     "Pattern",
     "PatternType",
-    "Permission",
     "ResourceType",
     "pattern_of",
 ]
 
 WILDCARD: Final = "*"
-"""As a literal name: every resource of the type. As a host: everywhere. As the name in a principal: every user."""
+"""The wildcard `*`: any resource as a literal resource name, any host as a host, any user as a principal's name."""
 
 
 class ResourceType(IntEnum):
-    """What is protected; ANY is for filters."""
+    """The type of the resource that an ACL protects; ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -43,7 +43,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an entry names its resources (LITERAL, PREFIXED); ANY and MATCH are for filters. KIP-290."""
+    """The type of an ACL's resource name (LITERAL, PREFIXED); ANY and MATCH are for filters only. KIP-290."""
 
     UNKNOWN = 0
     ANY = 1
@@ -52,8 +52,8 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class Operation(IntEnum):
-    """What may be done; ANY is for filters, ALL stands for every one."""
+class AclOperation(IntEnum):
+    """The operation that an ACL allows or denies; ALL stands for every operation, ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -73,8 +73,8 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class Permission(IntEnum):
-    """Whether it may be done; ANY is for filters."""
+class AclPermission(IntEnum):
+    """Whether an ACL allows or denies; ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -85,8 +85,8 @@ class Permission(IntEnum):
 _FIELDS: Final[Mapping[str, type[IntEnum]]] = {
     "resourceType": ResourceType,
     "patternType": PatternType,
-    "operation": Operation,
-    "permissionType": Permission,
+    "operation": AclOperation,
+    "permissionType": AclPermission,
 }
 _FOR_FILTERS: Final = frozenset({"UNKNOWN", "ANY", "MATCH"})
 
@@ -94,11 +94,11 @@ NAMES: Final[Mapping[str, Mapping[int, str]]] = {
     field: {int(member): member.name for member in numbers if member.name not in _FOR_FILTERS}
     for field, numbers in _FIELDS.items()
 }
-"""Kafka's names of the numbers in an entry, by field."""
+"""Kafka's names of the enum numbers in an ACL entry, by field; values for filters only are left out."""
 
 
 class Pattern(NamedTuple):
-    """The resources that an entry is about."""
+    """The resource pattern of an ACL entry: resource type, name and pattern type. KIP-290."""
 
     resource_type: int
     name: str
@@ -114,11 +114,11 @@ _NO_LENGTHS: Final[Mapping[int, int]] = {}
 
 
 class Acls:
-    """Entries by id: the records themselves; and by pattern and principal, for decisions."""
+    """The table of ACL entries: by id, and indexed by resource pattern and principal."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._entries: TimelineDict[Uuid, AccessControlEntryRecord] = TimelineDict(registry)
-        # What follows is made of the entries alone. Values are replaced, never changed; none is empty or 0.
+        # The rest is an index of the entries. Values are replaced, never changed in place; none is empty or 0.
         self._said: TimelineDict[tuple[Pattern, str], tuple[AccessControlEntryRecord, ...]] = TimelineDict(registry)
         self._counts: TimelineDict[Pattern, int] = TimelineDict(registry)
         self._prefix_lengths: TimelineDict[int, Mapping[int, int]] = TimelineDict(registry)
@@ -127,25 +127,25 @@ class Acls:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[AccessControlEntryRecord]:
-        """All entries, by id."""
+        """Yields all ACL entries, sorted by id."""
         return iter([self._entries[entry_id] for entry_id in sorted(self._entries)])
 
     def entries(self) -> Iterator[AccessControlEntryRecord]:
-        """All entries, in no order that means anything."""
+        """Yields all ACL entries, in no defined order."""
         return iter(self._entries.values())
 
     def get(self, entry_id: Uuid) -> AccessControlEntryRecord | None:
-        """The entry with this id, or None."""
+        """Returns the ACL entry with this id, or None."""
         return self._entries.get(entry_id)
 
     def patterns(self) -> Iterator[Pattern]:
-        """Every pattern that has an entry, in no order that means anything."""
+        """Yields every resource pattern that has an ACL entry, in no defined order."""
         return iter(self._counts)
 
     def covering(self, resource_type: int, name: str) -> list[Pattern]:
-        """The patterns that have entries and cover this resource: its own name, the wildcard, its prefixes.
+        """Returns the patterns with ACL entries that match this resource: its literal name, the wildcard, its prefixes.
 
-        Looks only at candidates: one for each length that a prefix of this resource type has, not one for each entry.
+        It looks up one candidate for each length that a prefix of this resource type has, and scans no entries.
         """
         candidates = [(resource_type, name, _LITERAL)]
         if name != WILDCARD:
@@ -154,48 +154,48 @@ class Acls:
             if length <= len(name):
                 candidates.append((resource_type, name[:length], _PREFIXED))
         counts = self._counts
-        # A plain tuple is as good a key as a Pattern, and is made in a tenth of the time.
+        # A plain tuple equals a Pattern as a key, and is created ten times as fast.
         return [Pattern(*candidate) for candidate in candidates if candidate in counts]
 
     def said(self, pattern: Pattern, principal: str) -> tuple[AccessControlEntryRecord, ...]:
-        """The entries of exactly this pattern and principal, in no order that means anything."""
+        """Returns the ACL entries of exactly this resource pattern and principal, in no defined order."""
         return self._said.get((pattern, principal), ())
 
     def has(self, entry: AccessControlEntryRecord) -> bool:
-        """Is there an entry that says the same, whatever its id?"""
+        """Returns whether an ACL entry of equal content exists, under any id."""
         asked = (entry.host, entry.operation, entry.permission_type)
         there = self.said(pattern_of(entry), entry.principal)
         return any(asked == (each.host, each.operation, each.permission_type) for each in there)
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """Each entry, by id."""
+        """Yields the record of each ACL entry, sorted by id."""
         for entry in self:
             yield entry, 0
 
     def add(self, record: AccessControlEntryRecord, _: Offset) -> None:
-        """An entry as it is from now on."""
+        """Adds an ACL entry, or replaces the one with the same id."""
         before = self._entries.get(record.id)
         if before is not None:
-            self._leave_out(before)
+            self._unindex(before)
         entry = self._entries[record.id] = known(record)
-        self._take_in(entry)
+        self._index(entry)
 
     def remove(self, record: RemoveAccessControlEntryRecord, _: Offset) -> None:
-        """An entry goes. Raises ReplayFault if there is none with this id."""
+        """Removes an ACL entry. Raises ReplayFault if there is none with this id."""
         entry = self._entries.get(record.id)
         if entry is None:
             raise ReplayFault(f"there is no access control entry with id {uuid_text(record.id)}")
         del self._entries[record.id]
-        self._leave_out(entry)
+        self._unindex(entry)
 
-    def _take_in(self, entry: AccessControlEntryRecord) -> None:
+    def _index(self, entry: AccessControlEntryRecord) -> None:
         pattern = pattern_of(entry)
         self._said[pattern, entry.principal] = (*self.said(pattern, entry.principal), entry)
         count = self._counts[pattern] = self._counts.get(pattern, 0) + 1
         if count == 1:
             self._count_length(pattern, 1)
 
-    def _leave_out(self, entry: AccessControlEntryRecord) -> None:
+    def _unindex(self, entry: AccessControlEntryRecord) -> None:
         pattern = pattern_of(entry)
         left = tuple(each for each in self.said(pattern, entry.principal) if each.id != entry.id)
         _keep(self._said, (pattern, entry.principal), left)
@@ -217,12 +217,12 @@ class Acls:
 
 
 def pattern_of(entry: AccessControlEntryRecord) -> Pattern:
-    """The resources that `entry` is about."""
+    """Returns the resource pattern of an ACL entry."""
     return Pattern(entry.resource_type, entry.resource_name, entry.pattern_type)
 
 
 def _keep(table: TimelineDict[K, V], key: K, value: V) -> None:
-    """Nothing that is empty is kept."""
+    """Stores a value in an index of the ACL entries, or deletes the key if the value is empty or 0."""
     if value:
         table[key] = value
     else:

@@ -1,4 +1,4 @@
-"""The brokers that have registered: who they are, where, and whether they take part. KIP-631."""
+"""The table of registered brokers: end points, features, log directories and fencing state. KIP-631."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SHUTDOWN: Final[Mapping[int, bool | None]] = {0: None, 1: True}
 
 
 class Broker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One broker's registration. Lists are sorted, so that a log and a checkpoint of it give equal brokers."""
+    """The registration of one broker. Its lists are sorted, so that a log and a checkpoint of it give equal brokers."""
 
     id: NodeId
     epoch: int
-    """Names this registration: the offset of its record. KIP-631."""
+    """The broker epoch, which identifies this registration: the offset of its record. KIP-631."""
     incarnation_id: Uuid
-    """Names the process."""
+    """The incarnation id, which identifies one process of the broker. KIP-631."""
     end_points: tuple[RegisterBrokerRecord.BrokerEndpoint, ...]
     features: tuple[RegisterBrokerRecord.BrokerFeature, ...]
     rack: str | None
@@ -44,29 +44,29 @@ class Broker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_migrating_zk_broker: bool
     log_dirs: tuple[Uuid, ...]
     cordoned_log_dirs: tuple[Uuid, ...] | None
-    """Directories that get no more replicas; None where the broker cannot say. KIP-1066."""
+    """Log directories that get no new replicas; None if the broker did not report any list. KIP-1066."""
     registration_offset: Offset
-    """Where the record lay that registered it, or the end of the checkpoint that had it. Not part of the state."""
+    """The offset of the registration record, or the end offset of the checkpoint that had it. Not part of the state."""
 
     @property
     def is_active(self) -> bool:
-        """May it lead, and join an ISR? Not while fenced or on its way out."""
+        """Whether the broker may lead partitions and join an ISR: neither fenced nor in controlled shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def supports(self, feature: str, level: int) -> bool:
-        """Is `level` in the range that the broker declared? A feature it did not name is at 0."""
+        """Returns whether the broker supports a feature level; of a feature that it did not declare, only level 0."""
         for declared in self.features:
             if declared.name == feature:
                 return declared.min_supported_version <= level <= declared.max_supported_version
         return level == 0
 
     def end_point(self, listener: str) -> RegisterBrokerRecord.BrokerEndpoint | None:
-        """Where it listens under this name, or None."""
+        """Returns the broker's end point for this listener name, or None."""
         return next((end_point for end_point in self.end_points if end_point.name == listener), None)
 
 
 class Brokers:
-    """Registrations by broker id, and who owns which directory."""
+    """The table of broker registrations by broker id, and of the owner of each log directory."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._brokers: TimelineDict[NodeId, Broker] = TimelineDict(registry)
@@ -76,37 +76,37 @@ class Brokers:
         return len(self._brokers)
 
     def __iter__(self) -> Iterator[Broker]:
-        """All brokers, by id."""
+        """Yields all brokers, sorted by id."""
         return iter([self._brokers[broker_id] for broker_id in sorted(self._brokers)])
 
     def __contains__(self, broker_id: object) -> bool:
         return broker_id in self._brokers
 
     def get(self, broker_id: NodeId) -> Broker | None:
-        """The broker with this id, or None."""
+        """Returns the broker with this id, or None."""
         return self._brokers.get(broker_id)
 
     def active(self) -> tuple[Broker, ...]:
-        """The brokers that may lead, by id."""
+        """Returns the brokers that are neither fenced nor in controlled shutdown, sorted by id."""
         return tuple(broker for broker in self if broker.is_active)
 
     def is_active(self, broker_id: NodeId) -> bool:
-        """May this broker lead? Not if there is none."""
+        """Returns whether a broker is registered, not fenced and not in controlled shutdown."""
         broker = self._brokers.get(broker_id)
         return broker is not None and broker.is_active
 
     def owner_of(self, directory: Uuid) -> NodeId | None:
-        """The broker that has registered this directory, or None. KIP-858."""
+        """Returns the id of the broker that has registered this log directory, or None. KIP-858."""
         return self._owners.get(directory)
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Each broker, by id, with what this level has fields for."""
+        """Yields each broker's registration record, sorted by id, with the fields that this metadata.version has."""
         version = version_at(RegisterBrokerRecord, metadata_version)
         for broker in self:
             yield _as_record(broker, metadata_version), version
 
     def register(self, record: RegisterBrokerRecord, offset: Offset) -> None:
-        """A broker as it is from now on. Raises ReplayFault if another one has a directory of its."""
+        """Adds or replaces a broker's registration. Raises ReplayFault if another broker owns one of its log dirs."""
         listeners = {end_point.name for end_point in record.end_points}
         if "" in listeners:
             raise ReplayFault(f"broker {record.broker_id} has an end point without a name")
@@ -129,13 +129,13 @@ class Brokers:
         )
 
     def unregister(self, record: UnregisterBrokerRecord, _: Offset) -> None:
-        """A broker goes. Raises ReplayFault unless it is registered in that epoch."""
+        """Removes a broker. Raises ReplayFault unless it is registered with that broker epoch."""
         broker = self._registered(record.broker_id, record.broker_epoch)
         self._own(broker.id, broker.log_dirs, ())
         del self._brokers[broker.id]
 
     def change(self, record: BrokerRegistrationChangeRecord, _: Offset) -> None:
-        """Fenced or not, on its way out, directories. Raises ReplayFault unless it is registered in that epoch."""
+        """Changes fencing, shutdown state or log directories. Raises ReplayFault unless the broker epoch matches."""
         if record.fenced not in _FENCING:
             raise ReplayFault(f"broker {record.broker_id}: fenced={record.fenced}; only -1, 0 and 1 exist")
         if record.in_controlled_shutdown not in _SHUTDOWN:
@@ -156,11 +156,11 @@ class Brokers:
         )
 
     def fence(self, record: FenceBrokerRecord, offset: Offset) -> None:
-        """As `change` with fenced=1, before 3.3-IV2."""
+        """Fences a broker, as a change with fenced=1; such records are older than metadata.version 3.3-IV2."""
         self.change(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=1), offset)
 
     def unfence(self, record: UnfenceBrokerRecord, offset: Offset) -> None:
-        """As `change` with fenced=-1, before 3.3-IV2."""
+        """Unfences a broker, as a change with fenced=-1; such records are older than metadata.version 3.3-IV2."""
         self.change(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=-1), offset)
 
     def _registered(self, broker_id: NodeId, epoch: int) -> Broker:
@@ -201,6 +201,6 @@ def _as_record(broker: Broker, metadata_version: int) -> RegisterBrokerRecord:
 
 
 def _as_kafka_sorts(uuid: Uuid) -> tuple[int, int]:
-    """Kafka compares the halves of an id as signed numbers."""
+    """Returns the two halves of an id as signed numbers: Kafka sorts ids by them."""
     high, low = struct.unpack(">qq", uuid)
     return high, low

@@ -1,4 +1,4 @@
-"""One number for a whole state: equal states have equal ones, however they came about."""
+"""A canonical hash of the whole state: equal states have equal hashes, however they were built."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ZK_NONE: Final = 0
 
 
 def canonical(state: ClusterState) -> str:
-    """SHA-256 in hex of the state's records, each with its length before it.
+    """Returns the SHA-256 of the state's records in hex, each record with its length before it.
 
-    Independent of the order in which things were made and of PYTHONHASHSEED; equal for a state replayed
-    from the log, loaded from a checkpoint, or part one and part the other.
+    The hash does not depend on the order of creation or on PYTHONHASHSEED. It is equal for a state that was
+    replayed from the log, loaded from a checkpoint, or both in part.
     """
     digest = hashlib.sha256()
     for value in canonical_records(state):
@@ -30,10 +30,10 @@ def canonical(state: ClusterState) -> str:
 
 
 def canonical_records(state: ClusterState) -> Iterator[bytes]:
-    """The state's records as bytes, in order, at the newest level: so that nothing is left out."""
+    """Yields the encoded records of the state, in a fixed order, at the newest level, so that nothing is left out."""
     for record, version in state.all_records(LATEST):
         if isinstance(record, ZkMigrationStateRecord) and record.zk_migration_state == _ZK_NONE:
-            continue  # Kafka 4.4 drops it from checkpoints; to have none and to know of none is the same.
+            continue  # Kafka 4.4 drops it from checkpoints: state "none" equals no record at all.
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             record = FeatureLevelRecord(METADATA_VERSION, state.features.level(METADATA_VERSION))
         yield encode_record(record, version)

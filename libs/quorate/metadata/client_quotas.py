@@ -1,4 +1,4 @@
-"""Quotas of users, clients and addresses. KIP-546, KIP-612."""
+"""The table of client quotas, of users, client ids and IP addresses. KIP-546, KIP-612."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TYPES: Final = frozenset({USER, CLIENT_ID, IP})
-"""What an entity is made of."""
+"""The entity types that a client quota can be set for."""
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs, by type: `user`, `client-id`, `ip`. A name of None is the default of its type."""
+"""A quota entity: (type, name) pairs sorted by type. The name None stands for the default of its type."""
 
 _NO_QUOTAS: Final[Mapping[str, float]] = {}
 
 
-class _Part(Protocol):
+class _EntityPart(Protocol):
     @property
     def entity_type(self) -> str: ...
     @property
     def entity_name(self) -> str | None: ...
 
 
-def entity_of(parts: Iterable[_Part]) -> Entity:
-    """The entity of these parts, as records and requests have them; of a type that is there twice the last one."""
+def entity_of(parts: Iterable[_EntityPart]) -> Entity:
+    """Returns the quota entity of a record's or request's parts; if a type is repeated, its last part counts."""
     return tuple(sorted({part.entity_type: part.entity_name for part in parts}.items()))
 
 
 class ClientQuotas:
-    """Quotas by entity and key, such as `consumer_byte_rate` in bytes a second."""
+    """The table of client quotas by entity and key, such as `consumer_byte_rate` in bytes a second."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
-        # The inner dicts are replaced, never changed; none is empty.
+        # The inner dicts are replaced, never changed in place; none is empty.
         self._entities: TimelineDict[Entity, Mapping[str, float]] = TimelineDict(registry)
 
     def __len__(self) -> int:
-        """Entities that have any quota."""
+        """Returns the number of quota entities with at least one quota."""
         return len(self._entities)
 
     def __iter__(self) -> Iterator[Entity]:
-        """Entities that have any quota, sorted; a default before the names."""
+        """Yields the quota entities with at least one quota, sorted; the default of a type comes before its names."""
         return iter(sorted(self._entities, key=_by_type_then_name))
 
     def of(self, entity: Entity) -> Mapping[str, float]:
-        """The quotas of exactly this entity, by key."""
+        """Returns the client quotas of exactly this entity, by key; empty if there are none."""
         return self._entities.get(entity, _NO_QUOTAS)
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """Every quota, by entity and key."""
+        """Yields a ClientQuotaRecord for each quota, sorted by entity and key."""
         for entity in self:
             parts = tuple(ClientQuotaRecord.EntityData(kind, name) for kind, name in entity)
             values = self._entities[entity]
@@ -64,7 +64,7 @@ class ClientQuotas:
                 yield ClientQuotaRecord(parts, key, values[key]), 0
 
     def set(self, record: ClientQuotaRecord, _: Offset) -> None:
-        """Set a quota or remove it."""
+        """Sets a client quota, or removes it if the record says so."""
         entity = entity_of(record.entity)
         before = self._entities.get(entity, _NO_QUOTAS)
         if not record.remove:

@@ -1,4 +1,4 @@
-"""What cannot be replayed: a record that contradicts the state it is applied to."""
+"""The error of replay: a record contradicts the state that it is applied to."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["ReplayFault"]
 
 
 class ReplayFault(Exception):
-    """A record that cannot follow the records before it. Nothing was changed.
+    """Raised for a record that contradicts the records before it. The state is unchanged.
 
-    To a controller it is fatal, as it is in Kafka: either this log or this code is not what it should be.
-    Tools show it and stop. `record` and `offset` are filled in by `ClusterState.apply`.
+    As in Kafka it is fatal to a controller: either the log or this code is wrong. Tools print it and stop.
+    `ClusterState.apply` fills in `record` and `offset`.
     """
 
     def __init__(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Which features are on, and at which level: `metadata.version` and the others. KIP-584, KIP-778, KIP-1022."""
+"""Finalized feature levels: `metadata.version` and the other features. KIP-584, KIP-778, KIP-1022."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineValue
 __all__ = ["ELR_VERSION", "FEATURES", "KRAFT_VERSION", "Feature", "Features", "default_levels"]
 
 KRAFT_VERSION: Final = "kraft.version"
-"""Not in this state: the quorum keeps it, in control records. KIP-853."""
+"""A feature that is not in this state: the quorum keeps its level in control records of the log. KIP-853."""
+NO_EPOCH: Final = -1
+"""The finalized features epoch before any level is finalized."""
 ELR_VERSION: Final = "eligible.leader.replicas.version"
-"""KIP-966."""
+"""The feature that turns eligible leader replicas (ELR) on at level 1. KIP-966."""
 
 
 class Feature(NamedTuple):
-    """What Kafka 4.4.0 knows of a feature."""
+    """The levels of one feature in Kafka 4.4.0, and what they depend on."""
 
     levels: tuple[int, ...]
-    """By level, the metadata.version from which on a new cluster gets it; level 0 is off."""
+    """The lowest metadata.version at which a new cluster gets each level, indexed by level; level 0 is off."""
     needs: Mapping[int, tuple[str, int]] = MappingProxyType({})
-    """By level, another feature's level without which it cannot be."""
+    """The dependency of each level that has one: another feature and the level of it that is required."""
 
 
 FEATURES: Final[Mapping[str, Feature]] = {
@@ -41,16 +43,15 @@ FEATURES: Final[Mapping[str, Feature]] = {
 
 
 def supported_features() -> dict[str, tuple[int, int]]:
-    """What this software can serve, as (lowest, highest) by feature: what a controller registers with. KIP-584."""
+    """Returns the (lowest, highest) level that this software supports, by feature. Controllers register it. KIP-584."""
     ranges = {name: (0, len(feature.levels) - 1) for name, feature in FEATURES.items()}
     return {METADATA_VERSION: (OLDEST, LATEST), **ranges}
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
-    """The features that a new cluster at this level has on, kraft.version aside; read off a released 4.4.0.
+    """Returns the features that are on in a new cluster at this metadata.version, without kraft.version.
 
-    >>> default_levels(25)
-    {'group.version': 1, 'transaction.version': 2}
+    The levels are those of a released Kafka 4.4.0.
     """
     newest = {
         name: max(level for level, since in enumerate(feature.levels) if metadata_version >= since)
@@ -61,47 +62,60 @@ def default_levels(metadata_version: int) -> dict[str, int]:
 
 
 class Features:
-    """Finalized levels by feature.
+    """The table of finalized feature levels.
 
-    `supported` are the ranges that this process can serve, as (lowest, highest) by name: a level outside them
-    is then a fault, as in Kafka's controller. None takes any level: who only reads need not understand.
+    `supported` maps each feature to the (lowest, highest) level that this process supports. A level outside is a
+    ReplayFault, as in Kafka's controller. With None every level is accepted, for processes that only read.
     """
 
     def __init__(self, registry: SnapshotRegistry, supported: Mapping[str, tuple[int, int]] | None = None) -> None:
         self._supported = supported
         self._levels: TimelineDict[str, int] = TimelineDict(registry)
         self._zk_migration_state: TimelineValue[int | None] = TimelineValue(registry, None)
+        self._epoch: TimelineValue[Offset] = TimelineValue(registry, NO_EPOCH)
 
     @property
     def metadata_version(self) -> int | None:
-        """The finalized metadata.version; None before any record has said so."""
+        """The finalized metadata.version; None until a record sets it."""
         return self._levels.get(METADATA_VERSION)
 
     @property
+    def epoch(self) -> Offset:
+        """The offset of the record that finalized the last level; -1 if none is finalized.
+
+        After a checkpoint it is the checkpoint's last offset. ApiVersions returns it as finalized_features_epoch, which
+        never falls. KIP-584.
+        """
+        return self._epoch.value
+
+    @property
     def record_level(self) -> int:
-        """The level at which records are written: metadata.version, and before there is one the latest."""
+        """The metadata.version for records that are written: the finalized one, or the latest if none is finalized."""
         return self._levels.get(METADATA_VERSION, LATEST)
 
     @property
     def zk_migration_state(self) -> int | None:
-        """0 none, 3 post-migration; None where the log never said. Kafka 4.4 neither writes nor keeps it."""
+        """The last ZkMigrationState: 0 none, 3 post-migration, None if there was no record. Kafka 4.4 drops it."""
         return self._zk_migration_state.value
 
     @property
     def elr_enabled(self) -> bool:
-        """Are eligible leader replicas kept? KIP-966."""
+        """Whether eligible leader replicas (ELR) are in use. KIP-966."""
         return self.level(ELR_VERSION) > 0
 
     def level(self, feature: str) -> int:
-        """The finalized level of a feature; 0 is off."""
+        """Returns the finalized level of a feature; 0 means that it is off."""
         return self._levels.get(feature, 0)
 
     def finalized(self) -> dict[str, int]:
-        """All that are on, metadata.version among them, by name."""
+        """Returns all features that are on with their levels, metadata.version included, sorted by name."""
         return {name: self._levels[name] for name in sorted(self._levels)}
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """metadata.version first, as this level if there is one; the others by name; the migration state if known."""
+        """Yields the feature records: metadata.version first, at the given level, then the others by name.
+
+        A ZkMigrationStateRecord follows if the log had one.
+        """
         if METADATA_VERSION in self._levels:
             yield FeatureLevelRecord(METADATA_VERSION, metadata_version), 0
         for name, level in self.finalized().items():
@@ -110,8 +124,8 @@ class Features:
         if self.zk_migration_state is not None:
             yield ZkMigrationStateRecord(self.zk_migration_state), 0
 
-    def set_level(self, record: FeatureLevelRecord, _: Offset) -> None:
-        """Finalize a level; 0 turns the feature off. Raises ReplayFault for a level that is not supported."""
+    def set_level(self, record: FeatureLevelRecord, offset: Offset) -> None:
+        """Finalizes a feature level; level 0 turns the feature off. Raises ReplayFault for an unsupported level."""
         name, level = record.name, record.feature_level
         if self._supported is not None:
             lowest, highest = self._supported.get(name, (0, 0))
@@ -119,14 +133,15 @@ class Features:
                 raise ReplayFault(f"feature {name} at level {level}; supported here are {lowest} to {highest}")
         if name == KRAFT_VERSION:
             return
+        self._epoch.value = offset
         if level != 0:
             self._levels[name] = level
         else:
             self._levels.pop(name, None)
 
     def set_zk_migration_state(self, record: ZkMigrationStateRecord, _: Offset) -> None:
-        """Where the move from ZooKeeper stands. KIP-866."""
+        """Stores the state of the migration from ZooKeeper. KIP-866."""
         self._zk_migration_state.value = record.zk_migration_state
 
     def do_nothing(self, _record: NoOpRecord, _: Offset) -> None:
-        """A sign of life: it moves the high watermark, and nothing else. KIP-835."""
+        """Does nothing: a NoOpRecord only lets the high watermark advance. KIP-835."""

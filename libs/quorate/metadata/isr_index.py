@@ -1,10 +1,10 @@
-"""How many partitions each broker leads, and is in the ISR or the ELR of, without asking every partition.
+"""Counts of partitions by leader, ISR member and ELR member, so that no search has to read every partition.
 
-Kafka keeps a list of partitions for each broker. That takes more room than the partitions themselves, and
-is needed only when a broker comes or goes. So the numbers are kept, which tell at once whether there is
-anything to find and when all of it is found, and the partitions are looked through (`Topics.in_isr`).
+Kafka keeps a list of partitions for each broker. Such lists take more memory than the partitions themselves, and are
+needed only when a broker starts or stops. So only counts are kept: they show at once whether there is anything to
+find, and when all of it is found. The partitions are then scanned (`Topics.in_isr`).
 
-The index follows the rows: it is told of each row that is replaced, also when a revert replaces it.
+The partition rows call the index for each partition that changes, also during a revert.
 """
 
 from __future__ import annotations
@@ -20,23 +20,29 @@ __all__ = ["IsrIndex"]
 
 
 class IsrIndex:
-    """Counts by broker over all partitions of the present, and the partitions that are not as they are to be."""
+    """Current numbers of partitions by broker, and lists of imbalanced and reassigning partitions."""
 
-    __slots__ = ("__weakref__", "changed_at", "elr", "imbalanced", "isr", "leader", "reassigning")
+    __slots__ = (
+        *("__weakref__", "changed_at", "elr", "imbalanced", "isr", "leader", "reassigning", "short"),
+        "under_replicated",
+    )
 
     def __init__(self) -> None:
         self.changed_at = UNCHANGED
         self.leader: defaultdict[NodeId, int] = defaultdict(int)
-        """Partitions that each broker leads; under NO_LEADER those that nobody leads."""
+        """Number of partitions by leader; the number without a leader is under NO_LEADER."""
         self.isr: defaultdict[NodeId, int] = defaultdict(int)
         self.elr: defaultdict[NodeId, int] = defaultdict(int)
         self.reassigning: dict[tuple[Uuid, int], None] = {}
-        """(topic id, partition id) of those that add or remove replicas, in the order in which they began."""
+        """(topic id, partition id) of the partitions under reassignment, oldest reassignment first."""
         self.imbalanced: dict[tuple[Uuid, int], None] = {}
-        """Those that are not led by their first replica, in the order in which they came to be so."""
+        """(topic id, partition id) of the partitions that their preferred leader does not lead, oldest first."""
+        self.short: dict[tuple[Uuid, int, int], int] = {}
+        """Number of partitions with a leader and a replica outside the ISR, by (topic id, ISR size, replica count)."""
+        self.under_replicated = 0
 
     def count_in(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
-        """A row has come."""
+        """Adds a new partition to the counts."""
         self.leader[partition.leader] += 1
         if partition.is_imbalanced:
             self.imbalanced[topic_id, partition_id] = None
@@ -47,9 +53,11 @@ class IsrIndex:
             self.elr[broker] += 1
         if partition.adding_replicas or partition.removing_replicas:
             self.reassigning[topic_id, partition_id] = None
+        if partition.is_short:
+            self._count_short(topic_id, partition, 1)
 
     def count_out(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
-        """A row has gone."""
+        """Takes a removed partition out of the counts."""
         self.leader[partition.leader] -= 1
         if partition.is_imbalanced:
             self.imbalanced.pop((topic_id, partition_id), None)
@@ -60,9 +68,11 @@ class IsrIndex:
             self.elr[broker] -= 1
         if partition.adding_replicas or partition.removing_replicas:
             self.reassigning.pop((topic_id, partition_id), None)
+        if partition.is_short:
+            self._count_short(topic_id, partition, -1)
 
     def count_over(self, topic_id: Uuid, partition_id: int, before: Partition, after: Partition) -> None:
-        """A row has given way to another: only what differs is counted anew."""
+        """Updates the counts for a partition that changed. Only the fields that differ are counted again."""
         leads_on = before.leader == after.leader
         if not leads_on:
             self.leader[before.leader] -= 1
@@ -75,17 +85,32 @@ class IsrIndex:
             _list(self.imbalanced, (topic_id, partition_id), before.is_imbalanced, after.is_imbalanced)
         if before.is_reassigning != after.is_reassigning:
             _list(self.reassigning, (topic_id, partition_id), before.is_reassigning, after.is_reassigning)
+        if before.is_short:
+            self._count_short(topic_id, before, -1)
+        if after.is_short:
+            self._count_short(topic_id, after, 1)
 
     def put_back(self, overwritten: Overwritten) -> None:
-        """For the registry: never called, the rows put the counts back."""
+        """Never called, since the partition rows restore the counts; required by the interface of the registry."""
         raise AssertionError(f"the index keeps nothing of its own: {overwritten}")
 
     def empty(self) -> None:
-        """For the registry: see `Reversible`."""
+        """Clears all counts, when the registry is reset."""
         for counts in (self.leader, self.isr, self.elr):
             counts.clear()
         self.reassigning.clear()
         self.imbalanced.clear()
+        self.short.clear()
+        self.under_replicated = 0
+
+    def _count_short(self, topic_id: Uuid, partition: Partition, one: int) -> None:
+        key = topic_id, len(partition.isr), len(partition.replicas)
+        count = self.short.get(key, 0) + one
+        if count:
+            self.short[key] = count
+        else:
+            del self.short[key]  # the entry exists and was 1, since this partition was counted before
+        self.under_replicated += one if partition.is_under_replicated else 0
 
 
 def _recount(counts: defaultdict[NodeId, int], before: tuple[NodeId, ...], after: tuple[NodeId, ...]) -> None:
@@ -96,7 +121,7 @@ def _recount(counts: defaultdict[NodeId, int], before: tuple[NodeId, ...], after
 
 
 def _list(listed: dict[tuple[Uuid, int], None], key: tuple[Uuid, int], before: bool, after: bool) -> None:
-    """What was and stays in the list keeps its place."""
+    """Updates an ordered list of partitions by a condition before and after; one that stays keeps its position."""
     if after and not before:
         listed[key] = None
     elif before and not after:

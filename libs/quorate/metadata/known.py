@@ -1,4 +1,4 @@
-"""Records as the state keeps them: without what this schema cannot name, so that equal states are equal."""
+"""Normalizes records for the state: removes unknown fields and sorts lists, so that equal states compare equal."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ N = TypeVar("N", bound=_Named)
 
 
 def known(record: M) -> M:
-    """`record` without unknown tagged fields: a trace belongs to the log, and Kafka's own checkpoints drop them too."""
+    """Returns `record` without unknown tagged fields, such as a trace context: Kafka's checkpoints drop them, too."""
     return msgspec.structs.replace(record, unknown_tags=()) if getattr(record, "unknown_tags", ()) else record
 
 
 def by_name(things: Iterable[N]) -> tuple[N, ...]:
-    """Sorted by name, the last of each name: to Kafka these lists are maps, in an order of their own."""
+    """Returns named items sorted by name, only the last of each name: Kafka treats these lists as maps."""
     named = {thing.name: known(thing) for thing in things}  # type: ignore[type-var]  # all that are named are messages
     return tuple(named[name] for name in sorted(named))

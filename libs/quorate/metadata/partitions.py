@@ -1,4 +1,4 @@
-"""One partition as the controller knows it, and what a record does to it."""
+"""The state of one partition, and the effect of PartitionRecord and PartitionChangeRecord on it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from quorate.records import PartitionChangeRecord, PartitionRecord
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
-"""The `leader` of a change that does not carry one."""
+"""The `leader` value of a PartitionChangeRecord that leaves the leader as it is."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""The leader was elected uncleanly and has not yet said that it has recovered. KIP-704."""
+"""The leader recovery state after an unclean election, until the leader reports its recovery. KIP-704."""
 NO_RECOVERY_CHANGE: Final = -1
 
 
 class Partition(msgspec.Struct, frozen=True, gc=False):
-    """One partition: replaced at each change, never changed. Equal tuples are one object (the decoder sees to it).
+    """The immutable state of one partition; a change makes a new object. Equal tuples are shared by the decoder.
 
-    `directories` runs beside `replicas` (KIP-858). `elr` are those that may lead though not in the ISR, and
-    `last_known_elr` the last resort (KIP-966). Not in here, for room: the topic and the partition's number.
+    `directories[i]` is the log directory of `replicas[i]` (KIP-858). `elr` are the replicas outside the ISR that may
+    be elected cleanly, `last_known_elr` those for an election of last resort (KIP-966). To save memory the topic id
+    and the partition id are not stored here.
     """
 
     replicas: tuple[NodeId, ...]
@@ -44,28 +45,39 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_leader(self) -> bool:
-        """Can it be written to at all?"""
+        """Whether the partition has a leader, and so can be written to."""
         return self.leader != NO_LEADER
 
     @property
     def preferred_leader(self) -> NodeId:
-        """The first replica; NO_LEADER if there are none."""
+        """The first replica, which is the preferred leader; NO_LEADER if there are no replicas."""
         return self.replicas[0] if self.replicas else NO_LEADER
 
     @property
     def is_imbalanced(self) -> bool:
-        """Is it led by another than its preferred leader, or by nobody?"""
+        """Whether the leader is not the preferred leader; true without a leader, too."""
         replicas = self.replicas
         return not replicas or self.leader != replicas[0]
 
     @property
+    def is_short(self) -> bool:
+        """Whether the partition has a leader and fewer ISR members than replicas."""
+        return len(self.isr) < len(self.replicas) and self.leader != NO_LEADER
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether the partition has a leader, and a replica outside its ISR. Adding replicas do not count."""
+        adding = self.adding_replicas
+        return self.is_short and (not adding or len(self.isr) < sum(replica not in adding for replica in self.replicas))
+
+    @property
     def is_reassigning(self) -> bool:
-        """Is it on its way to other replicas? KIP-455."""
+        """Whether a reassignment is adding or removing replicas. KIP-455."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """All that is to say of it but its epochs: many partitions are alike."""
+        """All fields but the two epochs: many partitions share one value, so that a report can group them."""
         return (
             self.replicas,
             self.directories,
@@ -79,21 +91,20 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
         )
 
     def directory_of(self, replica: NodeId) -> Uuid:
-        """The directory that holds `replica`. Raises ValueError if it is none of the replicas."""
+        """Returns the log directory of a replica. Raises ValueError for a broker that is not a replica."""
         return self.directories[self.replicas.index(replica)]
 
 
 @lru_cache(maxsize=1024)
 def migrating(replica_count: int) -> tuple[Uuid, ...]:
-    """Directories of replicas that were placed before directories had ids. KIP-858."""
+    """Returns a MIGRATING directory for each replica: the value for replicas older than directory ids. KIP-858."""
     return (MIGRATING_DIRECTORY,) * replica_count
 
 
 def default_directory(log_dirs: tuple[Uuid, ...]) -> Uuid:
-    """Where a new replica lies, as far as the controller can tell: in the only directory of its broker, if so.
+    """Returns the directory for a new replica: that of the broker if it has exactly one, else UNASSIGNED.
 
-    >>> default_directory(()) == MIGRATING_DIRECTORY
-    True
+    A broker that has registered no directories gets MIGRATING (KIP-858).
     """
     if not log_dirs:
         return MIGRATING_DIRECTORY
@@ -101,7 +112,7 @@ def default_directory(log_dirs: tuple[Uuid, ...]) -> Uuid:
 
 
 def registered(record: PartitionRecord) -> Partition:
-    """The partition that `record` lays down. Raises ReplayFault."""
+    """Returns the partition that a PartitionRecord describes. Raises ReplayFault for an inconsistent record."""
     replicas, directories = record.replicas, record.directories
     if directories and len(directories) != len(replicas):
         raise ReplayFault(_uneven(record.partition_id, len(replicas), len(directories)))
@@ -123,9 +134,10 @@ def registered(record: PartitionRecord) -> Partition:
 
 
 def merged(partition: Partition, change: PartitionChangeRecord) -> Partition:
-    """What `change` makes of `partition`: null fields stay, every change counts. Raises ReplayFault.
+    """Returns `partition` after a PartitionChangeRecord: null fields keep their value. Raises ReplayFault.
 
-    The leader epoch rises if and only if the record carries a leader, be it the same one, or none.
+    The partition epoch always rises. The leader epoch rises exactly if the record has a leader field: the same leader
+    again and NO_LEADER count, too.
     """
     replicas = partition.replicas if change.replicas is None else change.replicas
     if change.leader_recovery_state not in (NO_RECOVERY_CHANGE, RECOVERED, RECOVERING):
@@ -152,9 +164,9 @@ def merged(partition: Partition, change: PartitionChangeRecord) -> Partition:
 def as_record(
     partition: Partition, topic_id: Uuid, partition_id: int, metadata_version: int = LATEST
 ) -> tuple[PartitionRecord, int]:
-    """The record that lays `partition` down at this level, and its version.
+    """Returns the PartitionRecord of `partition` at this metadata.version, and the record version to encode it in.
 
-    What the level has no field for is left out, as Kafka does in a checkpoint.
+    As in Kafka's checkpoints, fields that the level does not have are left out.
     """
     with_elr = metadata_version >= ELIGIBLE_LEADER_REPLICAS
     return PartitionRecord(

@@ -1,4 +1,4 @@
-"""Which producer ids are still to be given out. KIP-730."""
+"""The table of producer ids: the first id of the next block that is allocated to a broker. KIP-730."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["ProducerIds"]
 
 
 class ProducerIds:
-    """The first id that no block has held yet. Who got the last block is not kept: Kafka's checkpoints drop it."""
+    """The first producer id that no block contains. As in Kafka's checkpoints, the last block's owner is not kept."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._next: TimelineValue[int | None] = TimelineValue(registry, None)
 
     @property
     def next_producer_id(self) -> int:
-        """The first id of the next block."""
+        """The first id of the next block of producer ids."""
         return self._next.value or 0
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """One record, once a block was given out."""
+        """Yields one ProducerIdsRecord, or nothing if no block was ever allocated."""
         if self._next.value is not None:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self._next.value), 0
 
     def give_out(self, record: ProducerIdsRecord, _: Offset) -> None:
-        """A block was given out. Raises ReplayFault unless the ids rise."""
+        """Applies the allocation of a block of producer ids. Raises ReplayFault unless the next producer id rises."""
         if self._next.value is not None and record.next_producer_id <= self._next.value:
             raise ReplayFault(f"next producer id {record.next_producer_id} must lie above {self._next.value}")
         self._next.value = record.next_producer_id

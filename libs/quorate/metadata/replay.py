@@ -1,4 +1,4 @@
-"""Which table takes which record: one row for each record type, and nothing else.
+"""The replay table: for each record type the table of the state and the method that applies it.
 
 Records that are not here cannot be in a metadata log. A test compares the rows with `protos/kraft/metadata`.
 """
@@ -53,24 +53,24 @@ from quorate.records import (
     ZkMigrationStateRecord,
 )
 
-__all__ = ["ROWS", "TRANSACTION_RECORDS", "Row"]
+__all__ = ["ROWS", "TRANSACTION_RECORDS", "ReplayRow"]
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 
-class Row(NamedTuple):
-    """Records of class `record` are applied to the table of class `table` by its method `apply`."""
+class ReplayRow(NamedTuple):
+    """One row of the replay table: the method `apply` of class `table` applies records of class `record`."""
 
     record: type[Message]
     table: type[Any]
-    # Any: `row` has checked that the three fit together; a tuple of rows cannot say so.
+    # Any: the function `row` has checked that the three types match; a tuple of rows cannot express it.
     apply: Callable[[Any, Any, Offset], None]
 
 
-def row(record: type[R], table: type[T], apply: Callable[[T, R, Offset], None]) -> Row:
-    """A row whose method takes this record, on this table."""
-    return Row(record, table, apply)
+def row(record: type[R], table: type[T], apply: Callable[[T, R, Offset], None]) -> ReplayRow:
+    """Returns a row. Its signature makes the type checker verify that the method accepts this record."""
+    return ReplayRow(record, table, apply)
 
 
 ROWS: Final = (
@@ -103,9 +103,9 @@ ROWS: Final = (
     row(AbortTransactionRecord, Transactions, Transactions.abort),
     row(UnknownRecord, Unknown, Unknown.keep),
 )
-"""The whole replay, of controllers, observers and brokers alike."""
+"""How every record type is applied, on controllers, observers and brokers alike."""
 
 TRANSACTION_RECORDS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
-"""What a checkpoint may not hold: it is a state, and a state is not halfway. KIP-868."""
+"""The transaction records, which a checkpoint must not hold, since it is a state between transactions. KIP-868."""
 
 assert len({row.record for row in ROWS}) == len(ROWS), "one row a record type"

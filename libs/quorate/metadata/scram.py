@@ -1,4 +1,4 @@
-"""SCRAM credentials of users. KIP-900."""
+"""The table of users' SCRAM credentials. KIP-900."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 class ScramCredentials:
-    """Credentials by mechanism and user: the records themselves, secrets and all. Show nothing but who has which."""
+    """The table of SCRAM credentials by mechanism and user. They are secret: show only who has which mechanism."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._credentials: TimelineDict[tuple[int, str], UserScramCredentialRecord] = TimelineDict(registry)
@@ -28,25 +28,25 @@ class ScramCredentials:
         return len(self._credentials)
 
     def __iter__(self) -> Iterator[UserScramCredentialRecord]:
-        """All credentials, by mechanism and user."""
+        """Yields all credentials, sorted by mechanism and user."""
         return iter([self._credentials[key] for key in sorted(self._credentials)])
 
     def get(self, mechanism: int, user: str) -> UserScramCredentialRecord | None:
-        """The credential of a user for a mechanism, or None."""
+        """Returns the credential of a user for a mechanism, or None."""
         return self._credentials.get((mechanism, user))
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Each credential, by mechanism and user; none below 3.5-IV2."""
+        """Yields the record of each credential, sorted by mechanism and user; none below metadata.version 3.5-IV2."""
         if metadata_version >= SCRAM:
             for credential in self:
                 yield credential, 0
 
     def set(self, record: UserScramCredentialRecord, _: Offset) -> None:
-        """A credential as it is from now on."""
+        """Sets or replaces the credential of a user for a mechanism."""
         self._credentials[record.mechanism, record.name] = known(record)
 
     def remove(self, record: RemoveUserScramCredentialRecord, _: Offset) -> None:
-        """A credential goes. Raises ReplayFault if the user has none for that mechanism."""
+        """Removes a credential. Raises ReplayFault if the user has none for that mechanism."""
         if (record.mechanism, record.name) not in self._credentials:
             mechanism = MECHANISMS.get(record.mechanism, f"mechanism {record.mechanism}")
             raise ReplayFault(f"user {record.name!r} has no credential for {mechanism}")

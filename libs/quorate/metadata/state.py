@@ -1,9 +1,10 @@
-"""The replicated state: the tables together, what a record does to them, and the records that rebuild them.
+"""The replicated state machine: `ClusterState` holds one table for each kind of metadata and applies records to them.
 
-Shared by controllers, observers and brokers. A controller applies what is not committed yet and may have to
-go back: every table hangs on one registry of snapshots, so `registry.create(offset)` marks the state with all
-records below `offset` applied, and `registry.revert_to(offset)` brings it back. Who applies committed records
-only calls `settle` after each batch.
+Controllers, observers and brokers share this code. It applies a record to the table that the record type belongs to,
+and writes the records of a checkpoint (KIP-630) that rebuild the same state. A controller also applies records that
+are not committed yet, and may have to undo them: all tables share one snapshot registry. `registry.create(offset)`
+marks the state in which all records below `offset` are applied, and `registry.revert_to(offset)` restores it. A replica
+that applies committed records only calls `settle` after each batch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from quorate.metadata.configs import Configs
 from quorate.metadata.controllers import Controllers
 from quorate.metadata.faults import ReplayFault
 from quorate.metadata.features import Features
-from quorate.metadata.past import as_of
+from quorate.metadata.past_view import as_of
 from quorate.metadata.producer_ids import ProducerIds
 from quorate.metadata.replay import ROWS, TRANSACTION_RECORDS
 from quorate.metadata.scram import ScramCredentials
@@ -30,16 +31,21 @@ from quorate.metadata.transactions import Transactions
 from quorate.metadata.unknown import Unknown
 from quorate.metadata.versions import LATEST
 from quorate.nouns import Offset
+from quorate.records import FeatureLevelRecord
 from quorate.timeline import SnapshotRegistry
 
 __all__ = ["ClusterState"]
 
 
 class ClusterState:
-    """Everything that the metadata log says, and can be asked."""
+    """The whole state of the cluster, as the records of the metadata log describe it."""
 
     def __init__(self, supported_features: Mapping[str, tuple[int, int]] | None = None) -> None:
-        """`supported_features`: (lowest, highest) by name; see `Features`."""
+        """Creates an empty state.
+
+        `supported_features` maps each feature to its (lowest, highest) supported level. With it, as on a controller,
+        an unsupported level or an unknown record raises ReplayFault; None accepts both, as an observer does.
+        """
         self.registry = SnapshotRegistry()
         self.features = Features(self.registry, supported_features)
         self.brokers = Brokers(self.registry)
@@ -52,11 +58,11 @@ class ClusterState:
         self.scram = ScramCredentials(self.registry)
         self.delegation_tokens = DelegationTokens(self.registry)
         self.transactions = Transactions(self.registry)
-        self.unknown = Unknown(self.registry)
+        self.unknown = Unknown(self.registry, are_faults=supported_features is not None)
         self._apply = self._rows()
 
     def apply(self, record: Message, offset: Offset) -> None:
-        """Let `record`, which lies at `offset`, take effect. Raises ReplayFault, and changes nothing, if it cannot."""
+        """Applies the record at `offset`. Raises ReplayFault, and changes nothing, if it contradicts the state."""
         apply = self._apply.get(type(record))
         assert apply is not None, f"{record!r} is no record of the metadata log, or this is a past state"
         try:
@@ -66,21 +72,25 @@ class ClusterState:
             raise
 
     def load(self, records: Iterable[Message], offset: Offset) -> None:
-        """Become what a checkpoint says that ends at `offset` (exclusive). All snapshots are gone.
+        """Replaces the state by a checkpoint whose records end at `offset` (exclusive). Drops all snapshots.
 
-        Raises ReplayFault for what no checkpoint may hold; the state is then of no use.
+        Raises ReplayFault for a record that no checkpoint may hold; the state is unusable after that.
         """
         self.clear()
         self.load_more(records, offset)
 
     def clear(self) -> None:
-        """Be as when made; all snapshots are gone."""
+        """Empties all tables and drops all snapshots."""
         self.registry.reset()
 
     def load_more(self, records: Iterable[Message], offset: Offset) -> None:
-        """Take in a part of a checkpoint, as `load`: the state is whole when all parts are in."""
+        """Applies one part of a checkpoint that `load` would apply whole. The state is complete after the last part."""
         refusals: dict[type[Message], Callable[[Any, Offset], None]] = dict.fromkeys(TRANSACTION_RECORDS, _refuse)
-        apply = {**self._apply, **refusals}
+        # A checkpoint gives no offset of a feature record: the level counts as finalized at its last offset.
+        levels: dict[type[Message], Callable[[Any, Offset], None]] = {
+            FeatureLevelRecord: lambda record, end: self.features.set_level(record, end - 1)
+        }
+        apply = {**self._apply, **refusals, **levels}
         record: Message | None = None
         try:
             for record in records:
@@ -90,7 +100,7 @@ class ClusterState:
             raise
 
     def at(self, offset: Offset) -> ClusterState:
-        """The state at the snapshot at `offset`: the same reads and `records`, no writes."""
+        """Returns a read-only view of the state at the snapshot at `offset`, which must exist."""
         past: ClusterState = object.__new__(ClusterState)
         for name, part in vars(self).items():
             setattr(past, name, part if name in ("registry", "_apply") else as_of(part, offset))
@@ -98,7 +108,10 @@ class ClusterState:
         return past
 
     def settle(self) -> None:
-        """All that was applied is committed: forget every snapshot that no open transaction may go back to."""
+        """Drops the snapshots that are not needed once all applied records are committed.
+
+        A snapshot at the start of an open metadata transaction is kept, since an abort goes back to it.
+        """
         transaction = self.transactions.open
         latest = self.registry.latest
         if transaction is not None:
@@ -107,16 +120,16 @@ class ClusterState:
             self.registry.forget_before(latest + 1)
 
     def records(self, metadata_version: int | None = None) -> Iterator[tuple[Message, int]]:
-        """The records that rebuild this state, each with the version it is written in, in Kafka's order.
+        """Yields the records that rebuild this state, each with the record version to encode it in, in Kafka's order.
 
-        `metadata_version` is the state's own if not given. What an older one has no room for is left out, as
-        Kafka does. The state may be a past one (`at`) while the present moves on.
+        `metadata_version` defaults to the state's own. As in Kafka, fields and records that an older level does not
+        have are left out. On a view from `at` the records stay right while newer records are applied.
         """
         assert self.transactions.open is None, f"a state inside {self.transactions.open} is no checkpoint"
         return self.all_records(self.features.record_level if metadata_version is None else metadata_version)
 
     def all_records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """As `records`, of a state inside a transaction too: to compare states, not to keep them."""
+        """Yields the same as `records`, also inside a transaction: for a comparison of states, not for a checkpoint."""
         yield from self.features.records(metadata_version)
         yield from self.brokers.records(metadata_version)
         yield from self.controllers.records(metadata_version)
@@ -130,18 +143,18 @@ class ClusterState:
         yield from self.unknown.records()
 
     def __eq__(self, other: object) -> bool:
-        """Do both states rebuild from the same records? Slow: it writes them all."""
+        """Returns whether both states rebuild from the same records. Slow: it produces every record of both."""
         if not isinstance(other, ClusterState):
             return NotImplemented
         return self._whole() == other._whole()
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # a mutable object has no hash
 
     def _whole(self) -> list[object]:
         return [self.transactions.open, self.features.finalized(), *self.all_records(LATEST)]
 
     def _rows(self) -> dict[type[Message], Callable[[Any, Offset], None]]:
-        # Any: each method takes its own record class; the dict's key says which.
+        # Any: each method accepts only its own record class, the key of its row.
         tables = {type(table): table for table in vars(self).values()}
         return {row.record: partial(row.apply, tables[row.table]) for row in ROWS}
 

@@ -1,4 +1,4 @@
-"""Delegation tokens. KIP-900."""
+"""The table of delegation tokens. KIP-900."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DelegationTokens"]
 
 
 class DelegationTokens:
-    """Tokens by id: the records themselves. Their HMAC is not in the log."""
+    """The table of delegation tokens by token id. A token's HMAC is not in the log."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._tokens: TimelineDict[str, DelegationTokenRecord] = TimelineDict(registry)
@@ -24,23 +24,23 @@ class DelegationTokens:
         return len(self._tokens)
 
     def __iter__(self) -> Iterator[DelegationTokenRecord]:
-        """All tokens, by id."""
+        """Yields all delegation tokens, sorted by id."""
         return iter([self._tokens[token_id] for token_id in sorted(self._tokens)])
 
     def get(self, token_id: str) -> DelegationTokenRecord | None:
-        """The token with this id, or None."""
+        """Returns the delegation token with this id, or None."""
         return self._tokens.get(token_id)
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Each token, by id; none below 3.6-IV2."""
+        """Yields the record of each delegation token, sorted by id; none below metadata.version 3.6-IV2."""
         if metadata_version >= DELEGATION_TOKENS:
             for token in self:
                 yield token, 0
 
     def set(self, record: DelegationTokenRecord, _: Offset) -> None:
-        """A token as it is from now on."""
+        """Adds a delegation token, or replaces the one with the same id."""
         self._tokens[record.token_id] = known(record)
 
     def remove(self, record: RemoveDelegationTokenRecord, _: Offset) -> None:
-        """A token goes. One that is not there is no fault: Kafka lets them expire on each node."""
+        """Removes a delegation token. A missing one is no fault: each Kafka node also expires tokens by itself."""
         self._tokens.pop(record.token_id, None)

@@ -1,4 +1,4 @@
-"""Topics and their partitions, and where each broker has its part in them."""
+"""The table of topics and their partitions, with searches by leader, ISR and ELR of a broker."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from kraft import Message, Uuid
 from quorate.metadata.configs import Configs
 from quorate.metadata.faults import ReplayFault
 from quorate.metadata.isr_index import IsrIndex
+from quorate.metadata.partition_rows import PartitionRows, PartitionRowsAt, PartitionSlice
 from quorate.metadata.partitions import Partition, as_record, merged, registered
-from quorate.metadata.rows import Rows, RowsAt, Stretch
 from quorate.nouns import NodeId, Offset, uuid_text
 from quorate.records import ClearElrRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict
 
-__all__ = ["Found", "Topic", "Topics"]
+__all__ = ["Topic", "TopicPartition", "Topics"]
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic. `partitions` by number, ascending: a live view of the present, or of one snapshot."""
+    """A topic; `partitions` maps ascending partition ids, as a live view of the current state or of a snapshot."""
 
     name: str
     id: Uuid
     partitions: Mapping[int, Partition]
 
 
-class Found(NamedTuple):
-    """One partition, and which it is."""
+class TopicPartition(NamedTuple):
+    """A partition together with its topic and its partition id: a result of a search."""
 
     topic: Topic
     partition_id: int
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
 
 class Topics:
-    """All topics, by id and by name."""
+    """The table of all topics, by id and by name, and of their partitions."""
 
     def __init__(self, registry: SnapshotRegistry, configs: Configs) -> None:
         self._registry = registry
@@ -47,82 +47,87 @@ class Topics:
         self._alike: TimelineDict[str, tuple[str, ...]] = TimelineDict(registry)
         self._index = IsrIndex()
         self._offset: Offset | None = None
-        """The snapshot that is read; None for the present, which alone has an index."""
+        """The offset of the snapshot that this table shows; None for the current state, which alone has an index."""
         registry.register(self._index)
 
-    # Reading.
+    # Reads.
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[Topic]:
-        """All topics, in no order to rely on: `sorted(topics, key=...)` where it matters."""
+        """Yields all topics, in no defined order: callers sort where the order matters."""
         return map(self._seen, list(self._by_id.values()))
 
     def by_id(self, topic_id: Uuid) -> Topic | None:
-        """The topic with this id, or None."""
+        """Returns the topic with this id, or None."""
         topic = self._by_id.get(topic_id)
         return None if topic is None else self._seen(topic)
 
     def by_name(self, name: str) -> Topic | None:
-        """The topic with this name, or None."""
+        """Returns the topic with this name, or None."""
         topic_id = self._ids.get(name)
         return None if topic_id is None else self.by_id(topic_id)
 
     def id_of(self, name: str) -> Uuid | None:
-        """The id of the topic with this name, or None."""
+        """Returns the id of the topic with this name, or None."""
         return self._ids.get(name)
 
     def partition(self, topic_id: Uuid, partition_id: int) -> Partition | None:
-        """One partition, or None."""
+        """Returns one partition of the topic with this id, or None."""
         topic = self.by_id(topic_id)
         return None if topic is None else topic.partitions.get(partition_id)
 
     def alike(self, name: str) -> tuple[str, ...]:
-        """Topics whose metrics would be named as those of `name`: '.' and '_' are one there. In order of creation."""
+        """Returns the topics whose metric names would collide with those of `name`, oldest first.
+
+        Kafka's metrics treat '.' and '_' in a topic name as the same character.
+        """
         return self._alike.get(_unified(name), ()) if _may_collide(name) else ()
 
     @property
     def partition_count(self) -> int:
-        """Partitions of all topics."""
+        """The number of partitions of all topics."""
+        if self._offset is None:
+            return sum(self._index.leader.values())
         return sum(len(topic.partitions) for topic in self)
 
     def leader_count(self, broker: NodeId) -> int:
-        """Partitions that `broker` leads; of NO_LEADER, those without a leader."""
+        """Returns the number of partitions that `broker` leads; for NO_LEADER, of those without a leader."""
         if self._offset is None:
             return self._index.leader.get(broker, 0)
         return sum(found.partition.leader == broker for found in self.all())
 
     def isr_count(self, broker: NodeId) -> int:
-        """Partitions that have `broker` in their ISR."""
+        """Returns the number of partitions that have `broker` in their ISR."""
         if self._offset is None:
             return self._index.isr.get(broker, 0)
         return sum(broker in found.partition.isr for found in self.all())
 
     def elr_count(self, broker: NodeId) -> int:
-        """Partitions that have `broker` in their ELR. KIP-966."""
+        """Returns the number of partitions that have `broker` in their ELR. KIP-966."""
         if self._offset is None:
             return self._index.elr.get(broker, 0)
         return sum(broker in found.partition.elr for found in self.all())
 
     @property
     def has_elr(self) -> bool:
-        """Has any partition an ELR?"""
+        """Whether any partition has a replica in its ELR (KIP-966)."""
         if self._offset is None:
             return any(self._index.elr.values())
         return any(found.partition.elr for found in self.all())
 
-    def all(self) -> Iterator[Found]:
-        """Every partition, topic by topic, ascending in each."""
+    def all(self) -> Iterator[TopicPartition]:
+        """Yields every partition, topic by topic, in each topic by ascending partition id."""
         for topic in self:
             for partition_id, partition in _pairs(topic):
-                yield Found(topic, partition_id, partition)
+                yield TopicPartition(topic, partition_id, partition)
 
-    def stretches(self, count: int) -> Iterator[tuple[Uuid, int, Stretch]]:
-        """Every partition of the present, so many at a time, while the state may change in between.
+    def stretches(self, count: int) -> Iterator[tuple[Uuid, int, PartitionSlice]]:
+        """Yields all current partitions in chunks of up to `count`. The state may change between chunks.
 
-        Each is a topic's id, a number, and what partitions it has from that number on. Topics that come behind the
-        search are not found.
+        Each chunk is a topic id, the first partition id of the chunk, and its partitions. Topics that are created
+        during the iteration are not included.
         """
         assert self._offset is None, f"the state at offset {self._offset} does not change: see `all`"
         for topic_id in list(self._by_id):
@@ -131,39 +136,68 @@ class Topics:
                 yield topic_id, start, stretch
                 start += count
 
-    def led_by(self, broker: NodeId) -> Iterator[Found]:
-        """The partitions that `broker` leads; of NO_LEADER, those without a leader."""
+    def led_by(self, broker: NodeId) -> Iterator[TopicPartition]:
+        """Yields the partitions that `broker` leads; for NO_LEADER, those without a leader."""
         return self._search(self.leader_count(broker), lambda partition: partition.leader == broker)
 
-    def in_isr(self, broker: NodeId) -> Iterator[Found]:
-        """The partitions that have `broker` in their ISR: those that its fencing concerns."""
+    def in_isr(self, broker: NodeId) -> Iterator[TopicPartition]:
+        """Yields the partitions that have `broker` in their ISR: those that change when the broker is fenced."""
         left = self.isr_count(broker)
         for topic in self if left else ():
             rows = topic.partitions
-            assert isinstance(rows, Rows | RowsAt), rows
+            assert isinstance(rows, PartitionRows | PartitionRowsAt), rows
             found = rows.in_isr(broker)
-            yield from (Found(topic, partition_id, partition) for partition_id, partition in found)
+            yield from (TopicPartition(topic, partition_id, partition) for partition_id, partition in found)
             left -= len(found)
             if not left:
                 return
 
-    def in_elr(self, broker: NodeId) -> Iterator[Found]:
-        """The partitions that have `broker` in their ELR."""
+    def in_elr(self, broker: NodeId) -> Iterator[TopicPartition]:
+        """Yields the partitions that have `broker` in their ELR. KIP-966."""
         return self._search(self.elr_count(broker), lambda partition: broker in partition.elr)
 
-    def with_replica(self, broker: NodeId) -> Iterator[Found]:
-        """The partitions that `broker` has, or is to have, a replica of."""
+    def with_replica(self, broker: NodeId) -> Iterator[TopicPartition]:
+        """Yields the partitions whose replica list has `broker`, replicas that are being added included."""
         return (found for found in self.all() if broker in found.partition.replicas)
 
     @property
     def imbalanced_count(self) -> int:
-        """Partitions that are not led by their preferred leader, or by nobody."""
+        """The number of partitions that their preferred leader does not lead; those without a leader count, too."""
         if self._offset is None:
             return len(self._index.imbalanced)
         return sum(1 for _ in self.imbalanced())
 
-    def imbalanced(self) -> Iterator[Found]:
-        """The partitions that are not led by their preferred leader, or by nobody. The state may change meanwhile."""
+    @property
+    def under_replicated_count(self) -> int:
+        """The number of partitions that have a leader and a replica outside the ISR.
+
+        As in Kafka, replicas that a reassignment is adding do not count.
+        """
+        if self._offset is None:
+            return self._index.under_replicated
+        return sum(found.partition.is_under_replicated for found in self.all())
+
+    def under_min_isr_count(self, min_isr: Callable[[str], int]) -> int:
+        """Returns the number of partitions with a leader whose ISR is smaller than min.insync.replicas.
+
+        As in Kafka's Partition.isUnderMinIsr, the limit is at most the replication factor. `min_isr` maps a topic to
+        its min.insync.replicas; it is called only for topics with a partition whose ISR is not full.
+        """
+        if self._offset is None:
+            short = self._index.short.items()
+            return sum(
+                count
+                for (topic_id, isr, replicas), count in short
+                if isr < min(replicas, min_isr(self._by_id[topic_id].name))
+            )
+        return sum(
+            len(found.partition.isr) < min(len(found.partition.replicas), min_isr(found.topic.name))
+            for found in self.all()
+            if found.partition.is_short
+        )
+
+    def imbalanced(self) -> Iterator[TopicPartition]:
+        """Yields the partitions that their preferred leader does not lead. The state may change meanwhile."""
         if self._offset is not None:
             yield from (found for found in self.all() if found.partition.is_imbalanced)
             return
@@ -171,19 +205,19 @@ class Topics:
             topic = self._by_id.get(topic_id)
             partition = None if topic is None else topic.partitions.get(partition_id)
             if topic is not None and partition is not None and partition.is_imbalanced:
-                yield Found(topic, partition_id, partition)
+                yield TopicPartition(topic, partition_id, partition)
 
-    def reassigning(self) -> Iterator[Found]:
-        """The partitions on their way to other replicas, in the order in which they set out. KIP-455."""
+    def reassigning(self) -> Iterator[TopicPartition]:
+        """Yields the partitions under reassignment, oldest reassignment first for the present. KIP-455."""
         if self._offset is not None:
             yield from (found for found in self.all() if found.partition.is_reassigning)
             return
         for topic_id, partition_id in list(self._index.reassigning):
             topic = self._by_id[topic_id]
-            yield Found(topic, partition_id, topic.partitions[partition_id])
+            yield TopicPartition(topic, partition_id, topic.partitions[partition_id])
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Each topic, by name, and its partitions after it."""
+        """Yields the record of each topic, sorted by name, followed by the records of its partitions."""
         for name in sorted(self._ids):
             topic = self.by_name(name)
             assert topic is not None, name
@@ -191,10 +225,10 @@ class Topics:
             for partition_id, partition in _pairs(topic):
                 yield as_record(partition, topic.id, partition_id, metadata_version)
 
-    # Replay.
+    # Replay of records.
 
     def create(self, record: TopicRecord, _: Offset) -> None:
-        """A topic without partitions yet. Raises ReplayFault if name or id is taken."""
+        """Adds a topic without partitions. Raises ReplayFault if its name or id is in use."""
         if record.name in self._ids:
             raise ReplayFault(
                 f"topic {record.name!r} exists with id {uuid_text(self._ids[record.name])}; "
@@ -203,7 +237,7 @@ class Topics:
         taken = self._by_id.get(record.topic_id)
         if taken is not None:
             raise ReplayFault(f"topic {record.name!r}: id {uuid_text(record.topic_id)} belongs to topic {taken.name!r}")
-        rows = Rows(self._registry, self._index, record.topic_id)
+        rows = PartitionRows(self._registry, self._index, record.topic_id)
         self._by_id[record.topic_id] = Topic(record.name, record.topic_id, rows)
         self._ids[record.name] = record.topic_id
         if _may_collide(record.name):
@@ -211,41 +245,44 @@ class Topics:
             self._alike[unified] = (*self._alike.get(unified, ()), record.name)
 
     def lay_down(self, record: PartitionRecord, _: Offset) -> None:
-        """A partition as it is from now on. Raises ReplayFault if there is no such topic."""
+        """Creates or replaces a partition. Raises ReplayFault if the topic does not exist."""
         topic = self._by_id.get(record.topic_id)
         if topic is None:
             raise _no_topic(record.topic_id)
         rows = topic.partitions
-        assert isinstance(rows, Rows), rows
+        assert isinstance(rows, PartitionRows), rows
         rows.put(record.partition_id, registered(record))
 
     def change(self, record: PartitionChangeRecord, _: Offset) -> None:
-        """A change to one partition. Raises ReplayFault if there is no such partition."""
+        """Changes one partition by a PartitionChangeRecord. Raises ReplayFault if the partition does not exist."""
         topic = self._by_id.get(record.topic_id)
         if topic is None:
             raise _no_topic(record.topic_id)
         rows = topic.partitions
-        assert isinstance(rows, Rows), rows
+        assert isinstance(rows, PartitionRows), rows
         partition = rows.get(record.partition_id)
         if partition is None:
             raise ReplayFault(f"topic {topic.name!r} has no partition {record.partition_id}")
         rows.put(record.partition_id, merged(partition, record))
 
     def remove(self, record: RemoveTopicRecord, _: Offset) -> None:
-        """A topic goes, with its partitions and its configs. Raises ReplayFault if there is no such topic."""
+        """Removes a topic with its partitions and its configs. Raises ReplayFault if the topic does not exist."""
         topic = self._by_id.get(record.topic_id)
         if topic is None:
             raise _no_topic(record.topic_id)
-        assert isinstance(topic.partitions, Rows), topic.partitions
+        assert isinstance(topic.partitions, PartitionRows), topic.partitions
         topic.partitions.clear()
         del self._by_id[topic.id]
         del self._ids[topic.name]
         if _may_collide(topic.name):
-            self._part(topic.name)
+            self._remove_alike(topic.name)
         self._configs.drop_topic(topic.name)
 
     def clear_elr(self, record: ClearElrRecord, _: Offset) -> None:
-        """No ELR any more, of one topic or (no name) of all: a change to each partition that had one. KIP-966."""
+        """Empties the ELR of all partitions of one topic, or of all topics if the record names none. KIP-966.
+
+        Each partition that had an ELR gets a new partition epoch. Raises ReplayFault if the topic does not exist.
+        """
         if not record.topic_name:
             for topic in self:
                 _clear_elr(topic)
@@ -258,26 +295,26 @@ class Topics:
     def _seen(self, topic: Topic) -> Topic:
         if self._offset is None:
             return topic
-        assert isinstance(topic.partitions, Rows), topic.partitions
+        assert isinstance(topic.partitions, PartitionRows), topic.partitions
         return Topic(topic.name, topic.id, topic.partitions.at(self._offset))
 
-    def _stretch(self, topic_id: Uuid, start: int, count: int) -> Stretch:
+    def _stretch(self, topic_id: Uuid, start: int, count: int) -> PartitionSlice:
         topic = self._by_id.get(topic_id)
         if topic is None:
-            return Stretch([], [])
-        assert isinstance(topic.partitions, Rows), topic.partitions
+            return PartitionSlice([], [])
+        assert isinstance(topic.partitions, PartitionRows), topic.partitions
         return topic.partitions.stretch(start, count)
 
-    def _search(self, left: int, wanted: Callable[[Partition], bool]) -> Iterator[Found]:
+    def _search(self, left: int, wanted: Callable[[Partition], bool]) -> Iterator[TopicPartition]:
         for topic in self if left else ():
             for partition_id, partition in list(_pairs(topic)):
                 if wanted(partition):
-                    yield Found(topic, partition_id, partition)
+                    yield TopicPartition(topic, partition_id, partition)
                     left -= 1
             if not left:
                 return
 
-    def _part(self, name: str) -> None:
+    def _remove_alike(self, name: str) -> None:
         unified = _unified(name)
         others = tuple(other for other in self._alike[unified] if other != name)
         if others:
@@ -288,12 +325,12 @@ class Topics:
 
 def _pairs(topic: Topic) -> Iterator[tuple[int, Partition]]:
     rows = topic.partitions
-    assert isinstance(rows, Rows | RowsAt), rows
+    assert isinstance(rows, PartitionRows | PartitionRowsAt), rows
     return rows.pairs()
 
 
 def _clear_elr(topic: Topic) -> None:
-    assert isinstance(topic.partitions, Rows), topic.partitions
+    assert isinstance(topic.partitions, PartitionRows), topic.partitions
     for partition_id, partition in list(topic.partitions.pairs()):
         if partition.elr or partition.last_known_elr:
             cleared = PartitionChangeRecord(partition_id, topic.id, eligible_leader_replicas=(), last_known_elr=())

@@ -1,8 +1,8 @@
-"""Records that count together or not at all: Begin, End, Abort. KIP-868.
+"""Metadata transactions: the records between Begin and End take effect together, or after Abort not at all. KIP-868.
 
-Begin marks the state by a snapshot at its offset; Abort goes back to it, so that nothing is left of what lay
-between. Records inside are applied at once, as in Kafka: who must not see them yet reads `ClusterState.at` the
-start. Snapshots that were made inside a transaction are gone when it is aborted.
+Begin creates a snapshot of the state at its offset, and Abort reverts to it. As in Kafka, records inside a transaction
+are applied at once; readers that must not see them yet read the state at the start (`ClusterState.at`). An abort also
+drops the snapshots that were made inside the transaction.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["Transaction", "Transactions"]
 
 
 class Transaction(NamedTuple):
-    """The transaction that is open: nothing from `start` on counts before its end."""
+    """An open metadata transaction: the records from offset `start` on do not count before its end."""
 
     start: Offset
     name: str | None
 
 
 class Transactions:
-    """At most one is open at a time."""
+    """Tracks the open metadata transaction; at most one is open at a time."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
@@ -33,11 +33,11 @@ class Transactions:
 
     @property
     def open(self) -> Transaction | None:
-        """The transaction that has begun and not ended."""
+        """The open metadata transaction, or None."""
         return self._open.value
 
     def begin(self, record: BeginTransactionRecord, offset: Offset) -> None:
-        """Raises ReplayFault if one is open: they do not nest."""
+        """Opens a transaction at `offset`. Raises ReplayFault if one is open: transactions do not nest."""
         if self._open.value is not None:
             raise ReplayFault(f"a transaction is open since offset {self._open.value.start}; transactions do not nest")
         if offset not in self._registry:
@@ -45,13 +45,13 @@ class Transactions:
         self._open.value = Transaction(offset, record.name)
 
     def end(self, _record: EndTransactionRecord, _: Offset) -> None:
-        """What lay between counts now. Raises ReplayFault if none is open."""
+        """Ends the open transaction; its records count now. Raises ReplayFault if none is open."""
         if self._open.value is None:
             raise ReplayFault("no transaction is open that could end")
         self._open.value = None
 
     def abort(self, _record: AbortTransactionRecord, _: Offset) -> None:
-        """What lay between never was. Raises ReplayFault if none is open."""
+        """Aborts the open transaction and undoes its records. Raises ReplayFault if none is open."""
         if self._open.value is None:
             raise ReplayFault("no transaction is open that could be aborted")
         self._registry.revert_to(self._open.value.start)

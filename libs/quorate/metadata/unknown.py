@@ -1,6 +1,7 @@
-"""Records that this schema does not know: kept as they came, shown, written back, never dropped.
+"""Records of unknown type or version: an observer keeps them raw and writes them back, a controller refuses them.
 
-A JVM stops at the first one. A reader of somebody else's log should not.
+A process that decides by the state must understand every record, so a controller stops at the first unknown one, as
+Kafka does. A process that only reads a log goes on.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraft import Message
+from quorate.metadata.faults import ReplayFault
 from quorate.nouns import Offset
 from quorate.records import UnknownRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict
@@ -16,23 +18,31 @@ __all__ = ["Unknown"]
 
 
 class Unknown:
-    """Unknown records in the order in which they came: one may replace another, but who could tell."""
+    """The table of unknown records, in log order. One may replace another; without the schema nobody can know.
 
-    def __init__(self, registry: SnapshotRegistry) -> None:
+    With `are_faults` each unknown record raises ReplayFault, and none is kept.
+    """
+
+    def __init__(self, registry: SnapshotRegistry, *, are_faults: bool = False) -> None:
+        self._are_faults = are_faults
         self._kept: TimelineDict[int, UnknownRecord] = TimelineDict(registry)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def __iter__(self) -> Iterator[UnknownRecord]:
-        """All of them, oldest first."""
+        """Yields all unknown records, oldest first."""
         return iter([self._kept[place] for place in range(len(self._kept))])
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """All of them, oldest first, each in its own version."""
+        """Yields all unknown records, oldest first, each with its own version."""
         for record in self:
             yield record, record.version
 
     def keep(self, record: UnknownRecord, _: Offset) -> None:
-        """One more."""
+        """Adds an unknown record. Raises ReplayFault if unknown records are faults here."""
+        if self._are_faults:
+            raise ReplayFault(
+                f"record type {record.api_key} in version {record.version} is not known here: who wrote it is newer"
+            )
         self._kept[len(self._kept)] = record

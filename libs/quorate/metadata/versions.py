@@ -1,4 +1,4 @@
-"""What each `metadata.version` allows: its release, and the version in which each record is written."""
+"""The levels of `metadata.version`: their release names, and the version of each record type at each level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.records import (
 )
 
 METADATA_VERSION: Final = "metadata.version"
-"""The feature that every other choice of a record's shape hangs on. KIP-778."""
+"""The name of the feature that decides which records may be written, and in which version. KIP-778."""
 
 _RELEASES: Final = (
     ("3.3", 7, 3, 1),  # release, first level, its IV number, how many levels
@@ -40,17 +40,17 @@ RELEASES: Final[Mapping[int, str]] = {
 
 OLDEST: Final = 7
 LATEST: Final = 33
-"""The newest level this schema knows all records of: 4.4-IV2."""
+"""The newest metadata.version whose records this schema knows completely: 4.4-IV2."""
 
 assert list(RELEASES) == list(range(OLDEST, LATEST + 1)), list(RELEASES)
 
 _NEW_METADATA: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
-"""Levels that brought records or fields which the level before cannot keep (read off the released 4.4.0)."""
+"""Levels that introduced records or fields which the level before cannot store (from a released 4.4.0)."""
 
-# What a level brought (read off the released 4.4.0). A state below it must not write what it brought.
+# The levels that introduced records or fields (from a released 4.4.0). A lower level must not write these.
 SCRAM: Final = 11
 NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK: Final = 12
-"""Below this level a shrinking ISR raises the leader epoch. KAFKA-15021."""
+"""From this level on, a shrinking ISR does not raise the leader epoch any more. KAFKA-15021."""
 TRANSACTIONS: Final = 13
 DELEGATION_TOKENS: Final = 14
 CONTROLLER_REGISTRATION: Final = 15
@@ -60,7 +60,7 @@ CORDONED_DIRECTORIES: Final = 30
 CONTROLLER_UNREGISTRATION: Final = 33
 
 _RAISED: Final[Mapping[type[Message], tuple[tuple[int, int], ...]]] = {
-    # From which level on which version is written, newest first. Records not named here are at version 0.
+    # (level, record version) from that level on, newest first. Other records are always written in version 0.
     RegisterBrokerRecord: ((CORDONED_DIRECTORIES, 4), (DIRECTORIES, 3), (8, 2), (OLDEST, 1)),
     PartitionRecord: ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1)),
     PartitionChangeRecord: ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1)),
@@ -68,19 +68,14 @@ _RAISED: Final[Mapping[type[Message], tuple[tuple[int, int], ...]]] = {
 
 
 def release_of(level: int) -> str:
-    """Kafka's name of a metadata.version level; the number itself for one that is not known.
-
-    >>> release_of(25), release_of(99)
-    ('4.0-IV3', '99')
-    """
+    """Returns Kafka's name of a metadata.version level; for an unknown level the number as text."""
     return RELEASES.get(level, str(level))
 
 
 def level_of(release: str) -> int:
-    """The level of a release: its last one, unless one of them is named. Raises ValueError.
+    """Returns the level of a release name, an IV name or a number; a release stands for its last level.
 
-    >>> level_of("4.0"), level_of("4.0-IV1"), level_of("25")
-    (25, 23, 25)
+    Raises ValueError for anything else.
     """
     for level in reversed(tuple(RELEASES)):
         if release in (RELEASES[level], RELEASES[level].partition("-")[0], str(level)):
@@ -89,18 +84,14 @@ def level_of(release: str) -> int:
 
 
 def loses_metadata(present: int, lower: int) -> int | None:
-    """The newest level above `lower` and up to `present` whose metadata `lower` cannot keep; None if it keeps all.
-
-    >>> loses_metadata(29, 25), loses_metadata(29, 22)
-    (None, 23)
-    """
+    """Returns the newest level in (`lower`, `present`] whose metadata `lower` cannot store; None if there is none."""
     return max((level for level in _NEW_METADATA if lower < level <= present), default=None)
 
 
 def record_version(record: Message, metadata_version: int) -> int:
-    """The version in which `record` is written at this level.
+    """Returns the record version in which `record` is written at this metadata.version.
 
-    A change of a broker's registration takes the lowest version that has room for it, as in Kafka.
+    As in Kafka, a BrokerRegistrationChangeRecord gets the lowest version that has its fields.
     """
     if isinstance(record, UnknownRecord):
         return record.version
@@ -109,9 +100,9 @@ def record_version(record: Message, metadata_version: int) -> int:
     return version_at(type(record), metadata_version)
 
 
-@lru_cache(1024)  # asked of every record that is written
+@lru_cache(1024)  # called for every record that is written
 def version_at(record: type[Message], metadata_version: int) -> int:
-    """The version in which records of this class are written at this level."""
+    """Returns the record version of a record class at this metadata.version."""
     for level, version in _RAISED.get(record, ()):
         if metadata_version >= level:
             return version

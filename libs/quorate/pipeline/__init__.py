@@ -1,11 +1,12 @@
-"""A metadata log as columns, without Spark: which files there are, and what each record is in JSON.
+"""Decodes metadata logs and checkpoints into columns, without Spark; records become Kafka's JSON.
 
-places       the files below a path, whose cluster they are, and how they are cut into parts
-columns      rows by column
-rows         the records of a part as columns, damage included
-tail         how far a directory's log has been given out, and how far it can be: files that grow
-planning     which bytes lie between two such points
-live         what a quorum has committed, over gRPC
-json_text    a record as the JSON text that Kafka's own converters print; and back
-payload_text the same straight from a record's bytes, where nothing stands between them
+log_files    finds segments and checkpoints below a path, their cluster, and cuts them into parts
+columns      the columns that the decoding loop fills
+rows         decodes the records of a part into columns; damaged bytes become rows too
+tail         cursors into a directory whose log grows, rolls, is truncated or cleaned
+planning     computes the file parts that lie between two cursors
+twins        detects two clusters under one cluster id
+live         reads a running quorum's committed records and snapshots over gRPC
+json_text    writes a record as the JSON text of Kafka's own converters, and parses it
+payload_text writes the same JSON text straight from a record's bytes, without an object
 """

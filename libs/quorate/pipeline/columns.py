@@ -1,4 +1,4 @@
-"""Rows by column: what the decoding loop fills, and an Arrow batch is made of."""
+"""The columns of decoded records: the decoding loop fills them, and Arrow batches are made from them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COLUMNS: Final = (
     "raw",
     "_corrupt",
 )
-"""The columns of a chunk; timestamps in ms since 1970, the rest as `Columns` says."""
+"""Column names of a chunk of rows, in order; `timestamp` is in ms since 1970, `_corrupt` describes damage."""
 
 
 class Columns:
-    """Rows by column: lists of equal length, in the order of COLUMNS."""
+    """Decoded records by column: one list for each name in COLUMNS, in that order, all of equal length."""
 
     def __init__(self) -> None:
         self.offset: list[int | None] = []
@@ -48,7 +48,7 @@ class Columns:
         return len(self.offset)
 
     def by_name(self) -> Mapping[str, list[Any]]:
-        """The columns by their names in COLUMNS."""
+        """Returns the lists by their names in COLUMNS."""
         return dict(zip(COLUMNS, vars(self).values(), strict=True))
 
     def put(
@@ -63,7 +63,7 @@ class Columns:
         raw: bytes | None = None,
         corrupt: str | None = None,
     ) -> None:
-        """One row, with what the batch's header says."""
+        """Appends one row; epoch, timestamp and base offset come from the batch's header, None if there is none."""
         self.offset.append(offset)
         self.epoch.append(None if header is None else header.epoch)
         self.timestamp.append(None if header is None else header.base_timestamp)

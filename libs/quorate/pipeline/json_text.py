@@ -1,8 +1,8 @@
-"""A record as the JSON text that Kafka's own converters print, and back.
+"""Writes a record as the JSON text that Kafka's own converters print, and parses such JSON into a record.
 
-The text is written by one straight function for each record and version, as the codec reads bytes: making dicts
-for a JSON encoder to walk costs more than the decoding. Only the fields of the version are there, a tagged one only
-if it is not at its default. Equal arrays and ids are written once.
+A function is generated for each record class and version, like the codec's decoders: building dicts for a JSON
+encoder costs more than the decoding. The text has the fields of that version; a tagged field is left out at its
+default. The texts of ids and arrays are cached.
 """
 
 from __future__ import annotations
@@ -15,19 +15,27 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from kraft import Message
+from quorate.doubles import double_json
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, Kind, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
 __all__ = ["KEPT_MAX", "base64_text", "from_document", "json_name", "type_name", "writer"]
 
 KEPT_MAX: Final = 1 << 16
-"""How many texts of ids and arrays are kept before all are let go."""
-_INTEGERS: Final = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT16, Kind.UINT32)
+"""Size limit of a cache of id or array texts; a full cache is cleared."""
+_INTEGERS: Final = (
+    FieldType.INT8,
+    FieldType.INT16,
+    FieldType.INT32,
+    FieldType.INT64,
+    FieldType.UINT16,
+    FieldType.UINT32,
+)
 
 
 class _Ids(dict[bytes, str]):
-    """Ids as JSON strings."""
+    """A cache of uuids as JSON strings."""
 
     def __missing__(self, uuid: bytes) -> str:
         if len(self) >= KEPT_MAX:
@@ -37,7 +45,7 @@ class _Ids(dict[bytes, str]):
 
 
 class _Arrays(dict[tuple[Any, ...], str]):
-    """Arrays as JSON, by their items. Not for floats and bools: 1, 1.0 and True are one key."""
+    """A cache of arrays as JSON text, by their items. Not for floats and bools: 1, 1.0 and True are equal dict keys."""
 
     def __init__(self, one: Callable[[Any], str]) -> None:
         super().__init__()
@@ -56,33 +64,35 @@ _NUMBER_ARRAYS: Final = _Arrays(str)
 
 
 def type_name(record: type[Message]) -> str:
-    """How Kafka's converters name a record.
+    """Returns the type name that Kafka's converters use for a record class.
 
     >>> from quorate.records import PartitionChangeRecord
     >>> type_name(PartitionChangeRecord)
     'PARTITION_CHANGE_RECORD'
+
     """
     name = record.__name__
     return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
 
 
 def json_name(field: str) -> str:
-    """A field's name as Kafka spells it.
+    """Returns a field's name in Kafka's camel case.
 
     >>> json_name("partition_id")
     'partitionId'
+
     """
     head, *rest = field.split("_")
     return head + "".join(part.capitalize() for part in rest)
 
 
 def writer(record: type[Message], version: int) -> Callable[[Message], str]:
-    """The function that writes records of this class and version as JSON text."""
+    """Returns the function that writes records of this class and version as JSON text."""
     return _writer(layout_of(record), version)
 
 
 def from_document(record: type[Message], version: int, document: Mapping[str, Any]) -> Message:
-    """The record that a document in this form says; what it leaves out is at its default. Raises ValueError."""
+    """Builds a record from a parsed JSON object; absent fields get defaults. Raises ValueError for unknown ones."""
     return _struct(layout_of(record), version, document)
 
 
@@ -104,7 +114,7 @@ def _writer(layout: Layout, version: int) -> Callable[[Message], str]:
 
 
 def _member(field: Field, version: int, names: dict[str, Any]) -> str:
-    """A member with the comma before it, as it stands inside an f-string."""
+    """Generates the f-string source of one JSON member, with the comma before it."""
     value = f"m.{field.name}"
     written = _array(field, value, version, names) if field.array else _one(field, value, version, names)
     if field.nullable_in(version):
@@ -115,7 +125,7 @@ def _member(field: Field, version: int, names: dict[str, Any]) -> str:
 def _array(field: Field, value: str, version: int, names: dict[str, Any]) -> str:
     if field.kind in _INTEGERS:
         return f"{_named(names, _NUMBER_ARRAYS)}[{value}]"
-    if field.kind is Kind.UUID:
+    if field.kind is FieldType.UUID:
         return f"{_named(names, _ID_ARRAYS)}[{value}]"
     one = _scalar(field, version)
     return f"{_named(names, _joined(one))}({value})"
@@ -128,33 +138,35 @@ def _joined(one: Callable[[Any], str]) -> Callable[[tuple[Any, ...]], str]:
 def _one(field: Field, value: str, version: int, names: dict[str, Any]) -> str:
     if field.kind in _INTEGERS:
         return value
-    if field.kind is Kind.BOOL:
+    if field.kind is FieldType.BOOL:
         return f"TRUE if {value} else FALSE"
-    if field.kind is Kind.UUID:
+    if field.kind is FieldType.UUID:
         return f"{_named(names, _IDS)}[{value}]"
     return f"{_named(names, _scalar(field, version))}({value})"
 
 
 def _scalar(field: Field, version: int) -> Callable[[Any], str]:
     match field.kind:
-        case Kind.STRUCT:
+        case FieldType.STRUCT:
             assert field.struct is not None, field
             return _writer(field.struct, version)
-        case Kind.STRING:
+        case FieldType.STRING:
             return encode_basestring
-        case Kind.BYTES | Kind.RECORDS:
+        case FieldType.BYTES | FieldType.RECORDS:
             return base64_text
+        case FieldType.FLOAT64:
+            return double_json
         case _:
             return json.dumps
 
 
 def base64_text(data: bytes) -> str:
-    """Bytes as a JSON string."""
+    """Encodes bytes as a base64 JSON string, quotes included."""
     return f'"{b64encode(data).decode("ascii")}"'
 
 
 def _named(names: dict[str, Any], value: Any) -> str:
-    """A name under which the source finds `value`."""
+    """Adds `value` to the generated function's globals and returns its name there."""
     found = f"_{len(names)}"
     names[found] = value
     return found
@@ -183,12 +195,14 @@ def _value(field: Field, version: int, value: Any) -> Any:
 
 def _item(field: Field, version: int, value: Any) -> Any:
     match field.kind:
-        case Kind.STRUCT:
+        case FieldType.STRUCT:
             assert field.struct is not None, field
             return _struct(field.struct, version, value)
-        case Kind.UUID:
+        case FieldType.UUID:
             return parse_uuid(value)
-        case Kind.BYTES | Kind.RECORDS:
+        case FieldType.BYTES | FieldType.RECORDS:
             return b64decode(value, validate=True)
+        case FieldType.FLOAT64:
+            return float(value)  # Infinity and NaN are strings in this JSON
         case _:
             return value

@@ -1,12 +1,12 @@
-"""Reads what a quorum has committed, over gRPC from any of its nodes: records from an offset on, snapshots.
+"""Reads committed records and snapshots of a running quorum over gRPC, from any of its nodes.
 
-A node that does not lead serves it too (`RelayFetchStream`), so the leader has nothing to do with those who read here.
+Followers and observers serve these reads too (`RelayFetchStream`), so the leader is not loaded by them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -14,10 +14,10 @@ import grpc
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
-from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest
+from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.errors import ErrorCode
+from quorate.errors import ErrorCode, error_name
 from quorate.nouns import (
     METADATA_PARTITION,
     METADATA_TOPIC,
@@ -31,35 +31,38 @@ from quorate.runtime.client import RECEIVE_BYTES_MAX
 from quorate.runtime.log_reader import DEADLINE_S, FETCH_BYTES_MAX, SILENT_MS_MAX
 from quorate.wire.batch import batches
 
-__all__ = ["AnotherCluster", "Answer", "Behind", "Quorum", "Unanswered"]
+__all__ = ["AnotherCluster", "EpochBehind", "FetchedBatches", "QuorumReader", "Unanswered"]
 
 T = TypeVar("T")
 Stub = Any
-"""A QuorumStub over a channel that blocks: its types are those of asyncio's, which a task of Spark's has no use for."""
+"""A QuorumStub on a blocking channel. Its type is Any because the generated types are those of asyncio's stub."""
 
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0
 _TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
+_PARTITION: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
 _HOPELESS: Final = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 _Partition = FetchResponse.FetchableTopicResponse.PartitionData
+_Snapshot = FetchSnapshotResponse.TopicSnapshot.PartitionSnapshot
 
 
 class Unanswered(Exception):
-    """No endpoint has given an answer in time; the last one and its reason are named."""
+    """No endpoint has answered within the retry time; the message names the last endpoint and its failure."""
 
 
-class Behind(Unanswered):
-    """All nodes that answer are in an epoch before the one that was read: it is not the log that it was, or not yet."""
+class EpochBehind(Unanswered):
+    """Every node that answers is in an earlier epoch than the reader: the log was replaced, or the nodes lag behind."""
 
 
 class AnotherCluster(Exception):
-    """Behind an endpoint is another cluster than the one that is meant."""
+    """An endpoint belongs to another cluster than the one that is read."""
 
 
-class Answer(NamedTuple):
-    """What a node has from an offset on: whole batches below the high watermark, or why it has none.
+class FetchedBatches(NamedTuple):
+    """A node's answer to a fetch: whole batches below the high watermark, or the reason why there are none.
 
-    `snapshot` takes the place of what was asked for; `diverging` is the end of the epoch up to which both logs agree.
+    `snapshot` is set if the log no longer has the offset and a snapshot does. `diverging` is set if the logs diverge:
+    it is the last epoch on which both agree, and its end offset.
     """
 
     high_watermark: Offset
@@ -69,15 +72,18 @@ class Answer(NamedTuple):
 
 
 class _Again(Exception):
-    """Something that may be gone soon, or is not so at another node."""
+    """A failure that may be temporary or specific to one node; the call is retried at the next endpoint."""
 
 
-class _Behind(_Again):
-    """A node that has not heard of an epoch yet, or has forgotten it."""
+class _NodeBehind(_Again):
+    """A node's epoch is behind the epoch that the reader knows."""
 
 
-class Quorum:
-    """The nodes of one cluster. All calls raise Unanswered after `retry_s`, and AnotherCluster; close it at the end."""
+class QuorumReader:
+    """A client of one cluster's nodes that retries a call at each endpoint in turn.
+
+    All calls raise Unanswered after `retry_s` seconds, and AnotherCluster. Call `close` at the end.
+    """
 
     def __init__(self, endpoints: Sequence[str], *, cluster_id: str | None = None, retry_s: float) -> None:
         assert endpoints
@@ -89,31 +95,31 @@ class Quorum:
         self.cluster_id = cluster_id or self._call(self._find)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Closes every connection."""
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
 
-    def fetch(self, offset: Offset, epoch: Epoch) -> Answer:
-        """What lies behind a log that ends at `offset` with a record of `epoch`."""
+    def fetch(self, offset: Offset, epoch: Epoch) -> FetchedBatches:
+        """Fetches the batches that follow a log whose end offset is `offset` and whose last record is of `epoch`."""
         return self._call(lambda endpoint, stub: self._fetch(endpoint, stub, offset, epoch, FETCH_BYTES_MAX))
 
     def high_watermark(self) -> Offset:
-        """Below it all is committed, as far as the node that answers knows."""
+        """Returns the high watermark (exclusive) that the node that answers knows."""
         return self._call(lambda endpoint, stub: self._fetch(endpoint, stub, 0, 0, 1)).high_watermark
 
-    def records(self, offset: Offset, *, bytes_max: int = FETCH_BYTES_MAX) -> Answer:
-        """The batches from the one that holds `offset` on, at least one, or the snapshot that has taken its place."""
+    def records(self, offset: Offset, *, bytes_max: int = FETCH_BYTES_MAX) -> FetchedBatches:
+        """Returns at least one batch, from the one that holds `offset` on; or the snapshot that has replaced it."""
         return self._call(lambda endpoint, stub: self._records(endpoint, stub, offset, bytes_max))
 
     def batch_end(self, offset: Offset) -> OffsetAndEpoch | None:
-        """Where the batch that holds `offset` ends, and its epoch; None if a snapshot has taken its place."""
+        """Returns the end offset and epoch of the batch that holds `offset`; None if a snapshot has replaced it."""
         for _, header in batches(self.records(offset, bytes_max=1).records):
             return OffsetAndEpoch(offset=header.next_offset, epoch=header.epoch)
         return None
 
     def snapshot(self, wanted: OffsetAndEpoch) -> bytes | None:
-        """The bytes of a checkpoint; None if it is not there any more."""
+        """Downloads a checkpoint in chunks and returns its bytes; None if the node no longer has it."""
         parts = bytearray()
         while True:
             piece = self._call(partial(self._piece, wanted=wanted, position=len(parts)))
@@ -137,7 +143,7 @@ class Quorum:
         except RetryError as given_up:
             why = given_up.last_attempt.exception()
             count = given_up.last_attempt.attempt_number
-            kind = Behind if isinstance(why, _Behind) else Unanswered
+            kind = EpochBehind if isinstance(why, _NodeBehind) else Unanswered
             raise kind(f"{why}; {count} attempts in {self._retry_s:g} s") from None
         raise AssertionError("tenacity ends with a result or raises")
 
@@ -159,12 +165,12 @@ class Quorum:
         found: str = stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S).cluster_id
         return found
 
-    def _records(self, endpoint: str, stub: Stub, offset: Offset, max_bytes: int) -> Answer:
-        # Any epoch of the log that does not end before will do: it is not asked whether the logs agree.
+    def _records(self, endpoint: str, stub: Stub, offset: Offset, max_bytes: int) -> FetchedBatches:
+        # Any epoch that does not end before `offset` will do: this does not ask whether two logs agree.
         epoch = self._epoch
         answer = self._fetch(endpoint, stub, offset, epoch, max_bytes)
         if answer.snapshot is not None and epoch < self._epoch:
-            # An epoch before the earliest snapshot's is sent to that, whatever the log has.
+            # A fetch with an epoch before the earliest snapshot's is always answered with that snapshot.
             answer = self._fetch(endpoint, stub, offset, self._epoch, max_bytes)
         if answer.diverging is not None:
             answer = self._fetch(endpoint, stub, offset, answer.diverging.epoch, max_bytes)
@@ -173,23 +179,25 @@ class Quorum:
             raise _Again(f"endpoint {endpoint} has not come that far yet: {why}")
         return answer
 
-    def _fetch(self, endpoint: str, stub: Stub, offset: Offset, epoch: Epoch, max_bytes: int) -> Answer:
+    def _fetch(self, endpoint: str, stub: Stub, offset: Offset, epoch: Epoch, max_bytes: int) -> FetchedBatches:
         while True:
-            # A log that ends in an epoch has heard of it: to say less would be refused as a contradiction.
+            # A fetch whose last fetched epoch is above its current leader epoch would be refused, so both are raised.
             self._epoch = known = max(self._epoch, epoch)
             call = stub.RelayFetchStream(iter([self._request(offset, epoch, max_bytes)]), timeout=DEADLINE_S)
-            answer = next(call)
+            answer = next(call, None)
+            if answer is None:
+                raise _Again(f"endpoint {endpoint} ended the stream without an answer")
             partition = self._partition(endpoint, answer.response)
             if partition is not None:
                 break
             if self._epoch < epoch:
-                raise _Behind(f"endpoint {endpoint} is in epoch {self._epoch}, behind epoch {epoch}")
+                raise _NodeBehind(f"endpoint {endpoint} is in epoch {self._epoch}, behind epoch {epoch}")
             if self._epoch == known:
                 raise _Again(f"endpoint {endpoint} does not know its leader's epoch; it is in {known}")
         if answer.silent_ms > SILENT_MS_MAX:
             raise _Again(f"endpoint {endpoint} has not heard the leader for {answer.silent_ms} ms")
         snapshot, diverging = partition.snapshot_id, partition.diverging_epoch
-        return Answer(
+        return FetchedBatches(
             high_watermark=partition.high_watermark,
             records=_committed(partition),
             snapshot=_point(snapshot.epoch, snapshot.end_offset) if partition.HasField("snapshot_id") else None,
@@ -197,37 +205,42 @@ class Quorum:
         )
 
     def _partition(self, endpoint: str, response: FetchResponse) -> _Partition | None:
-        """What was answered; None if it was only that the leader's epoch is another one, which is kept."""
-        partition = response.responses[0].partitions[0] if response.responses else None
-        error = ErrorCode(response.error_code or (partition.error_code if partition is not None else 0))
-        if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+        """Returns the partition of a fetch answer; None if only the leader epoch differed, which the retry then uses.
+
+        Raises AnotherCluster, Unanswered for an error that no retry can cure, and _Again for others.
+        """
+        partition = _first(each for topic in response.responses for each in topic.partitions)
+        error = response.error_code or (partition.error_code if partition is not None else 0)
+        if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
             raise self._another(endpoint)
         if error in _HOPELESS:
-            raise Unanswered(f"endpoint {endpoint} refuses to be read from: {error.name}")
+            raise Unanswered(f"endpoint {endpoint} refuses to be read from: {error_name(error)}")
         if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH) and partition is not None:
             self._epoch = partition.current_leader.leader_epoch
             return None
-        if error is not ErrorCode.NONE or partition is None:
-            raise _Again(f"endpoint {endpoint}: {error.name}")
+        if error != ErrorCode.NONE:
+            raise _Again(f"endpoint {endpoint}: {error_name(error)}")
+        if partition is None:
+            raise _Again(f"endpoint {endpoint} says nothing of {_PARTITION}")
         return partition
 
     def _piece(self, endpoint: str, stub: Stub, *, wanted: OffsetAndEpoch, position: int) -> tuple[bytes, int] | None:
         while True:
             request = self._snapshot_request(wanted, position)
             response = stub.RelayFetchSnapshot(request, timeout=DEADLINE_S).response
-            partition = response.topics[0].partitions[0] if response.topics else None
-            error = ErrorCode(response.error_code or (partition.error_code if partition is not None else 0))
-            if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            partition = _first(each for topic in response.topics for each in topic.partitions)
+            error = response.error_code or (partition.error_code if partition is not None else 0)
+            if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
                 raise self._another(endpoint)
-            if error is ErrorCode.SNAPSHOT_NOT_FOUND:
+            if error == ErrorCode.SNAPSHOT_NOT_FOUND:
                 return None
-            if error is ErrorCode.NONE and partition is not None:
-                return partition.unaligned_records, partition.size
+            if error == ErrorCode.NONE:
+                return _bytes_of(endpoint, partition, position)
             known = self._epoch
             if partition is not None:
                 self._epoch = partition.current_leader.leader_epoch
             if self._epoch == known:
-                raise _Again(f"endpoint {endpoint}: {error.name}")
+                raise _Again(f"endpoint {endpoint}: {error_name(error)}")
 
     def _another(self, endpoint: str) -> AnotherCluster:
         found = self._find(endpoint, self._stub(endpoint))
@@ -272,8 +285,20 @@ class Quorum:
         )
 
 
+def _bytes_of(endpoint: str, partition: _Snapshot | None, position: int) -> tuple[bytes, int]:
+    if partition is None:
+        raise _Again(f"endpoint {endpoint} says nothing of {_PARTITION}")
+    if position < partition.size and not partition.unaligned_records:
+        raise _Again(f"endpoint {endpoint} gave nothing at byte {position} of {partition.size}")
+    return partition.unaligned_records, partition.size
+
+
+def _first(found: Iterable[T]) -> T | None:
+    return next(iter(found), None)
+
+
 def _committed(partition: _Partition) -> bytes:
-    """Whole batches below the high watermark: a leader answers with more."""
+    """Cuts the answer to whole batches below the high watermark, because a leader also returns uncommitted records."""
     data, end = partition.records, 0
     for position, header in batches(data):
         if header.next_offset > partition.high_watermark:

@@ -1,14 +1,13 @@
-"""From a record's bytes straight to its JSON text, where nothing stands between them: no object is made of a record.
+"""Converts a record's bytes to its JSON text without building a record object: the fast path of decoding.
 
-For each record and version a function is written out, as the codec's decoders are. It knows the records that logs
-consist of as they nearly always are: fields of numbers, ids, strings and plain arrays, and tags that the schema has.
-What it does not know it leaves to `decode_record` and `writer`, and it answers as these do, or not at all. A tag's text
-is asked of those two once for each content, and all tags together are read once: ISRs and leaders repeat.
+A function is generated for each record class and version, like the codec's decoders. It handles the common case:
+fields of numbers, ids, strings and flat arrays, and tags that the schema knows. For anything else it returns None,
+and the caller uses `decode_record` and `writer`; where it returns text, the text is the same as theirs. The texts of
+tagged fields are cached by their bytes, because ISRs and leaders repeat.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -17,36 +16,37 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from kraft import Message
+from quorate.doubles import double_json
 from quorate.errors import Corrupt
 from quorate.nouns import uuid_text
 from quorate.pipeline.json_text import KEPT_MAX, base64_text, json_name, writer
 from quorate.wire.codec import decode, encode
 from quorate.wire.compile import FIXED, Short
 from quorate.wire.primitives import read_uvarint, uvarint
-from quorate.wire.schema import Field, Kind, layout_of
+from quorate.wire.schema import Field, FieldType, layout_of
 
 __all__ = ["HEAD_BYTES", "MISFITS", "text_of"]
 
 MISFITS: Final = (Short, IndexError, struct.error, UnicodeError, Corrupt)
-"""What a function raises for bytes that are no such record; `decode_record` then says what is wrong with them."""
+"""Errors that a generated function raises for malformed bytes; `decode_record` then says what is wrong with them."""
 HEAD_BYTES: Final = 3
-"""Frame version, key and version of the record, a byte each."""
-_NUMBERS: Final = frozenset(kind for kind in FIXED if kind not in (Kind.BOOL, Kind.FLOAT64, Kind.UUID))
+"""Length of a value's head in bytes: frame version, record key and record version, one byte each."""
+_NUMBERS: Final = frozenset(kind for kind in FIXED if kind not in (FieldType.BOOL, FieldType.FLOAT64, FieldType.UUID))
 
 Text = Callable[[bytes], str | None]
 
 
 @cache
 def text_of(record: type[Message], version: int) -> Text:
-    """The function that reads a value of the log with a head of HEAD_BYTES: JSON text, or None for a closer look.
+    """Returns a generated function from a record's bytes to JSON text; it returns None where it needs the slow path.
 
-    It raises one of MISFITS for bytes that cannot be such a record.
+    The value must have a head of HEAD_BYTES. The function raises one of MISFITS for bytes that are no such record.
     """
     present = [field for field in layout_of(record).fields if field.in_version(version)]
     plain = [field for field in present if field.tag is None]
     if not all(_is_known(field) for field in plain):
         return _nothing
-    source = _Source(version)
+    source = _TextSource(version)
     lines = ["def text(b):", f"    p = {HEAD_BYTES}"]
     for is_fixed, group in groupby(plain, key=lambda field: field.kind in FIXED and not field.array):
         fields = list(group)
@@ -64,10 +64,10 @@ def text_of(record: type[Message], version: int) -> Text:
 
 
 def _rest(record: type[Message], version: int) -> Text:
-    """What reads all behind the last plain field: the members that the tags are, each with a comma before it."""
+    """Generates the function for the tagged fields, the bytes behind the last plain field: ",name:value" for each."""
     present = [field for field in layout_of(record).fields if field.in_version(version)]
     tagged = [field for field in present if field.tag is not None]
-    source = _Source(version)
+    source = _TextSource(version)
     lines = ["def rest(b):", "    p = 0", *source.tags(record, tagged)]
     lines += ["    if p != len(b):", "        raise Short"]
     lines += ["    return " + (" + ".join(f"_{field.name}" for field in tagged) or "''")]
@@ -82,12 +82,12 @@ def _nothing(_: bytes) -> str | None:
 
 def _is_known(field: Field) -> bool:
     if field.array:
-        return field.kind in _NUMBERS or field.kind in (Kind.UUID, Kind.STRING)
-    return field.kind is not Kind.STRUCT
+        return field.kind in _NUMBERS or field.kind in (FieldType.UUID, FieldType.STRING)
+    return field.kind is not FieldType.STRUCT
 
 
 class _Texts(dict[bytes, str]):
-    """Texts by the bytes that they are made of, each made once; None is not kept."""
+    """A cache of texts by the bytes that they are made from; None is not cached."""
 
     def __init__(self, make: Text) -> None:
         super().__init__()
@@ -107,11 +107,11 @@ _IDS: Final = _Texts(lambda raw: f'"{uuid_text(raw)}"')
 
 
 @cache
-def _arrays(kind: Kind) -> _Texts:
-    """Arrays of one fixed kind, without their length."""
+def _arrays(kind: FieldType) -> _Texts:
+    """Returns the cache for arrays of one fixed-width type; its keys are the arrays' bytes without the length."""
     code = FIXED[kind]
     width = struct.calcsize(f">{code}")
-    show: Callable[[Any], str] = _IDS.__getitem__ if kind is Kind.UUID else str
+    show: Callable[[Any], str] = _IDS.__getitem__ if kind is FieldType.UUID else str
 
     def text(raw: bytes) -> str:
         return f"[{','.join(map(show, struct.unpack('>' + code * (len(raw) // width), raw)))}]"
@@ -121,7 +121,7 @@ def _arrays(kind: Kind) -> _Texts:
 
 @cache
 def _tags(record: type[Message], version: int, tag: int) -> _Texts:
-    """A tag's member with the comma before it, by its content; nothing for what is the field's default."""
+    """Returns the cache of one tag's JSON member, comma included, by the tag's bytes; "" for the field's default."""
     body, write = encode(record(), version), writer(record, version)
     nothing = write(record())
     assert body.endswith(b"\0"), (record, version, body)
@@ -134,8 +134,8 @@ def _tags(record: type[Message], version: int, tag: int) -> _Texts:
     return _Texts(text)
 
 
-class _Source:
-    """Lines that read fields at `p` of the bytes `b`, and the names that they refer to."""
+class _TextSource:
+    """Generates source lines that read fields at position `p` of the bytes `b`, and keeps the names that they use."""
 
     def __init__(self, version: int) -> None:
         self.names: dict[str, Any] = {
@@ -143,7 +143,7 @@ class _Source:
             "read_uvarint": read_uvarint,
             "quoted": encode_basestring,
             "base64_text": base64_text,
-            "dumps": json.dumps,
+            "double": double_json,
             "ids": _IDS,
             "TRUE": "true",
             "FALSE": "false",
@@ -156,26 +156,29 @@ class _Source:
         return found
 
     def fixed(self, fields: Sequence[Field]) -> list[str]:
-        """Neighbours of fixed width, in one call."""
+        """Generates one struct.unpack call for neighbouring fields of fixed width."""
         layout = struct.Struct(">" + "".join(FIXED[field.kind] for field in fields))
         targets = "".join(f"_{field.name}, " for field in fields)
         return [f"    {targets}= {self._name(layout.unpack_from)}(b, p)", f"    p += {layout.size}"]
 
     def read(self, field: Field) -> Iterator[str]:
-        """A string, bytes or array, as text. Whatever is cut short ends before the count of tags that must follow."""
+        """Generates the lines that read a string, bytes or array as text.
+
+        No field needs a bounds check: truncated bytes lack the tag count, and reading that raises IndexError.
+        """
         into = f"_{field.name}"
         yield from ("    n = b[p]", "    p += 1", "    if n > 127:", "        n, p = read_uvarint(b, p - 1)")
         yield "    if n == 0:"
         yield f"        {into} = 'null'" if field.nullable_in(self._version) else "        raise Short"
         yield "    else:"
-        if field.array and field.kind is Kind.STRING:
+        if field.array and field.kind is FieldType.STRING:
             yield from self._strings(into)
             return
         width = struct.calcsize(f">{FIXED[field.kind]}") if field.array else 1
         yield f"        q = p + {width} * (n - 1)"
         if field.array:
             yield f"        {into} = {self._name(_arrays(field.kind))}[b[p:q]]"
-        elif field.kind is Kind.STRING:
+        elif field.kind is FieldType.STRING:
             yield f"        {into} = quoted(b[p:q].decode())"
         else:
             yield f"        {into} = base64_text(b[p:q])"
@@ -197,7 +200,7 @@ class _Source:
         ]
 
     def tags(self, record: type[Message], tagged: Sequence[Field]) -> Iterator[str]:
-        """The tags, of which each becomes its whole member; one that the schema has not needs a closer look."""
+        """Generates the loop over the tags; each known tag becomes its JSON member, an unknown one returns None."""
         if tagged:
             yield "    " + " = ".join(f"_{field.name}" for field in tagged) + " = ''"
         yield from ("    n = b[p]", "    p += 1", "    if n:", "        if n > 127:")
@@ -213,10 +216,14 @@ class _Source:
         yield "            p = q"
 
     def shown(self, field: Field) -> str:
-        """A field's value, as it stands inside an f-string."""
+        """Generates a field's value as it stands inside the f-string."""
         name = f"_{field.name}"
-        if field.array or field.kind in (Kind.STRING, Kind.BYTES, Kind.RECORDS) or field.kind in _NUMBERS:
+        if (
+            field.array
+            or field.kind in (FieldType.STRING, FieldType.BYTES, FieldType.RECORDS)
+            or field.kind in _NUMBERS
+        ):
             return f"{{{name}}}"
-        if field.kind is Kind.BOOL:
+        if field.kind is FieldType.BOOL:
             return f"{{TRUE if {name} else FALSE}}"
-        return f"{{ids[{name}]}}" if field.kind is Kind.UUID else f"{{dumps({name})}}"
+        return f"{{ids[{name}]}}" if field.kind is FieldType.UUID else f"{{double({name})}}"

@@ -1,4 +1,4 @@
-"""Which bytes lie between two cursors: the parts that a batch of a stream reads."""
+"""Computes the file parts between two cursors: what one micro-batch of a stream reads."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from quorate.errors import Corrupt
-from quorate.pipeline.places import PART_BYTES, Part, Place, parts
-from quorate.pipeline.tail import Cursor, Directory, Look, name_of, opened, resume, walk
+from quorate.pipeline.log_files import PART_BYTES, FilePart, LogFile, parts
+from quorate.pipeline.tail import Cursor, Directory, TailSettings, name_of, opened, resume, walk
 from quorate.storage.recovery import sound_batch_after
 from quorate.wire.batch import check_batch
 
 __all__ = ["between"]
 
-_ALL = Look(lambda _: True)
+_ALL = TailSettings(lambda _: True)
 
 
-def between(directory: Directory, start: Cursor, end: Cursor, *, part_bytes: int = PART_BYTES) -> Iterator[Part]:
-    """The parts from `start` to `end`: the same bytes again, however often it is asked, if the files are there still.
+def between(directory: Directory, start: Cursor, end: Cursor, *, part_bytes: int = PART_BYTES) -> Iterator[FilePart]:
+    """Yields the parts from `start` to `end`. Repeated calls yield the same bytes as long as the files exist.
 
-    What was removed meanwhile is told by a part that has a problem. Raises EpochWentBack.
+    If the files were removed meanwhile, yields a part with a `problem` in their place. Raises EpochWentBack.
     """
     segments = directory.segments
     if segments and segments[0].problem is not None:
-        told = [place for place in segments if start.segment < name_of(place) <= end.segment]
+        whole_files = [place for place in segments if start.segment < name_of(place) <= end.segment]
     else:
-        told = []
+        whole_files = []
         if _log_of(start) != _log_of(end):
             yield from _log(directory, start, end, part_bytes)
-    told += [place for place in directory.checkpoints if start.checkpoint < name_of(place) <= end.checkpoint]
-    told += [place for place in directory.halves if start.half < name_of(place) <= end.half]
-    for place in told:
+    whole_files += [place for place in directory.checkpoints if start.checkpoint < name_of(place) <= end.checkpoint]
+    whole_files += [place for place in directory.halves if start.half < name_of(place) <= end.half]
+    for place in whole_files:
         yield from parts(place, part_bytes=part_bytes)
 
 
@@ -38,7 +38,7 @@ def _log_of(cursor: Cursor) -> Cursor:
     return cursor._replace(checkpoint="", half="")
 
 
-def _log(directory: Directory, start: Cursor, end: Cursor, part_bytes: int) -> Iterator[Part]:
+def _log(directory: Directory, start: Cursor, end: Cursor, part_bytes: int) -> Iterator[FilePart]:
     begin = resume(directory, start)
     if begin is None:
         return
@@ -54,58 +54,64 @@ def _log(directory: Directory, start: Cursor, end: Cursor, part_bytes: int) -> I
         yield from _removed(directory.segments, reached, end)
 
 
-def _removed(segments: Sequence[Place], reached: Cursor, end: Cursor) -> Iterator[Part]:
-    """A batch that is done again, of which the files are gone. What a later leader cut off is no loss."""
+def _removed(segments: Sequence[LogFile], reached: Cursor, end: Cursor) -> Iterator[FilePart]:
+    """Yields a part that reports offsets whose segments were removed before a repeated micro-batch could read them.
+
+    Records that a later leader truncated are not reported: they are not part of the log.
+    """
     first = segments[0]
     if first.base_offset >= end.offset:
         why = f"offsets {reached.offset} to {end.offset - 1} were removed before they were read"
-        yield Part(first._replace(problem=why), 0, 0, reached.offset, False)
+        yield FilePart(first._replace(problem=why), 0, 0, reached.offset, False)
 
 
 class _Cutter:
-    """Cuts the way through the segments into parts of about one size, at batches."""
+    """Cuts the segments behind a cursor into parts of about `part_bytes`, at batch boundaries."""
 
-    def __init__(self, segments: Sequence[Place], begin: Cursor, part_bytes: int) -> None:
+    def __init__(self, segments: Sequence[LogFile], begin: Cursor, part_bytes: int) -> None:
         self._places = {name_of(place): place for place in segments}
         self._part_bytes = part_bytes
         self._begin = begin
 
-    def take(self, at: Cursor) -> Iterator[Part]:
-        """The parts that are whole when the walk stands at `at`."""
+    def take(self, at: Cursor) -> Iterator[FilePart]:
+        """Yields the parts that are complete once the walk has reached cursor `at`."""
         if at.segment != self._begin.segment:
             yield from self._roll(at.segment)
         if at.position - self._begin.position >= self._part_bytes:
             yield from self._part(at.position, is_last=False)
             self._begin = at
 
-    def finish(self, at: Cursor, *, is_torn: bool) -> Iterator[Part]:
-        """The rest, and with `is_torn` all that lies behind."""
+    def finish(self, at: Cursor, *, is_torn: bool) -> Iterator[FilePart]:
+        """Yields the remaining bytes up to `at`; with `is_torn` also all bytes behind it, which are damage."""
         if is_torn:
             yield from self._roll(max(self._places))
             yield from self._part(self._size(), is_last=True)
         else:
             yield from self._part(at.position, is_last=False)
 
-    def _roll(self, to: str) -> Iterator[Part]:
-        """Each segment to its end, up to the beginning of segment `to`."""
+    def _roll(self, to: str) -> Iterator[FilePart]:
+        """Yields the remainder of each segment that lies before segment `to`."""
         for name in sorted(self._places):
             if self._begin.segment < name <= to:
                 yield from self._part(self._size(), is_last=True)
                 self._begin = Cursor(self._places[name].base_offset, self._begin.epoch, name)
 
-    def _part(self, end: int, *, is_last: bool) -> Iterator[Part]:
+    def _part(self, end: int, *, is_last: bool) -> Iterator[FilePart]:
         begin, place = self._begin, self._places[self._begin.segment]
         start, offset = (_behind_damage(place, begin)) if begin.is_torn else (begin.position, begin.offset)
         is_gap = is_last and offset is not None and place.following not in (None, offset)
         if start < end or (start == end and is_gap):
-            yield Part(place, start, end, offset, is_last, epoch=begin.epoch)
+            yield FilePart(place, start, end, offset, is_last, epoch=begin.epoch)
 
     def _size(self) -> int:
         return Path(self._places[self._begin.segment].path).stat().st_size
 
 
-def _behind_damage(place: Place, at: Cursor) -> tuple[int, int | None]:
-    """Where sound batches go on, and with which offset, behind bytes that were told as damage before."""
+def _behind_damage(place: LogFile, at: Cursor) -> tuple[int, int | None]:
+    """Finds the next undamaged batch behind damage that was already reported; returns its position and base offset.
+
+    Without such a batch, returns the end of the file and None.
+    """
     with opened(place, _ALL) as data:
         try:
             header = check_batch(data, at.position)

@@ -1,7 +1,7 @@
-"""The records of a part as columns: the decoding loop, with the damage it meets said row by row.
+"""Decodes the records of a file part into columns, with a row for each damaged place.
 
-What is read is what a released Kafka would believe: every checksum is looked at. What cannot be read becomes a row
-that says why, with the bytes, and reading goes on behind it; or with `failfast` it is raised.
+Every checksum is verified, so the rows are what Kafka itself would accept. Bytes that cannot be read become a row
+with the reason and the bytes, and reading continues behind them; with `failfast` Corrupt is raised instead.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
 from quorate.pipeline.columns import COLUMNS, Columns
 from quorate.pipeline.json_text import type_name, writer
+from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS, text_of
-from quorate.pipeline.places import CHECKPOINT_KIND, Part
-from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TRACE_TAG, decode_record, frame_of
+from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TARGET_TAG, TRACE_TAG, decode_record, frame_of
 from quorate.storage.recovery import sound_batch_after
 from quorate.wire.batch import BatchHeader, ControlType, check_batch, data_values, records
 from quorate.wire.codec import decode
@@ -32,15 +32,15 @@ __all__ = [
     "ROWS_MAX",
     "UNKNOWN",
     "Columns",
-    "Wanted",
+    "RowFilter",
     "read",
     "read_bytes",
 ]
 
 ROWS_MAX: Final = 10_000
-"""Rows a chunk, about: a batch is not cut."""
+"""Target number of rows in a chunk; a batch is never split, so a chunk may be larger."""
 RAW_BYTES_MAX: Final = 1 << 20
-"""How much of damaged bytes is kept."""
+"""Size limit in bytes of the damaged bytes that a row keeps."""
 UNKNOWN: Final = "UNKNOWN_RECORD"
 CONTROL_TYPES: Final = {
     ControlType.LEADER_CHANGE: "LEADER_CHANGE",
@@ -49,16 +49,16 @@ CONTROL_TYPES: Final = {
     ControlType.KRAFT_VERSION: "KRAFT_VERSION",
     ControlType.KRAFT_VOTERS: "KRAFT_VOTERS",
 }
-"""Kafka's ControlRecordType."""
+"""Type names of control records, as in Kafka's ControlRecordType."""
 Buffer = mmap.mmap | bytes
 _KEY: Final = struct.Struct(">hh")
-_OURS: Final = frozenset((TRACE_TAG, REQUEST_TAG))
+_OURS: Final = frozenset((TRACE_TAG, REQUEST_TAG, TARGET_TAG))
 
 
-class Wanted(NamedTuple):
-    """Which rows are asked for: ends are exclusive, times in ms; `types` are names, None for all.
+class RowFilter(NamedTuple):
+    """Selects rows by offset, timestamp (ms since 1970) and type name; ends are exclusive, `types` None selects all.
 
-    Damage is always told. A batch that lies outside is not looked into.
+    Damage is always reported. Data batches entirely outside the ranges are not decoded.
     """
 
     start_offset: Offset = 0
@@ -70,35 +70,35 @@ class Wanted(NamedTuple):
     failfast: bool = False
 
 
-def read(part: Part, wanted: Wanted) -> Iterator[Columns]:
-    """The rows of a part, in chunks. With `wanted.failfast` raises Corrupt, naming file and position; OSError."""
+def read(part: FilePart, wanted: RowFilter) -> Iterator[Columns]:
+    """Yields the rows of a part in chunks. Raises OSError; with `wanted.failfast` Corrupt, naming file and position."""
     path = Path(part.place.path)
-    reader = _Reader(part, wanted)
+    reader = _PartReader(part, wanted)
     if part.place.problem is not None:
-        reader.tell(None, None, part.place.problem, 0, 0)
+        reader.add_damage(None, None, part.place.problem, 0, 0)
     elif part.start < part.end:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from reader.run(data)
     elif part.place.kind == CHECKPOINT_KIND:
-        reader.tell(None, None, "a checkpoint of no bytes", 0, 0)
+        reader.add_damage(None, None, "a checkpoint of no bytes", 0, 0)
     else:
         reader.finish(part.end)
     if len(reader.columns):
         yield reader.columns
 
 
-def read_bytes(part: Part, wanted: Wanted, data: bytes) -> Iterator[Columns]:
-    """The same of a part whose bytes are here and not in a file."""
-    reader = _Reader(part, wanted)
+def read_bytes(part: FilePart, wanted: RowFilter, data: bytes) -> Iterator[Columns]:
+    """Yields the rows of a part whose bytes are in memory, like `read` for a file."""
+    reader = _PartReader(part, wanted)
     yield from reader.run(data)
     if len(reader.columns):
         yield reader.columns
 
 
-class _Reader:
-    """Where the reading of one part is."""
+class _PartReader:
+    """The state of reading one part: the columns so far, the expected offset and the epoch of the last batch."""
 
-    def __init__(self, part: Part, wanted: Wanted) -> None:
+    def __init__(self, part: FilePart, wanted: RowFilter) -> None:
         self.columns = Columns()
         self._part = part
         self._wanted = wanted
@@ -109,7 +109,7 @@ class _Reader:
         self._last_control: str | None = None
 
     def run(self, data: Buffer) -> Iterator[Columns]:
-        """All chunks but the last, which is then in `columns`."""
+        """Decodes the part's batches and yields all chunks of rows but the last, which stays in `columns`."""
         position, end = self._part.start, self._part.end
         while position < end:
             try:
@@ -125,47 +125,50 @@ class _Reader:
                 self.columns = Columns()
         self.finish(len(data))
 
-    def tell(
+    def add_damage(
         self, header: BatchHeader | None, offset: Offset | None, reason: str, position: int, size: int, raw: bytes = b""
     ) -> None:
-        """A row of damage, or with failfast the end."""
+        """Adds a row that reports damage; with failfast raises Corrupt."""
         damage = Corrupt(reason, path=Path(self._part.place.path), position=position)
         if self._wanted.failfast:
             raise damage
         self.columns.put(header, offset, raw=raw or None, corrupt=f"{reason}, {size} bytes at byte {position}")
 
     def _skip(self, data: Buffer, position: int, damage: Corrupt) -> int:
-        """Where reading goes on behind damage: at the next sound batch, if there is one."""
+        """Reports damaged bytes and returns the position of the next undamaged batch, or the end of the part."""
         expected = self._next or 0
         found = sound_batch_after(data, position, expected + 1)
         stop = min(found[0], self._part.end) if found else self._part.end
         what = damage.reason
         if found is None and self._part.is_last and not self._is_checkpoint:
             what = f"the log is torn at offset {expected}: {damage.reason}"
-        self.tell(
+        self.add_damage(
             None, self._next, what, position, stop - position, data[position : min(stop, position + RAW_BYTES_MAX)]
         )
         self._next = None if found is None else found[1].base_offset
         return stop
 
     def _follows(self, header: BatchHeader, position: int, data: Buffer) -> bool:
-        """Does the batch go on where the one before ended? If not, that is told, and only a gap may be read on."""
+        """Returns whether the batch's offset and epoch follow the batch before; if not, reports it.
+
+        A batch behind a gap is still read, and the missing offsets are reported.
+        """
         base, expected = header.base_offset, self._next
         raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
         if expected is not None and base < expected:
             why = f"batch at offset {base}, where offset {expected} follows: it was there before"
-            self.tell(header, base, why, position, header.size, raw)
+            self.add_damage(header, base, why, position, header.size, raw)
             return False
         if self._is_checkpoint and header.epoch != self._epoch:
             why = f"batch of epoch {header.epoch} in a checkpoint of epoch {self._epoch}"
-            self.tell(header, base, why, position, header.size, raw)
+            self.add_damage(header, base, why, position, header.size, raw)
             return False
         if not self._is_checkpoint and header.epoch < self._epoch:
             why = f"batch at offset {base} of epoch {header.epoch}, after epoch {self._epoch}"
-            self.tell(header, base, why, position, header.size, raw)
+            self.add_damage(header, base, why, position, header.size, raw)
             return False
         if expected is not None and base > expected:
-            self.tell(None, expected, f"offsets {expected} to {base - 1} are missing", position, 0)
+            self.add_damage(None, expected, f"offsets {expected} to {base - 1} are missing", position, 0)
         self._next = header.next_offset
         self._epoch = header.epoch
         return True
@@ -186,12 +189,12 @@ class _Reader:
                 values = data_values(data, position, header)
             except Corrupt as damage:
                 raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
-                self.tell(header, header.base_offset, damage.reason, position, header.size, raw)
+                self.add_damage(header, header.base_offset, damage.reason, position, header.size, raw)
                 return
             self._values(values, position, header)
 
     def _values(self, values: list[bytes], position: int, header: BatchHeader) -> None:
-        """The rows of a batch of data records. Nearly every one is sound, known, wanted whole, and has no tags."""
+        """Adds the rows of a batch of data records, by the fast path if all are selected and undamaged."""
         base = header.base_offset
         low, high = (0, 1 << 63) if self._is_checkpoint else (self._wanted.start_offset, self._wanted.end_offset)
         before = len(self.columns)
@@ -207,14 +210,14 @@ class _Reader:
         columns.is_control += [False] * count
 
     def _plain_values(self, values: list[bytes], base: Offset) -> bool:
-        """The hot loops: all records of a batch, if there is nothing wrong with any of them. If not, False."""
+        """The hot loops: decode all records of a batch together; False, adding nothing, if one needs the slow path."""
         count = len(values)
         traces: list[str | None] = [None] * count
         raws: list[bytes | None] = [None] * count
         try:
             keys, names, versions, writers, texts = zip(*[_SHAPES[value[:HEAD_BYTES]] for value in values], strict=True)
             payloads = [text(value) for text, value in zip(texts, values, strict=True)]
-            if None in payloads:  # as nearly always is the first record's, for its leader's tags
+            if None in payloads:  # common: the leader tags the first record of a batch (trace context, request id)
                 for at in [at for at, payload in enumerate(payloads) if payload is None]:
                     payloads[at], traces[at], raws[at] = _looked_into(values[at], writers[at])
         except (KeyError, *MISFITS):
@@ -231,7 +234,7 @@ class _Reader:
         return True
 
     def _value(self, offset: Offset, value: bytes, position: int) -> None:
-        """The row of one record, whatever it is; but for what the batch says of it."""
+        """Adds the columns of one data record, known, unknown or damaged, that are not those of its batch."""
         key, name, version, write, _ = _SHAPES.get(value[:HEAD_BYTES]) or _shape_of(value)
         if self._wanted.types is not None and name not in self._wanted.types:
             return
@@ -260,7 +263,7 @@ class _Reader:
         return f"{reason}, in the batch at byte {position}"
 
     def _controls(self, data: Buffer, position: int, header: BatchHeader, *, shown: bool) -> None:
-        """Control records; those that begin and end a checkpoint are noted, asked for or not."""
+        """Adds rows for control records; notes the snapshot's header and footer even if they are not selected."""
         try:
             for record in records(data, position, header):
                 key, name, version, payload = _control(record.key, record.value)
@@ -274,29 +277,34 @@ class _Reader:
                     )
         except Corrupt as damage:
             raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
-            self.tell(header, header.base_offset, damage.reason, position, header.size, raw)
+            self.add_damage(header, header.base_offset, damage.reason, position, header.size, raw)
 
     def _must_begin(self, name: str, position: int, header: BatchHeader) -> None:
         if self._begins and name != CONTROL_TYPES[ControlType.SNAPSHOT_HEADER]:
-            self.tell(header, header.base_offset, f"a checkpoint begins with SNAPSHOT_HEADER, not {name}", position, 0)
+            self.add_damage(
+                header, header.base_offset, f"a checkpoint begins with SNAPSHOT_HEADER, not {name}", position, 0
+            )
         self._begins = False
 
     def finish(self, size: int) -> None:
-        """What can only be said at the end of the file."""
+        """Checks at the end of the file that a checkpoint has its footer and a segment reaches the next one."""
         if not self._part.is_last:
             return
         if self._is_checkpoint and self._last_control != CONTROL_TYPES[ControlType.SNAPSHOT_FOOTER]:
             why = "no SNAPSHOT_FOOTER: the checkpoint was not written, or not copied, to its end"
-            self.tell(None, self._next, why, size, 0)
+            self.add_damage(None, self._next, why, size, 0)
         following = self._part.place.following
         if following is not None and self._next is not None and self._next != following:
-            told = "are missing" if self._next < following else "are here and in the next segment"
+            finding = "are missing" if self._next < following else "are here and in the next segment"
             low, high = sorted((self._next, following))
-            self.tell(None, low, f"offsets {low} to {high - 1} {told}", size, 0)
+            self.add_damage(None, low, f"offsets {low} to {high - 1} {finding}", size, 0)
 
 
 class _Shape(NamedTuple):
-    """What the head of a value says: `write` makes the payload of a record, `text` of the bytes if they are plain."""
+    """The decoder of one record type and version, found by the head of a value.
+
+    `write` makes JSON of a decoded record, `text` makes it of plain bytes. `write` is None for an unknown record.
+    """
 
     key: int
     type: str
@@ -309,7 +317,10 @@ _SHAPES: Final[dict[bytes, _Shape]] = {}
 
 
 def _shape_of(value: bytes) -> _Shape:
-    """Without `write` for what this schema does not know; kept where it takes a byte each, as nearly always."""
+    """Looks up the decoder for a value and caches it by the head if the head has HEAD_BYTES, as nearly always.
+
+    The `write` of a record that this schema does not know is None.
+    """
     try:
         key, version, body = frame_of(value)
     except Corrupt:
@@ -324,7 +335,7 @@ def _shape_of(value: bytes) -> _Shape:
 
 
 def _looked_into(value: bytes, write: Callable[[Message], str]) -> tuple[str, str | None, bytes | None]:
-    """Payload, trace id and raw bytes of a known record. Raises Corrupt."""
+    """Decodes a known record; returns its payload, trace id, and raw bytes if it has unknown tags. Raises Corrupt."""
     record = decode_record(value)
     return write(record), *_tags(record.unknown_tags, value)  # type: ignore[attr-defined]  # known records have them
 
@@ -334,7 +345,10 @@ def _refuse(_: Message | bytes) -> str:
 
 
 def _control(key: bytes | None, value: bytes | None) -> tuple[int, str, int, str | None]:
-    """Type number, type, version and payload of a control record; no payload for what this schema does not know."""
+    """Returns type number, type name, version and payload of a control record; payload None if the type is unknown.
+
+    Raises Corrupt if the key or the value is too short.
+    """
     if key is None or len(key) < _KEY.size or value is None or len(value) < 2:
         raise Corrupt("a control record has a key of 4 bytes and a value of 2 at least")
     kind, version = _KEY.unpack_from(key)[1], int.from_bytes(value[:2], "big")
@@ -346,13 +360,13 @@ def _control(key: bytes | None, value: bytes | None) -> tuple[int, str, int, str
 
 
 def _tags(tags: tuple[tuple[int, bytes], ...], value: bytes) -> tuple[str | None, bytes | None]:
-    """The trace id, and the value as it is if it has tags that nobody here knows."""
+    """Returns the trace id, and the value itself if it has tags that this schema does not know."""
     trace = next((_trace_id(text) for tag, text in tags if tag == TRACE_TAG), None)
     return trace, value if any(tag not in _OURS for tag, _ in tags) else None
 
 
 def _trace_id(traceparent: bytes) -> str | None:
-    """The id in a W3C trace context; None for what is none."""
+    """Returns the trace id of a W3C traceparent; None if the text is malformed."""
     version, _, rest = traceparent.decode("ascii", "replace").partition("-")
     trace_id = rest.partition("-")[0]
     return trace_id if len(version) == 2 and len(trace_id) == 32 else None

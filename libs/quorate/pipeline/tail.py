@@ -1,7 +1,8 @@
-"""How far a directory's log has been given out, and how far it can be: files that grow, roll, are cut and removed.
+"""Tails the log of a directory with cursors: segments grow, roll, are truncated, and are removed.
 
-A cursor stands behind a batch that checks and follows the one before. So damage never lies on both sides of one, and
-is told once; what lies behind the last sound batch is waited for, until it has stood still for long enough.
+A cursor always stands behind a batch whose checksum and offset are right, so the same damage is never read from
+two cursors and is reported once. Bytes behind the last such batch may still be half written: they are damage only
+once the file has not changed for the settle time.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from typing import NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
-from quorate.pipeline.places import HALF, LOG_KIND, Place
+from quorate.pipeline.log_files import HALF, LOG_KIND, LogFile
 from quorate.storage.recovery import sound_batch_after
 from quorate.wire.batch import check_batch, peek_header
 
-__all__ = ["Cursor", "Directory", "EpochWentBack", "Look", "advance", "directories", "resume", "walk"]
+__all__ = ["Cursor", "Directory", "EpochWentBack", "TailSettings", "advance", "directories", "resume", "walk"]
 
 
 class EpochWentBack(Exception):
-    """A record that was given out has been replaced by one of an earlier epoch: this is not the log that it was."""
+    """A returned record was replaced by one of an earlier epoch: the directory holds another log now."""
 
 
 class Cursor(NamedTuple):
-    """All below `offset` has been given out, the last of it of `epoch`; -1 before any.
+    """A position in a directory's log: every record below `offset` has been returned; `epoch` is that of the last one.
 
-    That ends at byte `position` of `segment`, and its last batch begins at byte `last`; -1 if none was read of this
-    segment. With `is_torn` what lies behind was told as damage. `checkpoint` is the name of the last checkpoint that
-    was given, `half` of the last one that was told to be half.
+    `epoch` is -1 before the first record. `position` is the byte behind that record's batch in file `segment`, `last`
+    the byte at which the batch begins, -1 if none of this segment was read. With `is_torn` the bytes behind `position`
+    were reported as damage. `checkpoint` is the name of the last checkpoint that was returned, `half` that of the last
+    unfinished checkpoint that was reported.
     """
 
     offset: Offset = 0
@@ -46,28 +48,28 @@ class Cursor(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """One replica's files of one cluster, each kind in the order of the names."""
+    """The files of one cluster in one directory: segments, checkpoints, unfinished checkpoints, each sorted by name."""
 
     path: str
     cluster_id: str
-    segments: tuple[Place, ...]
-    checkpoints: tuple[Place, ...]
-    halves: tuple[Place, ...]
+    segments: tuple[LogFile, ...]
+    checkpoints: tuple[LogFile, ...]
+    halves: tuple[LogFile, ...]
 
 
-class Look(NamedTuple):
-    """What a look at the files takes into account.
+class TailSettings(NamedTuple):
+    """Decides which bytes of the files count.
 
-    `is_settled` says whether a file has stood still for so long that nothing more will come. Where `sizes` are given,
-    nothing else is there: the files as they were at some moment.
+    `is_settled` says whether a file is old enough that no more bytes are expected. `sizes` limits reading to the files
+    and sizes of an earlier moment; a file that is not in it counts as empty.
     """
 
-    is_settled: Callable[[Place], bool]
+    is_settled: Callable[[LogFile], bool]
     sizes: Mapping[str, int] | None = None
 
 
-def directories(places: Iterable[Place]) -> list[Directory]:
-    """The files by directory, as `find` lists them."""
+def directories(places: Iterable[LogFile]) -> list[Directory]:
+    """Groups the listed files by directory and cluster."""
     found = []
     for (path, cluster_id), group in groupby(
         places, key=lambda place: (str(Path(place.path).parent), place.cluster_id)
@@ -82,15 +84,15 @@ def directories(places: Iterable[Place]) -> list[Directory]:
     return found
 
 
-def name_of(place: Place) -> str:
-    """The file's name. Names of one directory are in the order of their offsets."""
+def name_of(place: LogFile) -> str:
+    """Returns the file's name. Within one directory the order of names is the order of offsets."""
     return Path(place.path).name
 
 
-def advance(directory: Directory, at: Cursor, look: Look, *, limit: int) -> Cursor:
-    """Where the next `limit` offsets end, about: a batch is not cut, a checkpoint neither, and one at least is given.
+def advance(directory: Directory, at: Cursor, look: TailSettings, *, limit: int) -> Cursor:
+    """Returns the cursor behind about `limit` more offsets: at least one batch, and batches and checkpoints stay whole.
 
-    Raises EpochWentBack, naming cluster, offset and both epochs.
+    Returns `at` itself if there is nothing new. Raises EpochWentBack, naming cluster, offset and both epochs.
     """
     reached = _log_end(directory, at, look, limit)
     room = limit - max(0, reached.offset - at.offset)
@@ -108,15 +110,16 @@ def advance(directory: Directory, at: Cursor, look: Look, *, limit: int) -> Curs
         if name_of(place) <= reached.half:
             continue
         if not look.is_settled(place):
-            break  # to go past it would be never to tell of it
+            break  # passing it now would mean that it is never reported
         reached = reached._replace(half=name_of(place))
     return reached
 
 
 def resume(directory: Directory, at: Cursor) -> Cursor | None:
-    """Where reading goes on behind `at`, by the files that there are now; None if what follows is not there yet.
+    """Returns the cursor from which reading continues after `at`; None if the next offset is not there yet.
 
-    What a later leader has replaced is read again from the log's start. Raises EpochWentBack.
+    If segments were removed, it continues in another one. If a later leader replaced records that were returned, it
+    continues from the log's start. Raises EpochWentBack.
     """
     if not directory.segments:
         return None
@@ -126,10 +129,10 @@ def resume(directory: Directory, at: Cursor) -> Cursor | None:
     return at if place is not None and _is_as_it_was(place, at) else _found_again(directory, at)
 
 
-def walk(segments: Sequence[Place], at: Cursor, look: Look) -> Iterator[Cursor]:
-    """The cursor behind each batch that checks and follows, from `at` on.
+def walk(segments: Sequence[LogFile], at: Cursor, look: TailSettings) -> Iterator[Cursor]:
+    """Yields a cursor behind each batch after `at` whose checksum is right and whose offset and epoch follow.
 
-    Before offsets that are missing between two segments it waits until these have settled.
+    Stops before a gap between two segments until the segment behind the gap has settled.
     """
     for place in segments:
         name = name_of(place)
@@ -160,8 +163,8 @@ def walk(segments: Sequence[Place], at: Cursor, look: Look) -> Iterator[Cursor]:
 
 
 @contextmanager
-def opened(place: Place, look: Look) -> Iterator[mmap.mmap | bytes]:
-    """The bytes of a file, as far as they count."""
+def opened(place: LogFile, look: TailSettings) -> Iterator[mmap.mmap | bytes]:
+    """Opens a segment or checkpoint as a context manager and yields its bytes, at most as many as `look` allows."""
     with Path(place.path).open("rb") as file:
         size = _size(place, look, os.fstat(file.fileno()).st_size)
         if size == 0:
@@ -171,7 +174,7 @@ def opened(place: Place, look: Look) -> Iterator[mmap.mmap | bytes]:
             yield data
 
 
-def _size(place: Place, look: Look, size: int) -> int:
+def _size(place: LogFile, look: TailSettings, size: int) -> int:
     return size if look.sizes is None else min(size, look.sizes.get(place.path, 0))
 
 
@@ -180,7 +183,7 @@ def _start(directory: Directory, at: Cursor) -> Cursor:
     return Cursor(first.base_offset, segment=name_of(first), checkpoint=at.checkpoint, half=at.half)
 
 
-def _log_end(directory: Directory, at: Cursor, look: Look, limit: int) -> Cursor:
+def _log_end(directory: Directory, at: Cursor, look: TailSettings, limit: int) -> Cursor:
     segments = directory.segments
     if segments and segments[0].problem is not None:
         return at._replace(segment=max(at.segment, name_of(segments[-1])))
@@ -196,15 +199,15 @@ def _log_end(directory: Directory, at: Cursor, look: Look, limit: int) -> Cursor
     return reached
 
 
-def _has_rest(segments: Sequence[Place], at: Cursor, look: Look) -> bool:
-    """Do bytes lie behind the last sound batch, and will nothing more come that makes sense of them?"""
+def _has_rest(segments: Sequence[LogFile], at: Cursor, look: TailSettings) -> bool:
+    """Returns whether bytes behind the last undamaged batch are damage: all files that hold them have settled."""
     sizes = {name_of(place): _size(place, look, Path(place.path).stat().st_size) for place in segments}
     rest = sum(size for name, size in sizes.items() if name >= at.segment) - at.position
     return rest > 0 and all(look.is_settled(place) for place in segments if name_of(place) >= at.segment)
 
 
-def _is_as_it_was(place: Place, at: Cursor) -> bool:
-    """Does the batch that was given last lie where it did?"""
+def _is_as_it_was(place: LogFile, at: Cursor) -> bool:
+    """Returns whether the batch before the cursor still lies at the same bytes, with the same offsets and epoch."""
     if at.last < 0:
         return True
     with Path(place.path).open("rb") as file:
@@ -220,12 +223,15 @@ def _is_as_it_was(place: Place, at: Cursor) -> bool:
 
 
 def _found_again(directory: Directory, at: Cursor) -> Cursor | None:
-    """Where the log goes on that is cut otherwise now: its segments were removed, or its end was replaced."""
+    """Finds the cursor from which to continue in a log whose segments were removed or whose end was replaced.
+
+    Returns None if the log does not reach `at` yet. Raises EpochWentBack.
+    """
     start = _start(directory, at)
     if start.offset >= at.offset:
         return at._replace(segment=start.segment, position=0, last=-1, is_torn=False)
     end, covering = start, None
-    for end in walk(directory.segments, start, Look(lambda _: True)):
+    for end in walk(directory.segments, start, TailSettings(lambda _: True)):
         if covering is None and end.offset >= at.offset:
             covering = end
     if end.epoch > at.epoch:
@@ -240,8 +246,8 @@ def _found_again(directory: Directory, at: Cursor) -> Cursor | None:
     return covering if covering.offset == at.offset else start
 
 
-def _record_count(place: Place, look: Look) -> int | None:
-    """How many records a checkpoint has; None if it may not be whole yet. Only headers are read."""
+def _record_count(place: LogFile, look: TailSettings) -> int | None:
+    """Counts the records of a checkpoint from its batch headers; None if it may not be complete yet."""
     count = position = 0
     ends_well = False
     with opened(place, look) as data:

@@ -1,8 +1,8 @@
-"""Which brokers get a new partition's replicas: a pure function, with chance as an argument.
+"""Replica placement: chooses the brokers of new partitions; a pure function, with randomness as an argument.
 
-spec      what is asked, what is usable, and what is refused
-racks     the usable brokers by rack, sorted once for a broker set
-striped   Kafka's placement: replicas in stripes across the racks
+spec      the request, the usable brokers, and the checks
+racks     the usable brokers by rack, sorted once per broker set
+striped   Kafka's placement: replicas in stripes over the racks
 """
 
 from quorate.placement.racks import Rack, Racks

@@ -1,4 +1,4 @@
-"""The usable brokers by rack: sorted once for a broker set, shared by all placements on it."""
+"""Groups the usable brokers by rack: sorted once per broker set, and shared by all its placements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.placement.spec import UsableBroker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rack:
-    """One rack's brokers, ascending by id; `name` is None for the brokers that name no rack."""
+    """The brokers of one rack, ascending by id; `name` is None for brokers without a rack."""
 
     name: str | None
     unfenced: tuple[NodeId, ...]
@@ -21,10 +21,10 @@ class Rack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Racks:
-    """All racks of a broker set by name, the nameless one first.
+    """All racks of a broker set, sorted by name; the brokers without a rack come first.
 
-    Sorting a hundred brokers takes longer than placing a partition does: keep a `Racks` for as long as the
-    broker set stands.
+    Keep a `Racks` as long as the broker set is unchanged: sorting a hundred brokers takes longer than placing a
+    partition.
     """
 
     racks: tuple[Rack, ...]
@@ -33,7 +33,7 @@ class Racks:
 
     @classmethod
     def of(cls, brokers: Iterable[UsableBroker]) -> Racks:
-        """The racks of `brokers`, whose order does not matter.
+        """Groups `brokers`, in any order, by rack.
 
         Raises ApiError(INVALID_REQUEST) if an id is negative or listed twice.
         """

@@ -1,4 +1,4 @@
-"""What a placement is asked for, and what it may use."""
+"""The input of a placement: the requested partitions, the usable brokers, a source of randomness; and its checks."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from quorate.nouns import NodeId
 T = TypeVar("T")
 
 Replicas: TypeAlias = tuple[NodeId, ...]
-"""The brokers of one partition in order of preference: the first is the preferred leader."""
+"""The brokers of one partition in order of preference; the first is the preferred leader."""
 
 
 class Random(Protocol):
-    """Where chance comes from: `random.Random` has it. A seed makes a placement repeatable."""
+    """A source of randomness, such as `random.Random`. The same seed gives the same placement."""
 
     def randrange(self, stop: int, /) -> int:
-        """A number from 0 to below `stop`."""
+        """Returns a number from 0 (inclusive) to `stop` (exclusive)."""
 
     def shuffle(self, x: list[T], /) -> None:
-        """Put `x` into another order."""
+        """Shuffles `x` in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsableBroker:
     """A broker that may get replicas: registered, and not in controlled shutdown.
 
-    `rack` is None where the broker names none; such brokers count as one more rack. A fenced
-    broker comes after the unfenced ones of its rack and is never a first replica.
+    `rack` is None for a broker without a rack; all such brokers count as one more rack. A fenced broker comes after the
+    unfenced ones of its rack and is never a first replica.
     """
 
     id: NodeId
@@ -39,10 +39,10 @@ class UsableBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementSpec:
-    """Some partitions of one topic, all with the same number of replicas.
+    """The partitions of one topic to place, all with the same replication factor.
 
-    `start_partition` is the id of the first: 0 for a new topic, the present count when partitions
-    are added. It numbers the partitions and has no part in where they go.
+    `start_partition` is the id of the first: 0 for a new topic, the present count when partitions are added. It numbers
+    the partitions and does not influence the placement.
     """
 
     start_partition: int = 0
@@ -51,14 +51,14 @@ class PlacementSpec:
 
     @property
     def partition_ids(self) -> range:
-        """The partitions' ids, in the order in which a placement lists them."""
+        """The partition ids, in the order of the placement."""
         return range(self.start_partition, self.start_partition + self.partition_count)
 
     def check(self, *, unfenced_count: int, fenced_count: int) -> None:
-        """Refuse what so many usable brokers cannot serve.
+        """Checks that the partitions can be placed on so many usable brokers.
 
-        Raises ApiError: INVALID_PARTITIONS for a range that is none, INVALID_REPLICATION_FACTOR for
-        less than one replica, for more replicas than brokers, or when no broker is unfenced.
+        Raises ApiError: INVALID_PARTITIONS for an invalid range of partitions; INVALID_REPLICATION_FACTOR for a factor
+        below one or above the number of brokers, or if no broker is unfenced.
         """
         if self.start_partition < 0 or self.partition_count < 1:
             raise ApiError(

@@ -1,4 +1,4 @@
-"""Kafka's replica placement: every partition is a stripe across the racks, each a little further on.
+"""Striped replica placement, as Kafka's StripedReplicaPlacer: each partition is a stripe over the racks.
 
 Goals, in this order (KIP-36, KIP-631):
 
@@ -6,11 +6,11 @@ Goals, in this order (KIP-36, KIP-631):
 * The replicas of a partition are spread over the racks as evenly as the racks' sizes allow.
 * Leaders are spread over the racks, and replicas over the brokers of a rack.
 * Fenced brokers come after the unfenced ones of their rack.
-* No two topics begin alike, and long topics do not repeat themselves.
+* Two topics rarely begin alike, and a long topic does not repeat its pattern.
 
-How. Think of each rack as a ring of brokers, and of the racks as a ring of rings:
+The algorithm treats each rack as a ring of brokers, and the racks as a ring of rings:
 
-    rack a: 1 2 3 4        partition   begins at   takes        replicas
+    rack a: 1 2 3 4        partition   begins at   takes from   replicas
     rack b: 5 6            0           a           a b          1 5
     rack c: 7 8            1           b             b c        6 7
                            2           c           a   c        8 2
@@ -19,17 +19,17 @@ How. Think of each rack as a ring of brokers, and of the racks as a ring of ring
                            5           c           a   c        8 4
 
 1. A partition begins at one rack, the next partition at the next rack.
-2. Its first replica comes from the first rack, from there on, that has an unfenced broker. The further ones
-   come from one rack after the other, again from where the partition began; the first replica's rack has had
-   its turn. A rack without brokers left is passed over.
-3. Each partition that takes from a ring begins one broker further than the last one that did.
-4. Where the rings are entered at first is drawn. After as many partitions as there are unfenced brokers the
-   racks and the brokers in them are shuffled, and each ring is entered at its beginning; a single unfenced
-   broker is never shuffled.
+2. Its first replica comes from the first rack, from there on, that has an unfenced broker. The further replicas
+   come from one rack after the other, again from where the partition began, except that the first replica's rack
+   is skipped once. A rack without brokers left is skipped.
+3. Each partition that takes from a ring begins one broker further than the previous one that took from it.
+4. The start position of each ring is random. After as many partitions as there are unfenced brokers, the racks and
+   the brokers in them are shuffled, and each ring starts at its beginning; a single unfenced broker is never
+   shuffled.
 
-If no rack can run out of unfenced brokers, as is usual, then who is where in a cycle is plain arithmetic, and the
-same stripes are cut out of the rings as slices (`_even_cycle`): several times as fast as taking one broker after
-the other (`_uneven_cycle`). A test holds both against the rules above.
+If no rack can run out of unfenced brokers, which is usual, the positions in a cycle can be computed, and the same
+stripes are cut out of the rings as slices (`even_cycle`): several times as fast as taking one broker after the
+other (`uneven_cycle`). A test checks both against the rules above.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from quorate.placement.spec import PlacementSpec, Random, Replicas
 
 
 def place(spec: PlacementSpec, racks: Racks, random: Random) -> tuple[Replicas, ...]:
-    """The replicas of each partition of `spec.partition_ids`, in that order.
+    """Returns the replicas of each partition of `spec.partition_ids`, in that order.
 
-    Draws from `random`, in this order: where each rack's unfenced and then its fenced ring is entered, rack by
-    rack; the rack at which the first partition begins; and at each shuffle the racks, then rack by rack in the new
-    order its unfenced and its fenced brokers. The same draws give the same placement.
+    Calls `random` in this order: for the start of each rack's unfenced and then its fenced ring, rack by
+    rack; for the rack at which the first partition begins; at each shuffle for the racks, then rack by rack in the new
+    order for its unfenced and its fenced brokers. The same random numbers give the same placement.
 
-    Raises ApiError as `PlacementSpec.check` does, before anything is drawn.
+    Raises ApiError as `PlacementSpec.check` does, before `random` is called.
 
     >>> from quorate.placement import UsableBroker
     >>> class NoChance:
@@ -69,7 +69,7 @@ def place(spec: PlacementSpec, racks: Racks, random: Random) -> tuple[Replicas, 
 
     stripes = _Stripes(racks, random)
     one_cycle = stripes.even_cycle if _is_even(racks, spec.replication_factor) else stripes.uneven_cycle
-    # A single unfenced broker would be shuffled after every partition, for nothing.
+    # A single unfenced broker would be shuffled after every partition, without effect.
     cycle_length = racks.unfenced_count if racks.unfenced_count > 1 else spec.partition_count
     placed: list[Replicas] = []
     while True:
@@ -80,13 +80,13 @@ def place(spec: PlacementSpec, racks: Racks, random: Random) -> tuple[Replicas, 
 
 
 def _is_even(racks: Racks, replication_factor: int) -> bool:
-    """Has every rack an unfenced broker for each time that a partition comes round to it?"""
+    """Returns whether every rack has an unfenced broker for each replica that a partition takes from it."""
     laps = -(-replication_factor // len(racks.racks))
     return all(len(rack.unfenced) >= laps for rack in racks.racks)
 
 
 class _Ring:
-    """Brokers in a circle. `start` is where the next partition enters it."""
+    """A ring of brokers. `start` is the position from which the next partition takes."""
 
     __slots__ = ("brokers", "start", "taken", "taker")
 
@@ -97,9 +97,9 @@ class _Ring:
         self.taker: int | None = None
 
     def take(self, partition: int) -> NodeId | None:
-        """The next broker for `partition`; None once it has had all."""
+        """Returns the next broker for `partition`; None once the partition has all brokers of the ring."""
         if partition != self.taker:
-            self.start += self.taker is not None  # one further than the last partition that took from here
+            self.start += self.taker is not None  # one further than the previous partition that took from here
             self.taker, self.taken = partition, 0
         if self.taken == len(self.brokers):
             return None
@@ -107,13 +107,13 @@ class _Ring:
         return self.brokers[(self.start + self.taken - 1) % len(self.brokers)]
 
     def shuffle(self, random: Random) -> None:
-        if len(self.brokers) > 1:  # nothing is drawn for one or none, which in small clusters is the rule
+        if len(self.brokers) > 1:  # no random number is used for one or none, which is usual in small clusters
             random.shuffle(self.brokers)
         self.start, self.taken, self.taker = 0, 0, None
 
 
 class _RackRings:
-    """One rack's two rings."""
+    """The two rings of a rack: unfenced brokers and fenced brokers."""
 
     __slots__ = ("fenced", "unfenced")
 
@@ -131,7 +131,7 @@ class _RackRings:
 
 
 class _Stripes:
-    """The ring of rings. `first` is the rack at which the next partition begins."""
+    """The ring of racks, each with its rings of brokers. `first` is the rack at which the next partition begins."""
 
     __slots__ = ("first", "racks")
 
@@ -145,7 +145,7 @@ class _Stripes:
             rack.shuffle(random)
 
     def uneven_cycle(self, count: int, replication_factor: int) -> list[Replicas]:
-        """The next `count` partitions, broker by broker: the rules as they stand."""
+        """Returns the replicas of the next `count` partitions, broker by broker, for any racks."""
         placed = []
         for partition in range(count):
             placed.append(tuple(self._stripe(partition, replication_factor)))
@@ -168,11 +168,11 @@ class _Stripes:
                 yield broker
 
     def even_cycle(self, count: int, replication_factor: int) -> list[Replicas]:
-        """The next `count` partitions, replica by replica, where no rack runs out of unfenced brokers.
+        """Returns the next `count` partitions' replicas as slices of rings; no rack may run out of unfenced brokers.
 
-        Rack r is d racks beyond the one at which partition 0 begins, so it gives replica j of partition
-        d - j, and again of every R-th partition after that. Of R partitions in a row min(RF, R) take from it, each
-        entering its ring one further: so the brokers are a slice of the ring, with that number as the step.
+        Rack r is d racks beyond the one at which partition 0 begins, so it gives replica j of partition d - j, and
+        again of every R-th partition after that. Of R partitions in a row min(RF, R) take from it, each starting one
+        position further: so the brokers are a slice of the ring, with that number as the step.
         """
         rack_count = len(self.racks)
         step = min(replication_factor, rack_count)
@@ -194,17 +194,17 @@ class _Stripes:
         return list(zip(*columns, strict=True))
 
     def _unrolled(self, ring: _Ring, count: int, step: int, replication_factor: int) -> list[NodeId]:
-        """The brokers of `ring` from its start on, over and over, for as far as `count` partitions may go."""
+        """Returns the ring's brokers from its start on, repeated as often as `count` partitions may need."""
         rounds = count // len(self.racks) + 2
         length = ring.start + rounds * step + replication_factor
         return (ring.brokers * (length // len(ring.brokers) + 1))[ring.start :]
 
 
 def _first_turn(distance: int, near: int, *, step: int, rack_count: int) -> tuple[int, int]:
-    """When a rack first gives replica `near` of its lap: to which partition, and how many took from it before.
+    """Returns the first partition for which a rack gives replica `near` of a lap, and how many took from it before.
 
-    `distance` is how many racks it lies beyond the one at which partition 0 begins; partition by partition it
-    comes nearer by one, and a partition takes from it if it is nearer than `step`.
+    `distance` is how many racks it lies beyond the one at which partition 0 begins; with each partition the distance
+    falls by one, and a partition takes from the rack if the distance is below `step`.
     """
     if distance >= near:
         return distance - near, max(0, min(distance, step - 1) - near)

@@ -1,4 +1,4 @@
-"""One node of the quorum: messages and time in, `Ready` out. The only place where a node becomes another role."""
+"""The protocol core of one node, without I/O: messages and time in, `Ready` out. Only this module changes the role."""
 
 from __future__ import annotations
 
@@ -7,29 +7,41 @@ from itertools import pairwise
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft import confirming, enter, fencing, following, holding, matrix, membership, progress
-from quorate.raft.log import Batch, LogView
+from quorate.raft import (
+    fencing,
+    following,
+    matrix,
+    membership,
+    parked_fetches,
+    progress,
+    quorum_epoch,
+    read_index,
+    role_entry,
+)
+from quorate.raft.log import BatchInfo, LogView
 from quorate.raft.messages import EpochlessRequest, Message, NewsOfLeader, Request, Response
-from quorate.raft.progress import Quorum
-from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, Transition, Upgrade
-from quorate.raft.requests import Flight, Lane, Requests
+from quorate.raft.progress import QuorumDescription
+from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, RoleTransition, Upgrade
+from quorate.raft.requests import InFlightRequest, RequestClass, Requests
 from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, known_leader, unpersisted
-from quorate.raft.settings import Chance, Settings
-from quorate.raft.turn import Fault, Handover, Turn
-from quorate.raft.voters import SUPPORTED, Endpoint, VersionRange, Voter, VoterSet
+from quorate.raft.settings import Chance, RaftSettings
+from quorate.raft.step_context import Presence, Refused, StepContext, TransferState
+from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter, VoterSet
 
 ROLES_A_STEP_MAX = 8
-"""More changes of role in one step would be a circle; the longest way is Follower to Leader, alone: four."""
+"""More rounds in one step would be an endless loop. The longest has four: Follower, Prospective, Candidate, Leader."""
 
 
 class Raft:
-    """The protocol of one node, without I/O. Each call may leave something to do in `ready`.
+    """The quorum protocol of one node: a state machine without I/O, clock or threads.
 
-    `log` and `election` are what the disk holds at start; None if nothing was ever written. The calls' `now_ms`
-    is of a clock that never goes back. A false call by the driver is an assertion. `endpoints` are this node's own
-    listeners, the one for peers first: it sees to it that the voter set has them. Without any it leaves that alone.
-    `relays` are asked by a node that does not vote before the leader is, and what they know to be committed is enough.
-    `recover_to` is how far the log went, at least, before the disk lost a part of it that had been flushed.
+    The driver calls it with messages, the time and what the disk has done; after any call, `ready` returns the effects
+    to carry out. `now_ms` is a monotonic clock. A wrong call by the driver is an assertion.
+
+    `log` and `election` are the contents of the disk at start; `election` is None on an empty disk. `endpoints` are
+    this node's listeners, the one for peers first: the core keeps them up to date in the voter set; without any it does
+    not. `bootstrap` nodes may know the leader besides the voters. `relays` are nodes from which an observer fetches
+    committed records. `recover_to` is how far the log reached, at least, before the disk lost flushed records.
     """
 
     __slots__ = (
@@ -61,64 +73,64 @@ class Raft:
         election: ElectionState | None,
         random: Chance,
         now_ms: int,
-        settings: Settings | None = None,
+        settings: RaftSettings | None = None,
         bootstrap: Iterable[NodeId] = (),
         relays: Iterable[NodeId] = (),
-        endpoints: Iterable[Endpoint] = (),
+        endpoints: Iterable[ListenerEndpoint] = (),
         kraft_versions: VersionRange = SUPPORTED,
         recover_to: OffsetAndEpoch | None = None,
     ) -> None:
         self._node = node
         self._me = Voter(key=node, endpoints=tuple(endpoints), kraft_versions=kraft_versions)
         self._cluster_id = cluster_id
-        self._settings = settings or Settings()
+        self._settings = settings or RaftSettings()
         self._bootstrap = frozenset(bootstrap)
         self._relays = tuple(relays)
         self._recover_to = recover_to
         self._random = random
         self._log = log
         self._requests = Requests()
-        self._handover = Handover()
+        self._handover = TransferState()
         self._effects = Effects()
         self._deadline: int | None = None
         self._now_ms = now_ms
         self._persisted = election or ElectionState()
         assert self._persisted.epoch >= 0, election
         turn = self._turn(now_ms)
-        self._role: Role = enter.first_role(turn, self._persisted)
+        self._role: Role = role_entry.first_role(turn, self._persisted)
         self._leadership = Leadership(epoch=0, leader_id=None)
         self._note_transition("Start", turn.reason)
         self._pursue(turn)
 
-    # What a driver sees.
+    # Outputs to the driver.
 
     @property
     def node(self) -> ReplicaKey:
-        """Who we are."""
+        """The replica key of this node."""
         return self._node
 
     @property
     def role(self) -> Role:
-        """What we are; to be read only."""
+        """The current role. Read only: only the core changes it."""
         return self._role
 
     @property
     def log(self) -> LogView:
-        """What we know of our log; to be read only."""
+        """The core's view of this node's log. Read only."""
         return self._log
 
     @property
     def deadline(self) -> int | None:
-        """When `tick` must be called at the latest; None if nothing is timed."""
+        """The moment by which `tick` must be called, in ms of the core's clock; None if no timer runs."""
         return self._deadline
 
     @property
     def persisted(self) -> ElectionState:
-        """The election state handed out last: the disk has it, or must before anything else leaves."""
+        """The election state that was handed out last; the driver persists it before it sends anything (I-03, I-04)."""
         return self._persisted
 
     def ready(self) -> Ready:
-        """Takes everything that is to be done; what has been taken is not given again."""
+        """Returns all effects since the last call, each once; the falsy `NOTHING` if there are none."""
         election = unpersisted(self._role, self._persisted)
         if election is not None:
             self._persisted = election
@@ -127,17 +139,19 @@ class Raft:
         effects, self._effects = self._effects, Effects()
         return effects.as_ready(election)
 
-    def describe(self, now_ms: int) -> Quorum:
-        """Who leads and how far everybody is, for DescribeQuorum."""
+    def describe(self, now_ms: int) -> QuorumDescription:
+        """Returns the leader, and on the leader all replicas' log ends and fetch times, for DescribeQuorum."""
         role = self._role
         if isinstance(role, Leader):
             return progress.describe(self._turn(now_ms), role)
-        return Quorum(leader_id=known_leader(role), epoch=role.epoch, high_watermark=self._log.high_watermark)
+        return QuorumDescription(
+            leader_id=known_leader(role), epoch=role.epoch, high_watermark=self._log.high_watermark
+        )
 
-    # What a driver tells.
+    # Inputs from the driver.
 
     def step(self, message: Message, now_ms: int) -> None:
-        """Takes a request or a response of a peer."""
+        """Handles a request or a response of a peer."""
         turn = self._turn(now_ms)
         if isinstance(message, Request):
             self._take_request(turn, message)
@@ -146,16 +160,16 @@ class Raft:
         self._pursue(turn)
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Lets timers that are due run. A call without a due timer does nothing."""
         self._pursue(self._turn(now_ms))
 
-    def append(self, batches: Sequence[Batch], now_ms: int) -> Refusal | None:
-        """Appends all of `batches` if we lead their epoch and they begin at our end; else nothing, and says why."""
+    def append(self, batches: Sequence[BatchInfo], now_ms: int) -> Refusal | None:
+        """Appends all of `batches` if this node leads their epoch and they begin at its log end, else says why not."""
         assert batches
         assert all(batch.epoch == batches[0].epoch for batch in batches), batches
         assert all(a.end_offset == b.base_offset for a, b in pairwise(batches)), batches
         turn = self._turn(now_ms)
-        error = self._append_error(batches[0])
+        error = quorum_epoch.append_error(turn, self._role, batches[0])
         if error is not ErrorCode.NONE:
             leader_id, epoch = known_leader(self._role), self._role.epoch
             return Refusal(error=error, leader_id=leader_id, epoch=epoch, wanted_offset=self._log.leo)
@@ -165,25 +179,25 @@ class Raft:
         return None
 
     def flushed(self, offset: Offset, now_ms: int) -> None:
-        """Everything below `offset` of what `Ready.append` has given is on stable storage."""
+        """Records that all records below `offset` (exclusive) are on stable storage: now they count for commits."""
         turn = self._turn(now_ms)
         self._log.flush(offset)
         self._pursue(turn)
 
     def peer_lost(self, node_id: NodeId, now_ms: int) -> None:
-        """The stream to `node_id` was reset, or refused: nothing asked before will be answered."""
+        """Handles a stream to `node_id` that was reset or refused: its requests fail; its leadership may be lost."""
         turn = self._turn(now_ms)
-        for lane in Lane:
+        for lane in RequestClass:
             turn.pause(node_id, lane)
         role = self._role
         if isinstance(role, Leader | Follower):
-            holding.drop_parked(role, node_id)
+            parked_fetches.drop_parked(role, node_id)
         if isinstance(role, Follower) and role.leader_id == node_id:
             following.lose_leader(turn, role)
         self._pursue(turn)
 
     def request_failed(self, token: object, now_ms: int) -> None:
-        """The request with `reply_to` = `token` will not be answered."""
+        """Handles a request that will not be answered; `token` is its `reply_to`. It is sent again after a pause."""
         turn = self._turn(now_ms)
         flight = self._requests.take(token)
         if flight is not None:
@@ -192,34 +206,40 @@ class Raft:
 
     @property
     def is_recovering(self) -> bool:
-        """Is the log still short of what it was before the disk lost a part? Until then `recover_to` must be kept."""
+        """Whether flushed records are still missing that the disk has lost. Until then `recover_to` must be kept."""
         return self._recover_to is not None
 
     @property
     def is_released(self) -> bool:
-        """After `resign`: does every voter know that we have left, or is there a later epoch? Then we may go.
+        """Whether a node that called `resign` may exit: all voters know of it, or a later epoch has begun.
 
-        It may never come true, say if a voter is down and the others elect nobody: the patience is the driver's.
+        It can stay False, as when a voter is down and the others elect no leader; so the driver waits with a limit.
         """
         role, voters = self._role, self._log.voters.latest
         if isinstance(role, Resigned):
             return role.acknowledged >= voters.ids - {self._node.id}
         return not isinstance(role, Leader) or voters.is_sole(self._node)
 
+    def controller_presence(self, presence: Presence, now_ms: int) -> None:
+        """Sets whether the controller beside this node is connected and answers."""
+        self._handover.presence = presence
+        self._pursue(self._turn(now_ms))
+
     def resign(self, now_ms: int) -> bool:
-        """Gives up leadership and names successors. False if we do not lead."""
+        """Resigns as leader and names successors to the voters (EndQuorumEpoch). Returns False if it did not lead."""
         turn = self._turn(now_ms)
         role = self._role
         if not isinstance(role, Leader):
             return False
-        self._become(turn, enter.resigned(turn, role, reason="asked to resign"))
+        self._become(turn, role_entry.resigned(turn, role, reason="asked to resign"))
         self._pursue(turn)
         return True
 
     def upgrade_kraft_version(self, version: int, now_ms: int, *, epoch: Epoch, validate_only: bool = False) -> Upgrade:
-        """Raises kraft.version to `version`, if we lead `epoch` and every voter can work with it. KIP-853.
+        """Raises kraft.version to `version` if this node leads `epoch` and each voter supports it. KIP-853.
 
-        Equal is no news. INVALID_UPDATE_VERSION: lower, not supported, or a voter has not told all of itself yet.
+        The present version is accepted, and nothing is written. INVALID_UPDATE_VERSION: the version is lower or not
+        supported, or a voter's directory id, listeners or version range are not known yet.
         """
         turn = self._turn(now_ms)
         role = self._role
@@ -238,10 +258,10 @@ class Raft:
         *,
         kraft_version: int | None = None,
     ) -> bool:
-        """The download of `snapshot_id` is on disk, whole and durable; its header has `voters` and `kraft_version`.
+        """Installs the downloaded snapshot, which is complete and fsynced; returns False if it is no longer wanted.
 
-        None for what the header has not. True if the log now gives way to it (`Ready.install`); False if it is no
-        longer wanted.
+        `voters` and `kraft_version` are from its header, None if it has none. On True, `Ready.install` replaces the
+        log.
         """
         turn = self._turn(now_ms)
         role = self._role
@@ -252,7 +272,7 @@ class Raft:
         return is_wanted
 
     def snapshot_failed(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
-        """The download of `snapshot_id` is no snapshot: it is begun anew."""
+        """Drops the download of `snapshot_id`, whose bytes are no valid snapshot; it starts again after a pause."""
         turn = self._turn(now_ms)
         role = self._role
         if isinstance(role, Follower):
@@ -260,22 +280,22 @@ class Raft:
         self._pursue(turn)
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
-        """A snapshot of `size` bytes of our own is on disk. KIP-630."""
+        """Registers a complete snapshot of `size` bytes that this node wrote itself (I-26). KIP-630."""
         log = self._log
         assert log.start <= snapshot_id.offset <= log.high_watermark, (log.start, snapshot_id, log.high_watermark)
         assert log.epochs.epoch_at(snapshot_id.offset - 1) == snapshot_id.epoch, snapshot_id
         log.snapshots[snapshot_id] = size
 
     def log_started(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The records below `snapshot_id`, which is on disk, and the snapshots before it are removed."""
+        """Moves the log start to `snapshot_id`: the driver has removed all records and snapshots before it (I-27)."""
         self._log.start_at(snapshot_id)
 
-    # How it goes.
+    # One step: fence the message, handle it, then do what is due.
 
-    def _turn(self, now_ms: int) -> Turn:
+    def _turn(self, now_ms: int) -> StepContext:
         assert now_ms >= self._now_ms, (now_ms, self._now_ms)
         self._now_ms = now_ms
-        return Turn(
+        return StepContext(
             node=self._node,
             me=self._me,
             cluster_id=self._cluster_id,
@@ -291,63 +311,76 @@ class Raft:
             now_ms=now_ms,
         )
 
-    def _take_request(self, turn: Turn, request: Request) -> None:
+    def _take_request(self, turn: StepContext, request: Request) -> None:
+        """Fences a request, enters its epoch, and passes it to its handler, or answers it with an error."""
         fault = fencing.refusal(turn, self._role, request)
         if fault is None and not isinstance(request, EpochlessRequest):
+            # Raft §5.1, KIP-595: a later epoch is entered first, and stays entered if the request is then refused.
             leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
-            self._hear(turn, request.epoch, leader_id, type(request).__name__)
+            self._enter_epoch(turn, request.epoch, leader_id, type(request).__name__)
             if fencing.is_misaddressed(turn, request):
-                fault = Fault(ErrorCode.INVALID_VOTER_KEY)
+                fault = Refused(ErrorCode.INVALID_VOTER_KEY)
         handler = matrix.handler(self._role, request)
         if fault is not None:
             turn.refuse(self._role, request, fault)
         elif handler is None:
-            turn.refuse(self._role, request, fencing.unheard(self._role))
+            turn.refuse(self._role, request, fencing.not_leader(self._role))
         else:
             self._become(turn, handler(turn, self._role, request))
 
-    def _take_response(self, turn: Turn, response: Response) -> None:
+    def _take_response(self, turn: StepContext, response: Response) -> None:
+        """Handles a response whose request is in flight, and counts whether the peer has failed."""
         turn.flight = self._requests.take(response.reply_to)
-        if turn.flight is None:  # asked by an earlier role, or answered before
+        if turn.flight is None:  # sent by an earlier role, expired, or answered already
             return
         peer, lane = turn.flight.to, turn.flight.lane
         failures = self._requests.failures(peer, lane)
+        if response.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self._requests.deny(turn.flight, now_ms=turn.now_ms)
+            self._effects.denied.append(peer)
+            turn.pause(peer, lane)
+            return
+        self._requests.allow(turn.flight)
         self._take_answer(turn, turn.flight, response)
         if self._requests.failures(peer, lane) == failures:
             self._requests.succeed(peer, lane)
 
-    def _take_answer(self, turn: Turn, flight: Flight, response: Response) -> None:
+    def _take_answer(self, turn: StepContext, flight: InFlightRequest, response: Response) -> None:
+        """Enters the response's epoch, and passes it to its handler unless that has changed the role."""
         if fencing.has_epoch(response):
             if not fencing.is_believable(turn, self._role, response):
                 turn.pause_flight(flight)
                 return
             before = self._role
-            self._hear(turn, response.epoch, response.leader_id, f"{type(response).__name__} of {turn.peer}")
+            self._enter_epoch(turn, response.epoch, response.leader_id, f"{type(response).__name__} of {turn.peer}")
             if self._role is not before:
-                return
+                return  # the request was of the previous role, so its answer has no use
         handler = matrix.handler(self._role, response)
         if handler is None:
             turn.pause_flight(flight)
         else:
             self._become(turn, handler(turn, self._role, response))
 
-    def _hear(self, turn: Turn, epoch: Epoch, leader_id: NodeId | None, source: str) -> None:
-        self._become(turn, fencing.heard(turn, self._role, epoch=epoch, leader_id=leader_id, source=source))
+    def _enter_epoch(self, turn: StepContext, epoch: Epoch, leader_id: NodeId | None, source: str) -> None:
+        """Enters a later epoch, or follows a leader that was unknown; see `fencing.role_in_epoch`."""
+        self._become(turn, fencing.role_in_epoch(turn, self._role, epoch=epoch, leader_id=leader_id, source=source))
 
-    def _note_recovery(self, turn: Turn) -> None:
-        """Stands and votes again once nothing is missing that we may have acknowledged."""
-        # In the same epoch that takes as long a log. One that has come to a later epoch has what was committed before:
-        # nobody leads without that. Until then our fetches still count: what they say is on our disk, is.
-        if self._recover_to is not None and self._log.last_flushed >= self._recover_to:
+    def _note_recovery(self, turn: StepContext, recover_to: OffsetAndEpoch) -> None:
+        """Ends the recovery when the log again reaches `recover_to`: this node may vote and stand again."""
+        # In the same epoch, the log must be as long again. In a later epoch it has what was committed before, or its
+        # leader could not have been elected (I-12). Until then this node's fetches still count: what they acknowledge
+        # is on its disk.
+        if self._log.last_flushed >= recover_to:
             self._recover_to = None
             turn.is_recovering = False
 
-    def _pursue(self, turn: Turn) -> None:
-        """Lets the role do what is due, and the next role, until one stays."""
-        self._note_recovery(turn)
+    def _pursue(self, turn: StepContext) -> None:
+        """Runs the role's periodic work, and that of each role that it becomes, until none changes the role."""
+        if self._recover_to is not None:
+            self._note_recovery(turn, self._recover_to)
         self._requests.expire(turn.now_ms)
         for _ in range(ROLES_A_STEP_MAX):
-            turn.wake_ms = None
+            turn.wake_at_ms = None
             role = self._role
             for pursuit in matrix.PURSUITS[type(role)]:
                 after = pursuit(turn, role)
@@ -355,42 +388,31 @@ class Raft:
                     self._become(turn, after)
                     break
             else:
-                self._deadline = turn.wake_ms
+                self._deadline = turn.wake_at_ms
                 return
         raise AssertionError((self._role, turn.reason))
 
-    def _become(self, turn: Turn, role: Role | None) -> None:
-        """Becomes `role`, if there is one."""
+    def _become(self, turn: StepContext, role: Role | None) -> None:
+        """Becomes `role` unless None; refuses fetches, voter changes and reads that waited for the previous role."""
         if role is None:
             return
         before = self._role
         assert role.epoch >= before.epoch, (before, role)
         self._role = role
-        self._requests.clear()
+        self._requests.clear()  # answers to requests of the previous role are dropped
         if isinstance(before, Leader | Follower):
-            holding.release_parked(turn, before, role)
+            parked_fetches.release_parked(turn, before, role)
         if isinstance(before, Leader):
             membership.release_change(turn, before, role)
-            confirming.release(turn, before, role)
+            read_index.release(turn, before, role)
         self._note_transition(type(before).__name__, turn.reason)
 
     def _note_transition(self, before: str, reason: str) -> None:
+        """Adds the change of role, and the new leader if there is one, to the effects."""
         role = self._role
-        transition = Transition(before=before, after=type(role).__name__, epoch=role.epoch, reason=reason)
+        transition = RoleTransition(before=before, after=type(role).__name__, epoch=role.epoch, reason=reason)
         self._effects.transitions.append(transition)
         start = role.epoch_start_offset if isinstance(role, Leader) else None
         leadership = Leadership(epoch=role.epoch, leader_id=known_leader(role), epoch_start_offset=start)
         if leadership != self._leadership:
             self._leadership = self._effects.leadership = leadership
-
-    def _append_error(self, first: Batch) -> ErrorCode:
-        role = self._role
-        if not isinstance(role, Leader):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if first.epoch < role.epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if first.epoch > role.epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if self._handover.transfer is not None:  # nothing is wrong, and it ends: to be tried again
-            return ErrorCode.REQUEST_TIMED_OUT
-        return ErrorCode.NONE if first.base_offset == self._log.leo else ErrorCode.OFFSET_OUT_OF_RANGE

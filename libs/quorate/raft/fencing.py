@@ -1,97 +1,155 @@
-"""Which epoch a message speaks of, and what that makes of us: decided once, for all messages."""
+"""Epoch fencing: one check for all messages, of cluster, form, epoch and leader, before any handler (KIP-595).
+
+Raft 5.1: a node that learns of a later epoch enters it, and refuses what is of an older epoch. In detail:
+
+* An older epoch: a request gets FENCED_LEADER_EPOCH with the present epoch and leader; a response is dropped.
+* A later epoch in Vote, BeginQuorumEpoch, EndQuorumEpoch or a response: this node enters it before the handler runs.
+  It is then Follower if the message names the leader, else Unattached.
+* A later epoch in Fetch, FetchSnapshot and other requests to a leader: UNKNOWN_LEADER_EPOCH. This node learns that
+  epoch from one of the messages above.
+* The same epoch with another leader: INVALID_REQUEST, or the response is dropped. An epoch has one leader (I-01, I-02).
+"""
 
 from __future__ import annotations
 
 from quorate.errors import ErrorCode
-from quorate.nouns import Epoch, NodeId
-from quorate.raft import enter
+from quorate.nouns import EPOCHS_END, Epoch, NodeId
+from quorate.raft import role_entry
+from quorate.raft.flaws import flaw
 from quorate.raft.messages import (
     EPOCH_UNKNOWN,
     BeginQuorumEpochRequest,
     EpochlessRequest,
     EpochlessResponse,
+    FetchRequest,
+    FetchSnapshotRequest,
     LeaderRequest,
     NewsOfLeader,
     Request,
     Response,
     VoteRequest,
-    flaw,
 )
 from quorate.raft.roles import Role, known_leader
-from quorate.raft.turn import Fault, Turn
+from quorate.raft.step_context import Refused, StepContext
 from quorate.raft.voters import is_same
 
 
-def refusal(turn: Turn, role: Role, request: Request) -> Fault | None:
-    """What keeps `request` from being heard at all; None if nothing does."""
+def refusal(turn: StepContext, role: Role, request: Request) -> Refused | None:
+    """Returns the error with which `request` is answered before any handler sees it; None if there is none.
+
+    In order: another cluster (I-80), a number that breaks a rule, an epoch that no election could follow, this node's
+    own id (I-82), and for requests that carry an epoch, a stale or conflicting one. Such a request changes nothing.
+    """
     if request.cluster_id not in (None, turn.cluster_id):
         message = f"cluster {request.cluster_id!r} was meant; this is a node of cluster {turn.cluster_id!r}"
-        return Fault(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+        return Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     if (broken := flaw(request)) is not None:
-        return Fault(ErrorCode.INVALID_REQUEST, broken)
+        return Refused(ErrorCode.INVALID_REQUEST, broken)
+    if leaves_no_room(request):
+        return Refused(ErrorCode.INVALID_REQUEST, "its epoch cannot be followed by another one")
+    if claims_id(request, turn.node.id):
+        # Another process runs with this node's id. Kafka throws an IllegalStateException for its Vote and its Fetch.
+        return Refused(ErrorCode.INVALID_REQUEST, f"node id {turn.node.id} is ours")
     if isinstance(request, EpochlessRequest):
         return None
     error = _epoch_error(turn, role, request)
-    return None if error is ErrorCode.NONE else Fault(error)
+    return None if error is ErrorCode.NONE else Refused(error)
 
 
-def unheard(role: Role) -> Fault:
-    """Why a request has no handler: it is for the leader."""
+def leaves_no_room(request: Request) -> bool:
+    """Returns whether `request` carries the largest epoch or a larger one: no election could follow it."""
+    return not isinstance(request, EpochlessRequest) and request.epoch >= EPOCHS_END
+
+
+def claims_id(request: Request, node_id: NodeId) -> bool:
+    """Returns whether the sender of `request` says that it is the node `node_id`."""
+    return isinstance(request, VoteRequest | FetchRequest | FetchSnapshotRequest) and request.replica.id == node_id
+
+
+def not_leader(role: Role) -> Refused:
+    """Returns the refusal for a request that only a leader serves: NOT_LEADER_OR_FOLLOWER and who leads."""
     leader_id = known_leader(role)
     leads = "no leader is known" if leader_id is None else f"node {leader_id} leads"
     message = f"this node is {type(role).__name__} of epoch {role.epoch}; {leads}"
-    return Fault(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+    return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
 
 
-def _epoch_error(turn: Turn, role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest) -> ErrorCode:
-    """Only peers ask by epoch, and their answers have no room for words."""
+def _epoch_error(turn: StepContext, role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest) -> ErrorCode:
+    """Returns the error code for a request's epoch and leader; NONE if they fit this node's epoch.
+
+    FENCED_LEADER_EPOCH: an older epoch. UNKNOWN_LEADER_EPOCH: a Fetch or the like of a later epoch. INVALID_REQUEST:
+    another leader of the same epoch (I-01). A later epoch in Vote, BeginQuorumEpoch and EndQuorumEpoch is no error:
+    this node enters it.
+    """
     if request.epoch < role.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if isinstance(request, LeaderRequest) and request.epoch > role.epoch:
-        # A fetch tells only what a follower believes; the epoch is learned from its leader.
+        # A follower may be ahead of this node, but an epoch is entered only by a message of its candidate or leader.
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if isinstance(request, NewsOfLeader):
         return _claim(turn, role, epoch=request.epoch, leader_id=request.leader_id)
     return ErrorCode.NONE
 
 
-def _claim(turn: Turn, role: Role, *, epoch: Epoch, leader_id: NodeId) -> ErrorCode:
-    """May `leader_id` lead `epoch`, for all we know? There is one leader an epoch, and we know whether it is us."""
+def _claim(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId) -> ErrorCode:
+    """Returns INVALID_REQUEST if `leader_id` cannot lead `epoch`, else NONE.
+
+    It cannot if this node knows another leader of that epoch, or if it names this node: it knows itself whether it
+    leads.
+    """
     is_other = epoch == role.epoch and role.leader_id not in (None, leader_id)
     return ErrorCode.INVALID_REQUEST if is_other or leader_id == turn.node.id else ErrorCode.NONE
 
 
 def has_epoch(response: Response) -> bool:
-    """Does `response` speak of an epoch? An error of the request as a whole does not, say UNSUPPORTED_VERSION."""
-    is_whole_error = response.epoch == EPOCH_UNKNOWN and response.error is not ErrorCode.NONE
-    return not isinstance(response, EpochlessResponse) and not is_whole_error
+    """Returns whether the epoch and leader of `response` are to be believed at all.
+
+    They are not if the response has no epoch, as after an error of the whole request (UNSUPPORTED_VERSION), or if it
+    comes from a node of another cluster (I-80).
+    """
+    if isinstance(response, EpochlessResponse) or response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+        return False
+    return response.epoch != EPOCH_UNKNOWN or response.error is ErrorCode.NONE
 
 
-def is_believable(turn: Turn, role: Role, response: Response) -> bool:
-    """Is `response` of our epoch or a later one, and in accord with the leader that we know?"""
+def is_believable(turn: StepContext, role: Role, response: Response) -> bool:
+    """Returns whether `response` has this node's epoch or a later one, and names no conflicting leader.
+
+    A response of an older epoch is stale and dropped. A negative leader id is dropped, too: the quorum-state file could
+    not keep it, where -1 means no leader.
+    """
     assert not isinstance(response, EpochlessResponse), response
-    if response.epoch < role.epoch:
+    if not role.epoch <= response.epoch < EPOCHS_END:
+        return False
+    if response.leader_id is not None and response.leader_id < 0:  # quorum-state writes -1 for no leader
         return False
     if response.leader_id is None or (response.epoch == role.epoch and response.leader_id == role.leader_id):
         return True
     return _claim(turn, role, epoch=response.epoch, leader_id=response.leader_id) is ErrorCode.NONE
 
 
-def heard(turn: Turn, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
-    """The role that follows from `epoch` and `leader_id` alone; None if they are no news."""
+def role_in_epoch(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
+    """Returns the role that `epoch` and `leader_id` lead to; None if this node knows both already. Raft 5.1.
+
+    A leader that was unknown: Follower. A higher epoch without a leader: Unattached. The vote cast in an epoch is kept
+    while the epoch stays (I-04). `source` names the message, for the log.
+    """
     assert epoch >= role.epoch, (epoch, role.epoch)
     if leader_id is not None and (epoch > role.epoch or role.leader_id is None):
-        voted = enter.vote_in(role, epoch)
-        return enter.follower(
+        voted = role_entry.vote_in(role, epoch)
+        return role_entry.follower(
             turn, epoch=epoch, leader_id=leader_id, voted=voted, reason=f"{source}: {leader_id} leads"
         )
     if epoch > role.epoch:
-        return enter.unattached(turn, epoch=epoch, voted=None, reason=f"{source}: a higher epoch")
+        return role_entry.unattached(turn, epoch=epoch, voted=None, reason=f"{source}: a higher epoch")
     return None
 
 
-def is_misaddressed(turn: Turn, request: Request) -> bool:
-    """Was `request` meant for another replica, say one that had our id on another disk? KIP-853."""
+def is_misaddressed(turn: StepContext, request: Request) -> bool:
+    """Returns whether `request` names another replica than this one, such as this id on a wiped disk. KIP-853.
+
+    As in Kafka, this is checked after the epoch of the request has been entered.
+    """
     if not isinstance(request, VoteRequest | BeginQuorumEpochRequest) or request.voter is None:
         return False
     return not is_same(request.voter, turn.node)

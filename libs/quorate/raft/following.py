@@ -1,4 +1,14 @@
-"""The follower fetches: records, the truncation that makes room for them, or a snapshot (KIP-595, KIP-630)."""
+"""The follower's fetches: appending records, truncating a diverged log, downloading a snapshot (KIP-595, KIP-630).
+
+The follower fetches from its log end, with the epoch of its last record. The answer has one of three things:
+
+* records that continue the log: they are appended, and flushed before the next fetch, which acknowledges them;
+* a diverging epoch, if the log's last records are not the leader's: the follower truncates and fetches again (KIP-320);
+* a snapshot id, if the leader no longer has the records: the follower downloads it in chunks and replaces its log.
+
+Only a good answer restarts the fetch timeout. A follower truncates only where its leader's answer says so (I-14), and
+never below its high watermark (I-13).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +16,23 @@ from collections.abc import Sequence
 
 from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, OffsetAndEpoch
-from quorate.raft.log import Batch, LogView
+from quorate.raft.log import BatchInfo, LogView
 from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.raft.ready import SnapshotChunk
-from quorate.raft.roles import Download, Follower, Unattached
-from quorate.raft.turn import Turn
+from quorate.raft.roles import Follower, SnapshotDownload, Unattached
+from quorate.raft.step_context import StepContext
 from quorate.raft.voters import VoterSet
 
 FAILOVER_DOUBLINGS_MAX = 10
-"""The fetch timeout is shorter than what comes of more."""
+"""The wait for a lost leader is doubled at most so many times; the fetch timeout is shorter than that anyway."""
 
 
-def fetch(turn: Turn, role: Follower) -> None:
-    """Asks for what comes next; one request at a time, and never for what follows unflushed records."""
-    # The fetch offset is our word that everything below is on disk, so the next fetch waits for the flush.
+def fetch(turn: StepContext, role: Follower) -> None:
+    """Sends the next Fetch, or the next FetchSnapshot while a snapshot is downloaded: one request at a time.
+
+    It sends none while there are unflushed records: the fetch offset acknowledges everything below it as flushed, and
+    the leader counts it towards the high watermark (I-18).
+    """
     if turn.log.flushed < turn.log.leo:
         return
     source = _source(turn, role)
@@ -29,7 +42,7 @@ def fetch(turn: Turn, role: Follower) -> None:
     if role.download is not None and role.download.source != source:
         role.download = None
     if role.download is None:
-        # A leader not yet heard is to answer at once, so that we know soon whether there is one.
+        # The first fetch asks for an answer at once, so that this node soon knows whether the leader is there.
         max_wait_ms = turn.settings.fetch_max_wait_ms if role.has_fetched else 0
         turn.ask(source, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms, from_any=from_any))
     elif not role.download.is_whole:
@@ -44,16 +57,24 @@ def fetch(turn: Turn, role: Follower) -> None:
         turn.ask(source, piece)
 
 
-def _source(turn: Turn, role: Follower) -> NodeId | None:
-    """Whom to ask now: the leader, or for an observer the first relay that is in no trouble; None if nobody yet."""
-    # The leader must hear a voter, and whoever wants to be one.
-    must_be_heard = turn.is_voter or turn.settings.auto_join_enable
+def _source(turn: StepContext, role: Follower) -> NodeId | None:
+    """Returns the node to fetch from now; None if a request is under way, or all are in their pause after a failure.
+
+    Voters, and nodes that want to become one, fetch from the leader: only so does it see how far they are. Another
+    observer takes the first of its relays that is free, and the leader last. A download goes on at its source while
+    that answers.
+    """
+    must_fetch_from_leader = turn.is_voter or turn.settings.auto_join_enable
     relays = (
-        () if must_be_heard else tuple(relay for relay in turn.relays if relay not in (turn.node.id, role.leader_id))
+        ()
+        if must_fetch_from_leader
+        else tuple(relay for relay in turn.relays if relay not in (turn.node.id, role.leader_id))
     )
-    sources = (*relays, role.leader_id)
     if role.download is not None and turn.may_ask(role.download.source):
         return role.download.source
+    if not relays:
+        return role.leader_id if turn.may_ask(role.leader_id) else None
+    sources = (*relays, role.leader_id)
     if any(turn.requests.is_asked(source) for source in sources):
         for source in sources:
             turn.may_ask(source)
@@ -61,8 +82,8 @@ def _source(turn: Turn, role: Follower) -> NodeId | None:
     return next((source for source in sources if turn.may_ask(source)), None)
 
 
-def _next_fetch(turn: Turn, *, epoch: int, max_wait_ms: int, from_any: bool = False) -> FetchRequest:
-    """A fetch from the end of our log."""
+def _next_fetch(turn: StepContext, *, epoch: int, max_wait_ms: int, from_any: bool = False) -> FetchRequest:
+    """Returns a Fetch from this node's log end, with the epoch of its last record to find a divergence (KIP-595)."""
     return FetchRequest(
         epoch=epoch,
         replica=turn.node,
@@ -75,9 +96,14 @@ def _next_fetch(turn: Turn, *, epoch: int, max_wait_ms: int, from_any: bool = Fa
     )
 
 
-def seek_leader(turn: Turn, role: Unattached) -> None:
-    """An observer that knows no leader fetches from anybody: the answer tells who leads. Voters are told."""
-    # A voter that cannot stand waits for nobody's timeout, so it asks too.
+def seek_leader(turn: StepContext, role: Unattached) -> None:
+    """Sends a Fetch to a random voter, bootstrap server or relay, to learn the leader: its answer names one.
+
+    Only nodes that start no election do that: observers, and voters in recovery. For other voters, the leader's
+    BeginQuorumEpoch or their own election timeout ends the wait.
+    """
+    # A voter in recovery starts no election, so it looks for the leader like an observer. As in `fetch`, unflushed
+    # records come first.
     if (turn.is_voter and not turn.is_recovering) or turn.log.flushed < turn.log.leo:
         return
     peers = sorted((turn.voters.ids | turn.bootstrap | set(turn.relays)) - {turn.node.id})
@@ -86,88 +112,163 @@ def seek_leader(turn: Turn, role: Unattached) -> None:
         turn.ask(free[turn.random.randrange(len(free))], _next_fetch(turn, epoch=role.epoch, max_wait_ms=0))
 
 
-def take_fetch(turn: Turn, role: Follower, response: FetchResponse) -> None:
-    """Appends what came, truncates where the logs part, or begins to download a snapshot."""
-    if response.error is not ErrorCode.NONE or not _is_sound(turn.log, role, response):
+def take_fetch(turn: StepContext, role: Follower, response: FetchResponse) -> None:
+    """Handles a Fetch answer: appends its records, truncates at the log divergence, or starts a snapshot download.
+
+    An answer with an error, or one that breaks a rule, changes nothing and does not extend the fetch timeout; the fetch
+    is sent again after a pause. The high watermark becomes the leader's, but at most this log's end (I-20).
+    """
+    if response.error is not ErrorCode.NONE:
+        turn.pause(turn.peer)
+        return
+    if (flaw := _flaw(turn.log, role, response)) is not None:
+        turn.effects.refused.append(f"the Fetch answer of node {turn.peer}: {flaw}")
         turn.pause(turn.peer)
         return
     if _is_stale(turn, role, response):
         turn.pause(turn.peer)
-    _hear_leader(turn, role, silent_ms=response.silent_ms)
+    _record_leader_contact(turn, role, silent_ms=response.silent_ms)
     if response.diverging is not None:
         turn.truncate(to=fork(turn.log, response.diverging))
     elif response.snapshot_id is not None:
-        role.download = Download(snapshot_id=response.snapshot_id, source=turn.peer)
+        role.download = SnapshotDownload(snapshot_id=response.snapshot_id, source=turn.peer)
     else:
+        if _says_nothing(turn, response):
+            turn.pause(turn.peer)
         for batch in response.batches:
             turn.append(batch)
         turn.commit(min(turn.log.leo, response.high_watermark))
         role.is_caught_up = 0 <= response.high_watermark <= turn.log.leo
 
 
-def _is_stale(turn: Turn, role: Follower, response: FetchResponse) -> bool:
-    """Is it a relay that brings nothing, and has heard the leader no later than we have? Then it may hear it by us."""
+def _says_nothing(turn: StepContext, response: FetchResponse) -> bool:
+    """Returns whether the answer is empty and came before its wait was over; asking at once would be a busy loop."""
+    flight = turn.flight
+    assert flight is not None
+    assert isinstance(flight.request, FetchRequest), flight
+    brings = response.batches or min(turn.log.leo, response.high_watermark) > turn.log.high_watermark
+    sent_at_ms = flight.deadline_ms - turn.settings.request_timeout_ms
+    return not brings and turn.now_ms < sent_at_ms + flight.request.max_wait_ms
+
+
+def _is_stale(turn: StepContext, role: Follower, response: FetchResponse) -> bool:
+    """Returns whether a relay's answer is empty and its contact with the leader no newer than this node's own.
+
+    That relay may get its contact through this node, in a circle; so the next fetch goes to another source.
+    """
     is_empty = not response.batches and response.diverging is None and response.snapshot_id is None
-    heard_ms = turn.now_ms - response.silent_ms
-    return is_empty and response.silent_ms > 0 and role.heard_ms is not None and heard_ms <= role.heard_ms
+    known_at_ms, contact_at_ms = role.leader_contact_at_ms, turn.now_ms - response.silent_ms
+    return is_empty and response.silent_ms > 0 and known_at_ms is not None and contact_at_ms <= known_at_ms
 
 
-def _hear_leader(turn: Turn, role: Follower, *, silent_ms: int) -> None:
-    """A good answer: only that keeps the leader ours. It is `silent_ms` older than it looks if it was relayed."""
-    heard_ms = turn.now_ms - max(0, silent_ms)
-    role.heard_ms = heard_ms if role.heard_ms is None else max(role.heard_ms, heard_ms)
-    role.fetch_ms = role.heard_ms + turn.settings.fetch_timeout_ms
+def _record_leader_contact(turn: StepContext, role: Follower, *, silent_ms: int) -> None:
+    """Restarts the fetch timeout after a good answer, from the time when the leader was last in contact.
+
+    For the leader's own answer that is now. A relay's answer says how many ms ago it was (`silent_ms`).
+    """
+    known_at_ms, contact_at_ms = role.leader_contact_at_ms, turn.now_ms - max(0, silent_ms)
+    role.leader_contact_at_ms = contact_at_ms if known_at_ms is None else max(known_at_ms, contact_at_ms)
+    role.fetch_deadline_ms = role.leader_contact_at_ms + turn.settings.fetch_timeout_ms
     role.has_fetched = True
     role.is_lost = False
 
 
-def _is_sound(log: LogView, role: Follower, response: FetchResponse) -> bool:
-    """Does what came fit our log? What does not is asked for again, and changes nothing."""
+def _flaw(log: LogView, role: Follower, response: FetchResponse) -> str | None:
+    """Returns the rule that a Fetch answer breaks, as text for the log; None if it breaks none."""
     if response.diverging is not None:
-        return fork(log, response.diverging) < log.leo
+        return _divergence_flaw(log, response.diverging)
     if response.snapshot_id is not None:
-        return may_install(log, response.snapshot_id)
-    return _continues(log, role, response.batches)
+        return _snapshot_flaw(log, role, response.snapshot_id)
+    return _batches_flaw(log, role, response.batches)
 
 
-def _continues(log: LogView, role: Follower, batches: Sequence[Batch]) -> bool:
-    """Do `batches` follow our log without a gap, with epochs that do not fall and are none of the future's?"""
+def _divergence_flaw(log: LogView, diverging: OffsetAndEpoch) -> str | None:
+    """Returns a text unless the truncation removes something and nothing that is committed (I-13).
+
+    Where it would remove committed records, Kafka ends the process.
+    """
+    to = fork(log, diverging)
+    if diverging.epoch >= 0 and diverging.offset >= 0 and log.high_watermark <= to < log.leo:
+        return None
+    ends = f"the log is committed up to {log.high_watermark} and ends at {log.leo}"
+    return f"epoch {diverging.epoch} ends at {diverging.offset}, so truncate to {to}; {ends}"
+
+
+def _snapshot_flaw(log: LogView, role: Follower, snapshot_id: OffsetAndEpoch) -> str | None:
+    """Returns a text unless the leader can have this snapshot and this log may be replaced by it."""
+    if 0 <= snapshot_id.epoch <= role.epoch and snapshot_id.offset > 0 and may_install(log, snapshot_id):
+        return None
+    ends = f"the log ends at {log.leo} in epoch {log.last_epoch}, committed up to {log.high_watermark}"
+    return f"snapshot of offset {snapshot_id.offset} in epoch {snapshot_id.epoch}; {ends}"
+
+
+def _batches_flaw(log: LogView, role: Follower, batches: Sequence[BatchInfo]) -> str | None:
+    """Returns a text unless `batches` continue this log without a gap (I-10), and their epochs do not fall (I-09).
+
+    An epoch after the leader's own is a flaw, too. Neighbouring voter sets may differ by at most one voter added and
+    one removed, as in Kafka, and kraft.version does not fall. KIP-853.
+    """
     end, epoch = log.leo, log.last_epoch
+    voters = None if log.voters.latest_offset is None else log.voters.latest
+    level = log.kraft_version
     for batch in batches:
-        if batch.base_offset != end or not epoch <= batch.epoch <= role.epoch or batch.end_offset <= end:
-            return False
+        at = f"batch of offsets {batch.base_offset} to {batch.last_offset} in epoch {batch.epoch}"
+        if batch.base_offset != end or batch.end_offset <= end:
+            return f"{at}; offset {end} is next"
+        if not epoch <= batch.epoch <= role.epoch:
+            return f"{at}; epoch {epoch} is before it, and the leader's is {role.epoch}"
+        if batch.voters is not None:
+            if not batch.voters.voters or (voters is not None and not voters.overlaps(batch.voters)):
+                return f"{at}; its voters are {sorted(batch.voters.ids)}, and those before it are not one less or more"
+            voters = batch.voters
+        if batch.kraft_version is not None:
+            if batch.kraft_version < level:
+                return f"{at}; its kraft.version is {batch.kraft_version}, and {level} before it"
+            level = batch.kraft_version
         end, epoch = batch.end_offset, batch.epoch
-    return True
+    return None
 
 
 def fork(log: LogView, diverging: OffsetAndEpoch) -> int:
-    """Where to truncate: the end of the latest epoch that both logs have, in the log where it ends first. KIP-320."""
+    """Returns the offset to truncate to: where both logs end the largest epoch that they share. KIP-320, KIP-595.
+
+    `diverging` is the leader's largest epoch that is not above this log's last one, with its end offset (exclusive)
+    there. If this log has that epoch, it is the smaller of the two ends; else it is the end of the largest epoch below.
+    """
     ours = log.end_offset_for(diverging.epoch)
     return min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset
 
 
 def may_install(log: LogView, snapshot_id: OffsetAndEpoch) -> bool:
-    """May the log give way to the snapshot? Only if nothing that may be committed is lost with it.
+    """Returns whether the log may be replaced by the snapshot without losing anything committed (I-29).
 
-    Everything in a snapshot is committed, so what we have below its end is either in it or void. Kafka compares
-    (epoch, offset) with our end and stops if the log is ahead; but a tail of a later epoch, never committed,
-    may well end below a snapshot of an earlier one.
+    All of a snapshot is committed, so records of this log below its end are in it or were never committed. Kafka
+    compares (epoch, offset) with the log end, and ends the process if the log is ahead. But a tail of a later epoch
+    that was never committed may end below the snapshot of an earlier epoch; here that is allowed.
     """
     is_beyond = snapshot_id.epoch > log.last.epoch or snapshot_id.offset >= log.leo
     return is_beyond and snapshot_id.offset >= log.high_watermark
 
 
-def take_chunk(turn: Turn, role: Follower, response: FetchSnapshotResponse) -> None:
-    """Writes one piece of the snapshot; begins anew by a fetch if the leader has it no more. KIP-630."""
+def take_chunk(turn: StepContext, role: Follower, response: FetchSnapshotResponse) -> None:
+    """Writes one chunk of the snapshot at the expected position. KIP-630.
+
+    After an error (the leader no longer has the snapshot), or a chunk that does not fit, the download is dropped: the
+    next Fetch answer names the snapshot to download.
+    """
     download = role.download
     assert download is not None, response
     is_next = response.snapshot_id == download.snapshot_id and response.position == download.position
     is_sound = is_next and response.data and response.position + len(response.data) <= response.size
     if response.error is not ErrorCode.NONE or not is_sound or download.size not in (None, response.size):
+        if response.error is ErrorCode.NONE:
+            got = f"{len(response.data)} of {response.size} bytes at {response.position} of {response.snapshot_id}"
+            wanted = f"at {download.position} of {download.snapshot_id}, of {download.size} bytes"
+            turn.effects.refused.append(f"the FetchSnapshot answer of node {turn.peer}: {got}; wanted {wanted}")
         role.download = None
         turn.pause(turn.peer)
         return
-    _hear_leader(turn, role, silent_ms=response.silent_ms)
+    _record_leader_contact(turn, role, silent_ms=response.silent_ms)
     download.size = response.size
     download.position += len(response.data)
     chunk = SnapshotChunk(
@@ -177,14 +278,14 @@ def take_chunk(turn: Turn, role: Follower, response: FetchSnapshotResponse) -> N
 
 
 def install(
-    turn: Turn,
+    turn: StepContext,
     role: Follower,
     snapshot_id: OffsetAndEpoch,
     *,
     voters: VoterSet | None,
     kraft_version: int | None,
 ) -> bool:
-    """The whole snapshot is on disk: the log gives way to it. False if nobody waits for it any more."""
+    """Replaces the log by the snapshot that is now complete on disk; returns False if it is no longer wanted."""
     download = role.download
     if download is None or not download.is_whole or download.snapshot_id != snapshot_id:
         return False
@@ -195,29 +296,34 @@ def install(
     return True
 
 
-def drop_download(turn: Turn, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
-    """What came is of no use: after a pause, a fetch will tell again what to download."""
+def drop_download(turn: StepContext, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
+    """Drops a download that turned out to be no valid snapshot; after a pause, a Fetch finds out what to download."""
     if role.download is not None and role.download.snapshot_id == snapshot_id:
         turn.pause(role.download.source)
         role.download = None
 
 
-def lose_leader(turn: Turn, role: Follower) -> None:
-    """The stream to the leader was reset: its process has probably died, so we wait only a moment for it to return.
+def lose_leader(turn: StepContext, role: Follower) -> None:
+    """Handles a reset stream to the leader: its process has probably ended, so the follower waits only a moment.
 
-    The wait is random, so that two followers seldom ask for votes at once; pre-vote makes a false alarm harmless.
+    The wait is random, so that two followers seldom start an election at once; if the leader is alive, pre-vote makes
+    the false alarm harmless.
     """
     if role.is_lost:
         return
     give_up_soon(turn, role, lost_rounds=0)
 
 
-def give_up_soon(turn: Turn, role: Follower, *, lost_rounds: int) -> None:
-    """Waits a moment for the lost leader; after each round of pre-votes that was lost, twice as long."""
+def give_up_soon(turn: StepContext, role: Follower, *, lost_rounds: int) -> None:
+    """Shortens the fetch timeout for a lost leader; each lost round of pre-votes doubles the wait.
+
+    From now on this follower grants pre-votes to others.
+    """
     role.is_lost = True
     role.has_fetched = False
     role.lost_rounds = lost_rounds
-    # The shorter half is left to one fetch more, in case only the stream has died.
+    # The wait is more than half of the maximum, so that one more fetch fits into it, in case that only the stream has
+    # ended.
     half_ms = turn.settings.failover_wait_max_ms // 2 << min(lost_rounds, FAILOVER_DOUBLINGS_MAX)
     wait_ms = half_ms + 1 + turn.random.randrange(half_ms)
-    role.fetch_ms = min(role.fetch_ms, turn.now_ms + wait_ms)
+    role.fetch_deadline_ms = min(role.fetch_deadline_ms, turn.now_ms + wait_ms)

@@ -1,4 +1,4 @@
-"""What control records have set, by the offset of the record: in force on append, undone by truncation (KIP-853)."""
+"""Values that control records set, by record offset: in force from the append on, undone by truncation (KIP-853)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 class History(Generic[T]):
-    """Values by the offset of the record that brought each, over the one known before the log.
+    """A sequence of values, each set by the record at an offset, over a base value from before the log.
+
+    It holds the voter sets and the levels of kraft.version (I-32).
 
     >>> versions = History(0, [(5, 1)])
     >>> versions.latest, versions.before(5), versions.latest_offset
@@ -33,43 +35,43 @@ class History(Generic[T]):
 
     @property
     def latest(self) -> T:
-        """The value in force."""
+        """The value in force, committed or not."""
         return self._values[-1] if self._values else self._base
 
     @property
     def latest_offset(self) -> Offset | None:
-        """Offset of the record that brought the value in force; None if it comes from before the log."""
+        """The offset of the record that set the value in force; None if it is the base value."""
         return self._offsets[-1] if self._offsets else None
 
     @property
     def changes(self) -> tuple[tuple[Offset, T], ...]:
-        """(offset, value) of every record, oldest first."""
+        """The (offset, value) pairs of all records, oldest first."""
         return tuple(zip(self._offsets, self._values, strict=True))
 
     def before(self, offset: Offset) -> T:
-        """The value in force for a log that ends at `offset`."""
+        """Returns the value in force for a log that ends at `offset` (exclusive)."""
         at = bisect_left(self._offsets, offset)
         return self._values[at - 1] if at else self._base
 
     def append(self, offset: Offset, value: T) -> None:
-        """A record at `offset` was written."""
+        """Adds the value that a record at `offset` has set; it is in force at once."""
         assert not self._offsets or offset > self._offsets[-1], (offset, self._offsets[-1])
         self._offsets.append(offset)
         self._values.append(value)
 
     def truncate(self, *, to: Offset) -> None:
-        """Records at `to` and after are gone, and what they set with them."""
+        """Removes the values of the records at `to` and after; the one before is in force again."""
         at = bisect_left(self._offsets, to)
         del self._offsets[at:], self._values[at:]
 
     def start_at(self, offset: Offset) -> None:
-        """Records below `offset` were removed; the value they left in force stays."""
+        """Moves the log start to `offset`: the value in force there becomes the base, and earlier ones are removed."""
         self._base = self.before(offset)
         at = bisect_left(self._offsets, offset)
         del self._offsets[:at], self._values[:at]
 
     def restart_with(self, value: T | None) -> None:
-        """The log was replaced by a snapshot whose header has `value`; None if it has none: the base stands."""
+        """Starts anew from a snapshot: the value of its header is the base; None keeps the present base."""
         self._base = self._base if value is None else value
         self._offsets.clear()
         self._values.clear()

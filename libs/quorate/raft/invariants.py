@@ -1,4 +1,4 @@
-"""What is true of one node after every step, by the numbers of `tests/sim/invariants`. Tests, simulators check it."""
+"""Invariants of one node after every step, numbered as in `tests/INVARIANTS.md`. Tests and simulators check them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,47 @@ from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Resigne
 
 
 def check(raft: Raft) -> None:
-    """Raises AssertionError with the values that do not fit."""
-    _check_log(raft.log)
-    _check_role(raft)
-    if isinstance(raft.role, Leader):
-        _check_leader(raft, raft.role)
+    """Raises AssertionError with the offending values if an invariant of the log or the role is broken."""
+    check_log(raft.log)
+    check_role(raft)
+    check_counts(raft)
 
 
-def _check_log(log: LogView) -> None:
+def check_counts(raft: Raft) -> None:
+    """Raises AssertionError if what a role counts is wrong: replicas, held fetches, voters that fetched.
+
+    To be checked after every step, since a step without effects can change it.
+    """
+    role, log = raft.role, raft.log
     assert log.start <= log.flushed <= log.leo, (log.start, log.flushed, log.leo)
     assert log.start <= log.high_watermark <= log.leo, (log.start, log.high_watermark, log.leo)  # I-20
+    match role:
+        case Leader():
+            _check_replicas(raft, role)
+            _check_membership(raft, role)
+        case Follower():
+            download = role.download
+            assert download is None or log.flushed == log.leo, (log.flushed, log.leo)
+            for parked in role.parked.values():
+                assert parked.request.from_any, parked.request  # a follower serves no other fetches
+        case Prospective() | Candidate():
+            is_voter = log.voters.latest.has(raft.node)
+            # Only voters ask for votes, and those whose removal is not committed yet.
+            assert is_voter or not log.is_voter_change_committed, (role, raft.node)
+            assert not is_voter or raft.node.id in role.granted, role.granted
+            assert not role.granted & role.rejected, (role.granted, role.rejected)
+        case Unattached() | Resigned():
+            pass
+
+
+def check_log(log: LogView) -> None:
+    """Raises AssertionError if the log's view is wrong; to be checked when log, log start or snapshots have changed."""
     epochs, starts = zip(*log.epochs.entries, strict=True)
     assert log.start == starts[0], (log.start, starts)
     assert _rises(epochs), epochs  # I-09
     assert _rises(starts[1:]), starts  # I-15
     assert starts[-1] < log.leo or len(starts) == 1, (starts, log.leo)
-    # I-27: a log that does not begin at the beginning continues a snapshot.
+    # I-27: a log that does not start at 0 continues a snapshot.
     assert log.start == 0 or log.epochs.floor in log.snapshots, (log.epochs.floor, log.snapshots)
     last_voters = log.voters.latest_offset
     assert last_voters is None or log.start <= last_voters < log.leo, (last_voters, log.leo)  # I-32
@@ -34,36 +59,33 @@ def _check_log(log: LogView) -> None:
 
 
 def _rises(values: tuple[int, ...]) -> bool:
+    """Returns whether each value is greater than the one before."""
     return all(map(lt, values, values[1:]))
 
 
-def _check_role(raft: Raft) -> None:
+def check_role(raft: Raft) -> None:
+    """Raises AssertionError if role, epoch, vote or high watermark do not fit; to be checked after effects."""
     role, node, log = raft.role, raft.node, raft.log
     assert role.epoch >= raft.persisted.epoch, (role.epoch, raft.persisted)  # I-03
     assert role.epoch >= log.last_epoch, (role.epoch, log.last)  # I-03
-    stands = isinstance(role, Prospective | Candidate | Leader)
-    assert not (raft.is_recovering and stands), (role, log.last_flushed)  # what it may have promised, it has not
+    if raft.is_recovering:  # it may lack records that it acknowledged
+        assert not isinstance(role, Prospective | Candidate | Leader), (role, log.last_flushed)
     match role:
-        case Unattached():
-            pass
-        case Prospective() | Candidate():
-            is_voter = log.voters.latest.has(node)
-            # Only voters ask for votes, and those whose removal is not committed yet.
-            assert is_voter or not log.is_voter_change_committed, (role, node)
-            assert not is_voter or node.id in role.granted, role.granted
-            assert not role.granted & role.rejected, (role.granted, role.rejected)
-            assert not isinstance(role, Candidate) or role.voted == node, (role.voted, node)
+        case Leader():
+            assert role.leader_id == node.id, role.leader_id
+            _check_leader(raft, role)
+        case Resigned():
+            assert role.leader_id == node.id, role.leader_id
         case Follower():
             assert role.leader_id != node.id, role.leader_id
-            download = role.download
-            assert download is None or log.flushed == log.leo, (log.flushed, log.leo)
-            for parked in role.parked.values():
-                assert parked.request.from_any, parked.request  # others go to the leader
-        case Leader() | Resigned():
-            assert role.leader_id == node.id, role.leader_id
+        case Candidate():
+            assert role.voted == node, (role.voted, node)
+        case Unattached() | Prospective():
+            pass
 
 
 def _check_leader(raft: Raft, role: Leader) -> None:
+    """Checks what a leader counts for itself: its epoch, its records, and the high watermark (I-19)."""
     log = raft.log
     assert role.voted == raft.node, (role.voted, raft.node)
     assert log.last_epoch == role.epoch, (log.last, role.epoch)  # its LeaderChange record at least
@@ -72,21 +94,28 @@ def _check_leader(raft: Raft, role: Leader) -> None:
     if role.high_watermark is not None:
         assert role.high_watermark == log.high_watermark, (role.high_watermark, log.high_watermark)
         assert role.high_watermark > role.epoch_start_offset, (role.high_watermark, role.epoch_start_offset)  # I-19
+
+
+def _check_replicas(raft: Raft, role: Leader) -> None:
+    """Checks the log ends of replicas and the held fetches, and that check quorum is restarted at a majority."""
+    log = raft.log
     for key, progress in role.replicas.items():
         assert progress.leo is None or progress.leo <= log.leo, (key, progress, log.leo)
     for key, parked in role.parked.items():
         assert key in role.replicas or key.id < 0, key
         offset = parked.request.fetch_offset
         assert offset <= log.leo, (parked.request, log.leo)
-        assert offset == log.leo or not log.voters.latest.has(key), (parked.request, log.leo)  # a voter never waits
-    _check_membership(raft, role)
+        # A voter's fetch is held only if there are no records for it.
+        assert offset == log.leo or not log.voters.latest.has(key), (parked.request, log.leo)
     voters = log.voters.latest.ids
     if len(voters) > 1:
-        heard = {voter.id for voter in role.fetched} | {raft.node.id}
-        assert not quorum.is_won(granted=heard & voters, voters=voters), heard  # the clock would have been set back
+        fetched = {voter.id for voter in role.fetched} | {raft.node.id}
+        # I-24: at a majority, check quorum is restarted and the set emptied.
+        assert not quorum.is_won(granted=fetched & voters, voters=voters), fetched
 
 
 def _check_membership(raft: Raft, role: Leader) -> None:
+    """Checks the voter change that is under way (I-31, I-33)."""
     log, pending = raft.log, role.pending
     if not log.voters.latest.has(raft.node):
         committed = role.high_watermark is not None and log.is_voter_change_committed

@@ -1,4 +1,4 @@
-"""What a node does about its own vote: tells the leader of itself, or asks to be added (KIP-853, KIP-1186)."""
+"""A node's own entry in the voter set: UpdateRaftVoter as a voter, auto-join as an observer (KIP-853, KIP-1186)."""
 
 from __future__ import annotations
 
@@ -14,59 +14,67 @@ from quorate.raft.messages import (
     UpdateRaftVoterResponse,
     VoterChange,
 )
-from quorate.raft.requests import Lane
+from quorate.raft.requests import RequestClass
 from quorate.raft.roles import Follower, Role, known_leader
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 
 
-def tell_leader(turn: Turn, role: Follower) -> None:
-    """Sends what there is to be told or asked, at most once a fetch timeout.
+def send_voter_request(turn: StepContext, role: Follower) -> None:
+    """Sends UpdateRaftVoter, RemoveRaftVoter or AddRaftVoter to the leader if needed, at most once a fetch timeout.
 
-    Whether it has helped is seen in the log, so an answer that is lost or a refusal needs no care: while there is
-    still a reason, it is sent again.
+    Success is visible in the log, so a lost answer or a refusal needs no handling: the request is repeated until the
+    voter set of the log is right.
     """
     request = _update(turn, role) if turn.is_voter else _join(turn, role)
-    if request is None or not turn.is_due(role.voters_ms) or not turn.may_ask(role.leader_id, Lane.VOTERS):
+    if (
+        request is None
+        or not turn.is_due(role.next_voter_request_at_ms)
+        or not turn.may_ask(role.leader_id, RequestClass.VOTERS)
+    ):
         return
-    role.voters_ms = turn.now_ms + turn.settings.fetch_timeout_ms
+    role.next_voter_request_at_ms = turn.now_ms + turn.settings.fetch_timeout_ms
     turn.ask(role.leader_id, request)
 
 
-def _update(turn: Turn, role: Follower) -> UpdateRaftVoterRequest | None:
-    """What the leader should know of us as a voter; None if it does. A node without listeners has nothing to tell."""
-    # A leader of which we have not learned a commit yet would send us away.
+def _update(turn: StepContext, role: Follower) -> UpdateRaftVoterRequest | None:
+    """Returns the UpdateRaftVoter that a voter has to send; None if the leader knows its listeners and versions."""
+    # Before this node has seen a commit of this leader, the leader may still refuse for want of one (I-31).
     if not role.is_caught_up or not turn.me.endpoints:
         return None
-    is_known = role.has_told if turn.log.kraft_version == 0 else turn.me in turn.voters.voters
+    is_known = role.has_announced if turn.log.kraft_version == 0 else turn.me in turn.voters.voters
     return None if is_known else UpdateRaftVoterRequest(epoch=role.epoch, voter=turn.me)
 
 
-def _join(turn: Turn, role: Follower) -> VoterChange | None:
-    """The next step to a vote of our own: first, one that had our id on another disk must go. KIP-1186."""
+def _join(turn: StepContext, role: Follower) -> VoterChange | None:
+    """Returns the next request to become a voter (auto-join); None if that is off or not possible now. KIP-1186.
+
+    A voter with this node's id on another disk is removed first: a wiped disk is another replica, and ids are unique
+    (I-34).
+    """
     is_wanted = turn.settings.auto_join_enable and turn.log.kraft_version >= 1 and turn.me.endpoints
     if not is_wanted or not role.is_caught_up or turn.node.directory_id == ZERO_UUID:
         return None
     stale = turn.voters.by_id(turn.node.id)
     if stale is not None:
         return RemoveRaftVoterRequest(voter=stale.key)
-    # The commit may need our own vote, so we cannot wait for it before we fetch on.
+    # The commit can need this node's own fetches, so it must not wait for it: `ack_when_committed` is False.
     timeout_ms = turn.settings.request_timeout_ms
     return AddRaftVoterRequest(voter=turn.me, timeout_ms=timeout_ms, ack_when_committed=False)
 
 
-def take_updated(turn: Turn, role: Follower, response: UpdateRaftVoterResponse) -> None:
-    """The leader knows us now; one that has no such request need not be told again."""
-    role.has_told = response.error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
+def take_updated(turn: StepContext, role: Follower, response: UpdateRaftVoterResponse) -> None:
+    """Records that the leader has accepted UpdateRaftVoter, or does not support it; else it is sent again."""
+    role.has_announced = response.error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
 
 
-def take_removed(turn: Turn, role: Follower, response: RemoveRaftVoterResponse) -> None:
-    """The replica that had our id votes no more: we may ask for its place at once."""
+def take_removed(turn: StepContext, role: Follower, response: RemoveRaftVoterResponse) -> None:
+    """Lets AddRaftVoter be sent at once after the voter with this node's id on another disk was removed."""
     if response.error is ErrorCode.NONE:
-        role.voters_ms = turn.now_ms
+        role.next_voter_request_at_ms = turn.now_ms
 
 
-def answer_api_versions(turn: Turn, role: Role, request: ApiVersionsRequest) -> None:
-    """With what we can work, whatever we are."""
+def answer_api_versions(turn: StepContext, role: Role, request: ApiVersionsRequest) -> None:
+    """Answers ApiVersions with this node's range of kraft.version, in any role. KIP-853."""
     response = ApiVersionsResponse(
         kraft_versions=turn.me.kraft_versions, epoch=role.epoch, leader_id=known_leader(role)
     )

@@ -1,4 +1,8 @@
-"""What the core knows of its log: where it starts and ends, its epochs, voters and snapshots, but no bytes."""
+"""The core's view of its log: start, end, epochs, voter sets and snapshots, but no bytes of records.
+
+The view is ahead of the disk: an append or truncation changes it at once, and is an effect in the same `Ready`, which
+the driver carries out before any message of that step leaves. Only `flushed` waits for the driver's report.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,27 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
+import msgspec
+
 from quorate.epochs import EpochCache
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft.history import History
 from quorate.raft.voters import VoterHistory, VoterSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Records that are written together. `last_offset` is inclusive, as in Kafka's batch header; `size` in bytes."""
+class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch of records. `last_offset` is inclusive, as in Kafka's batch header; `size` is in bytes."""
 
     base_offset: Offset
     last_offset: Offset
     epoch: Epoch
     size: int = 0
     data: object = b""
-    """The driver's: bytes, usually. Never read here."""
+    """The driver's handle on the batch, usually its bytes. The core never reads it."""
     voters: VoterSet | None = None
-    """The voter set, if this is a control batch with a KRaftVoters record. KIP-853."""
+    """The voter set, if the batch is a control batch with a KRaftVoters record. KIP-853."""
     kraft_version: int | None = None
-    """The level, if this is a control batch with a KRaftVersion record. KIP-853."""
+    """The level, if the batch is a control batch with a KRaftVersion record. KIP-853."""
 
     @property
     def end_offset(self) -> Offset:
@@ -33,9 +38,8 @@ class Batch:
         return self.last_offset + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VotersChange:
-    """A control batch for the driver to encode: KRaftVersion if `kraft_version` is set, then KRaftVoters. KIP-853."""
+class VotersChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A control batch that the driver encodes: KRaftVersion if `kraft_version` is set, then KRaftVoters. KIP-853."""
 
     base_offset: Offset
     epoch: Epoch
@@ -48,9 +52,11 @@ class VotersChange:
         return self.base_offset + (1 if self.kraft_version is None else 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderChange:
-    """The first batch of an epoch, for the driver to encode: LeaderChange, and perhaps the voters. KIP-595, KIP-853."""
+class LeaderChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The first batch of an epoch, which the driver encodes: the LeaderChange record. KIP-595.
+
+    `granting` are the voters whose votes elected the leader.
+    """
 
     base_offset: Offset
     epoch: Epoch
@@ -58,8 +64,8 @@ class LeaderChange:
     voters: tuple[ReplicaKey, ...]
     granting: tuple[ReplicaKey, ...]
     change: VotersChange | None = None
-    """Further records of the same batch, right after the first: the voters that were known from before the log, or
-    what has changed of the leader itself."""
+    """Voter records in the same batch, after LeaderChange: the voters if the log lacks them, or the leader's own new
+    listeners and version range. None for none. KIP-853."""
 
     @property
     def end_offset(self) -> Offset:
@@ -67,30 +73,32 @@ class LeaderChange:
         return self.base_offset + 1 if self.change is None else self.change.end_offset
 
 
-Entry: TypeAlias = Batch | LeaderChange | VotersChange
-"""What can be appended: bytes from elsewhere, or a control batch of the leader's own."""
+Entry: TypeAlias = BatchInfo | LeaderChange | VotersChange
+"""A batch to append: records that exist as bytes, or a control batch of the leader itself."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LogView:
-    """The ends of one node's log. At start-up the driver fills it from disk; from then on the core keeps it.
+    """The state of one node's log. The driver fills it from disk at start; from then on the core keeps it up to date.
 
-    `start` <= `high_watermark` <= `leo`, and `flushed` <= `leo`, are all exclusive ends but `start`.
+    `start` is the first offset; `flushed`, `high_watermark` and `leo` are exclusive ends. At all times `start` <=
+    `high_watermark` <= `leo` (I-20), and `start` <= `flushed` <= `leo`. A follower's `high_watermark` may pass its
+    `flushed`: what is committed is on a majority, which need not include this node.
     """
 
     voters: VoterHistory
     kraft_versions: History[int] = field(default_factory=lambda: History(0))
-    """0: the voters are configured; 1: they are in the log. KIP-853."""
+    """The levels of kraft.version by offset. 0: the voters are configured; 1: they are in the log. KIP-853."""
     epochs: EpochCache = field(default_factory=EpochCache)
     leo: Offset = 0
     flushed: Offset = 0
     """Everything below is on stable storage."""
     high_watermark: Offset = 0
-    """Everything below is known to be committed. After a restart that is the snapshot at the log's start."""
+    """Everything below is known to be committed. It is not stored: after a start it is the log start."""
     snapshots: dict[OffsetAndEpoch, int] = field(default_factory=dict)
-    """Size in bytes of each complete snapshot."""
+    """The size in bytes of each complete snapshot."""
     start: Offset = field(init=False)
-    """First offset of the log, which is that of the floor; a snapshot ends there unless it is 0."""
+    """The log start offset. A log that does not start at 0 continues the snapshot that ends there (I-27)."""
 
     def __post_init__(self) -> None:
         self.start = self.epochs.floor.offset
@@ -102,46 +110,46 @@ class LogView:
 
     @property
     def last(self) -> OffsetAndEpoch:
-        """How far the log goes: epoch of its last record, and `leo`."""
+        """The epoch of the last record, with the log end offset. Elections compare the ends of logs so (Raft 5.4.1)."""
         return OffsetAndEpoch(epoch=self.epochs.last_epoch, offset=self.leo)
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of its last record, or of the one before the log if it has none."""
+        """The epoch of the last record; in an empty log, the epoch of the snapshot that it continues, or 0."""
         return self.epochs.last_epoch
 
     @property
     def last_flushed(self) -> OffsetAndEpoch:
-        """How far the log goes on stable storage."""
+        """The end of the flushed part of the log, with the epoch of the last flushed record."""
         return OffsetAndEpoch(epoch=self.epochs.epoch_at(self.flushed - 1), offset=self.flushed)
 
     @property
     def kraft_version(self) -> int:
-        """The level in force, committed or not."""
+        """The level of kraft.version in force, committed or not."""
         return self.kraft_versions.latest
 
     @property
     def is_voter_change_committed(self) -> bool:
-        """Is the voter set in force known to be committed?"""
+        """Whether the voter set in force is known to be committed (I-31)."""
         offset = self.voters.latest_offset
         return offset is None or offset < self.high_watermark
 
     @property
     def earliest_snapshot(self) -> OffsetAndEpoch | None:
-        """The oldest snapshot there is."""
+        """The snapshot with the lowest end offset; None if there is none."""
         return min(self.snapshots, key=lambda snapshot: snapshot.offset, default=None)
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:
-        """The newest snapshot there is."""
+        """The snapshot with the highest end offset; None if there is none."""
         return max(self.snapshots, key=lambda snapshot: snapshot.offset, default=None)
 
     def end_offset_for(self, epoch: Epoch) -> OffsetAndEpoch:
-        """The largest epoch here that is not above `epoch`, and where it ends."""
+        """Returns the largest epoch of this log that is not above `epoch`, with its end offset (exclusive). KIP-320."""
         return self.epochs.end_offset_for(epoch, leo=self.leo)
 
     def append(self, entry: Entry) -> None:
-        """`entry` was added at the end."""
+        """Adds `entry` at the log end. Voters and kraft.version that it sets are in force at once (I-32)."""
         assert entry.base_offset == self.leo, (entry.base_offset, self.leo)
         assert entry.end_offset > entry.base_offset, entry
         self.epochs.assign(epoch=entry.epoch, start_offset=entry.base_offset)
@@ -153,29 +161,30 @@ class LogView:
         self.leo = entry.end_offset
 
     def _change_voters(self, offset: Offset, voters: VoterSet) -> None:
-        """The set is in force from here on, committed or not. KIP-853."""
-        assert voters.voters, offset  # the set is never empty
-        # A set known from before the log may be anything: a newcomer knows no voters, or those of its configuration.
+        """Puts the voter set of the record at `offset` in force, committed or not. KIP-853."""
+        assert voters.voters, offset  # I-36
+        # The set before the first record may be any: a new node knows no voters, or those of its configuration.
         is_known = self.voters.latest_offset is not None
         assert not is_known or self.voters.latest.overlaps(voters), (self.voters.latest, voters)
         self.voters.append(offset, voters)
 
     def flush(self, to: Offset) -> None:
-        """Everything below `to` has reached stable storage."""
+        """Records that everything below `to` (exclusive) is on stable storage."""
         assert to <= self.leo, (to, self.leo)
         self.flushed = max(self.flushed, to)
 
     def commit(self, to: Offset) -> None:
-        """Everything below `to` is committed."""
+        """Records that everything below `to` (exclusive) is committed."""
         assert self.high_watermark < to <= self.leo, (self.high_watermark, to, self.leo)
         self.high_watermark = to
 
     def truncate(self, *, to: Offset) -> None:
-        """Records at `to` and after were removed."""
+        """Removes the records at `to` and after, with the epochs, voter sets and levels that they brought."""
         assert self.start <= to < self.leo, (self.start, to, self.leo)
-        # Committed records are never undone; if a peer asks for it, one of us has lost what it had promised to keep.
+        # I-13: committed records are never removed. Where a leader asks for it, one of the two has lost flushed
+        # records.
         assert to >= self.high_watermark, (to, self.high_watermark)
-        # A follower asks only for what comes after its flushed end, so no flush can be under way here.
+        # A follower fetches only when all its records are flushed, so that no flush is under way here.
         assert self.flushed == self.leo, (self.flushed, self.leo)
         self.epochs.truncate(to=to)
         self.voters.truncate(to=to)
@@ -185,7 +194,10 @@ class LogView:
     def install(
         self, snapshot: OffsetAndEpoch, *, size: int, voters: VoterSet | None, kraft_version: int | None
     ) -> None:
-        """The whole log was replaced by `snapshot`, whose header has these; None for what it has not. KIP-630."""
+        """Replaces the whole log by `snapshot`; None for voters or level if its header has none. KIP-630.
+
+        Log start, end, flushed end and high watermark are then all the end of the snapshot.
+        """
         assert snapshot.offset >= self.high_watermark, (snapshot, self.high_watermark)
         assert self.flushed == self.leo, (self.flushed, self.leo)
         self.epochs.restart_at(snapshot)
@@ -195,7 +207,7 @@ class LogView:
         self.start = self.leo = self.flushed = self.high_watermark = snapshot.offset
 
     def start_at(self, snapshot: OffsetAndEpoch) -> None:
-        """Records below `snapshot`, and the snapshots before it, were removed."""
+        """Removes the records below the end of `snapshot`, and the snapshots before it (I-27)."""
         assert snapshot in self.snapshots, (snapshot, self.snapshots)
         assert self.start <= snapshot.offset <= self.high_watermark, (self.start, snapshot, self.high_watermark)
         self.epochs.start_at(snapshot)

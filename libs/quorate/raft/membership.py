@@ -1,67 +1,82 @@
-"""The leader changes who votes: one voter at a time, and only once the last change is committed (KIP-853).
+"""Voter changes on the leader: one voter is added, removed or updated at a time (KIP-853; Raft thesis 4.1).
 
-Every refusal is an error code of Kafka's and a sentence. What is refused only for now is REQUEST_TIMED_OUT there, and
-here: nothing was changed, and it may be asked again.
+A change begins only when the last one, and a record of the leader's own epoch, are committed (I-31). So two
+neighbouring voter sets differ by one voter (I-30), and any two majorities of them share a node: no two leaders can be
+elected.
+
+A refusal is an error code of Kafka's with a sentence. REQUEST_TIMED_OUT, as in Kafka: the change cannot begin now, or
+was not committed in time; in that case its record stays in the log and can still be committed.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
 from quorate.nouns import ZERO_UUID, Offset, ReplicaKey
-from quorate.raft import enter, progress
+from quorate.raft import progress, role_entry
 from quorate.raft.log import VotersChange
 from quorate.raft.messages import (
+    RESPONSES,
     AddRaftVoterRequest,
-    AddRaftVoterResponse,
+    AlterQuorumRequest,
+    AlterQuorumResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
     RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
+    VoterChange,
 )
 from quorate.raft.ready import Upgrade
-from quorate.raft.requests import Lane
-from quorate.raft.roles import Leader, PendingChange, Progress, Role, known_leader
-from quorate.raft.turn import NO_FAULT, Fault, Turn
+from quorate.raft.requests import RequestClass
+from quorate.raft.roles import Leader, PendingChange, Progress, Role, Walk, known_leader
+from quorate.raft.step_context import NO_FAULT, Refused, StepContext
 from quorate.raft.voters import SUPPORTED, Voter, VoterSet
 
-# What is asked.
+# Requests.
 
 
-def add_voter(turn: Turn, role: Leader, request: AddRaftVoterRequest) -> None:
-    """Begins to add a voter: its kraft.version range is asked for first. KIP-853, "AddVoter"."""
-    fault = _form_fault(turn, request.voter) or _time_fault(turn, role) or _duplicate_fault(turn, request.voter)
+def add_voter(turn: StepContext, role: Leader, request: AddRaftVoterRequest) -> None:
+    """Begins to add a voter: the leader first asks it by ApiVersions for its kraft.version range. KIP-853.
+
+    The steps of KIP-853's AddVoter, in order: no other change is under way; the leader has committed a record of its
+    epoch; kraft.version is 1 or more; the voter set in force is committed; the id does not vote yet; the voter's range
+    covers the present kraft.version; it has caught up. Then KRaftVoters is appended, and the request is answered when
+    that is committed by the new voter set, or at once without `ack_when_committed`.
+    """
+    fault = form_fault(turn, request.voter) or time_fault(turn, role) or _duplicate_fault(turn, request.voter)
     if request.timeout_ms < 0:
-        fault = Fault(ErrorCode.INVALID_REQUEST, f"the timeout is {request.timeout_ms} ms; it must not be negative")
+        fault = Refused(ErrorCode.INVALID_REQUEST, f"the timeout is {request.timeout_ms} ms; it must not be negative")
     if fault is not None:
-        _answer(turn, role, request, fault)
+        answer(turn, role, request, fault)
     else:
-        role.pending = PendingChange(request=request, expires_ms=turn.now_ms + request.timeout_ms)
+        role.pending = PendingChange(request=request, deadline_ms=turn.now_ms + request.timeout_ms)
 
 
-def remove_voter(turn: Turn, role: Leader, request: RemoveRaftVoterRequest) -> None:
-    """Takes a voter out, ourselves too: then we lead on until that is committed. KIP-853, "RemoveVoter"."""
-    fault = _time_fault(turn, role) or _removal_fault(turn, request.voter)
+def remove_voter(turn: StepContext, role: Leader, request: RemoveRaftVoterRequest) -> None:
+    """Appends the voter set without the voter. A leader may remove itself (I-33). KIP-853, "RemoveVoter"."""
+    fault = time_fault(turn, role) or _removal_fault(turn, request.voter)
     if fault is not None:
-        _answer(turn, role, request, fault)
+        answer(turn, role, request, fault)
         return
     # Kafka's request has no timeout of its own either.
-    expires_ms = turn.now_ms + turn.settings.request_timeout_ms
-    end_offset = _append(turn, role, turn.voters.without(request.voter))
-    role.pending = PendingChange(request=request, expires_ms=expires_ms, end_offset=end_offset)
+    deadline_ms = turn.now_ms + turn.settings.request_timeout_ms
+    end_offset = append(turn, role, turn.voters.without(request.voter))
+    role.pending = PendingChange(request=request, deadline_ms=deadline_ms, end_offset=end_offset)
 
 
-def update_voter(turn: Turn, role: Leader, request: UpdateRaftVoterRequest) -> None:
-    """Notes what a voter says of itself: in the log, or at kraft.version 0 in memory. KIP-853, "UpdateVoter"."""
+def update_voter(turn: StepContext, role: Leader, request: UpdateRaftVoterRequest) -> None:
+    """Changes a voter's listeners and version range: in the log, or at kraft.version 0 in memory only. KIP-853.
+
+    It answers without waiting for the commit, as Kafka does.
+    """
     voter = request.voter
-    fault = _form_fault(turn, voter) or _update_time_fault(turn, role) or _update_fault(turn, voter)
+    fault = form_fault(turn, voter) or _update_time_fault(turn, role) or _update_fault(turn, voter)
     if fault is None and turn.log.kraft_version == 0:
-        role.told_voters = (role.told_voters or turn.voters).updated(voter)
+        role.announced_voters = (role.announced_voters or turn.voters).updated(voter)
     elif fault is None and voter not in turn.voters.voters:
-        _append(turn, role, turn.voters.updated(voter))
+        append(turn, role, turn.voters.updated(voter))
     fault = fault or NO_FAULT
     response = UpdateRaftVoterResponse(
         epoch=role.epoch, leader_id=role.leader_id, error=fault.error, message=fault.message
@@ -69,29 +84,29 @@ def update_voter(turn: Turn, role: Leader, request: UpdateRaftVoterRequest) -> N
     turn.answer(request, response)
 
 
-def upgrade(turn: Turn, role: Leader, version: int, *, validate_only: bool) -> Upgrade:
-    """Raises kraft.version, and from 0 to 1 writes the voters into the log with what they have told. KIP-853."""
+def upgrade(turn: StepContext, role: Leader, version: int, *, validate_only: bool) -> Upgrade:
+    """Raises kraft.version. From 0 to 1, it writes the voters that have announced themselves into the log. KIP-853."""
     leo = turn.log.leo
     if version == turn.log.kraft_version:
         return Upgrade(end_offset=leo)
-    told = role.told_voters or turn.voters
-    fault = _version_fault(turn, version) or _commit_fault(role) or _told_fault(told, version)
+    announced = role.announced_voters or turn.voters
+    fault = _version_fault(turn, version) or _commit_fault(role) or _announcement_fault(announced, version)
     if fault is not None:
         return Upgrade(error=fault.error, message=fault.message, end_offset=leo)
     if not validate_only:
-        leo = _append(turn, role, told, kraft_version=version)
-        role.told_voters = None
+        leo = append(turn, role, announced, kraft_version=version)
+        role.announced_voters = None
     return Upgrade(end_offset=leo)
 
 
-# How it goes on.
+# The change under way.
 
 
-def take_kraft_versions(turn: Turn, role: Leader, response: ApiVersionsResponse) -> None:
-    """The new voter has said what it can work with: it is added if it has caught up, or refused."""
+def take_kraft_versions(turn: StepContext, role: Leader, response: ApiVersionsResponse) -> None:
+    """Handles the new voter's ApiVersions: appends the voter set with it if it has caught up (I-35), or refuses."""
     assert turn.flight is not None
     pending = role.pending
-    # Whoever ends a change also forgets its question.
+    # Ending a change also gives up its ApiVersions request, so there is a change whenever one is answered.
     assert pending is not None, response
     request = pending.request
     assert isinstance(request, AddRaftVoterRequest), request
@@ -100,201 +115,244 @@ def take_kraft_versions(turn: Turn, role: Leader, response: ApiVersionsResponse)
         turn.pause_flight(turn.flight)
         return
     voter = replace(request.voter, kraft_versions=response.kraft_versions)
-    fault = _range_fault(turn, voter) or _progress_fault(turn, role, request)
+    fault = _range_fault(turn, voter) or progress_fault(turn, role, request)
     if fault is not None:
         _end(turn, role, pending, fault)
         return
-    pending.end_offset = _append(turn, role, turn.voters.with_voter(voter))
+    pending.end_offset = append(turn, role, turn.voters.with_voter(voter))
     if not request.ack_when_committed:
-        _answer(turn, role, request, NO_FAULT)
+        answer(turn, role, request, NO_FAULT)
         pending.is_answered = True
 
 
-def finish_change(turn: Turn, role: Leader) -> None:
-    """Answers a change that is committed, or has taken too long; asks the new voter what it can work with."""
+def finish_change(turn: StepContext, role: Leader) -> None:
+    """Answers a change that is committed or whose time is over; asks the new voter for its kraft.version range.
+
+    A change whose time is over may still be committed: its record stays in the log.
+    """
     pending = role.pending
     if pending is None:
         return
     if pending.end_offset is not None and pending.end_offset <= (role.high_watermark or 0):
         _end(turn, role, pending, NO_FAULT)
         return
-    if turn.is_due(pending.expires_ms):
+    if turn.is_due(pending.deadline_ms):
         message = f"{_name(pending)} was not committed in time"
-        if pending.end_offset is None:
-            message = f"voter {_key(pending)} did not say in time with which kraft.version it works"
-        _end(turn, role, pending, Fault(ErrorCode.REQUEST_TIMED_OUT, message))
+        if isinstance(pending.request, AddRaftVoterRequest) and pending.end_offset is None:
+            key = pending.request.voter.key
+            message = f"voter {key} did not say in time with which kraft.version it works"
+        _end(turn, role, pending, Refused(ErrorCode.REQUEST_TIMED_OUT, message))
         return
     request = pending.request
-    if pending.end_offset is None and turn.may_ask(_key(pending).id, Lane.VOTERS):
-        assert isinstance(request, AddRaftVoterRequest), request
+    if pending.end_offset is not None:
+        return
+    assert isinstance(request, AddRaftVoterRequest), request
+    if turn.may_ask(request.voter.key.id, RequestClass.VOTERS):
         turn.ask(request.voter.key.id, ApiVersionsRequest(), request.voter.endpoints)
 
 
-def leave_office(turn: Turn, role: Leader) -> Role | None:
-    """Resigns once our own removal is committed; until then only we can see to that. KIP-853."""
+def leave_office(turn: StepContext, role: Leader) -> Role | None:
+    """Resigns once this leader's own removal is committed; until then only it can commit that (I-33). KIP-853."""
     if turn.is_voter or role.high_watermark is None or not turn.log.is_voter_change_committed:
         return None
-    return enter.resigned(turn, role, reason="no voter any more")
+    return role_entry.resigned(turn, role, reason="no voter any more")
 
 
-def release_change(turn: Turn, role: Leader, after: Role) -> None:
-    """Tells who waits for a change that we lead no more: whether it is committed, the next leader knows."""
+def release_change(turn: StepContext, role: Leader, after: Role) -> None:
+    """Refuses the change under way because this node no longer leads; only the next leader knows its outcome."""
     pending, role.pending = role.pending, None
-    if pending is not None and not pending.is_answered:
+    if pending is not None and not pending.is_answered and not pending.is_of_walk:
         message = f"{_name(pending)}: this node leads no more; the next leader knows what has become of it"
-        _answer(turn, after, pending.request, Fault(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+        answer(turn, after, pending.request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
 
 
-def _append(turn: Turn, role: Leader, voters: VoterSet, *, kraft_version: int | None = None) -> Offset:
-    """Writes the voter set, which is in force at once; the answer is where its batch ends."""
+def append(turn: StepContext, role: Leader, voters: VoterSet, *, kraft_version: int | None = None) -> Offset:
+    """Appends the voter set, in force at once (I-32), and returns the end offset (exclusive) of its batch."""
     change = VotersChange(base_offset=turn.log.leo, epoch=role.epoch, voters=voters, kraft_version=kraft_version)
     turn.append(change)
-    # The new set has its full time to be heard: a leader that was alone has not been counting at all.
+    # The new voter set gets a full check-quorum period: a leader that was the only voter has not counted fetches at
+    # all.
     role.fetched.clear()
-    role.check_quorum_ms = turn.now_ms + turn.settings.check_quorum_ms
+    role.check_quorum_deadline_ms = turn.now_ms + turn.settings.check_quorum_ms
     if kraft_version is not None:
         _track_by_key(turn, role)
     return change.end_offset
 
 
-def _track_by_key(turn: Turn, role: Leader) -> None:
-    """Voters that were known by their ids alone have directories now: how far those are, their next fetches tell."""
+def _track_by_key(turn: StepContext, role: Leader) -> None:
+    """Tracks voters by their new keys after the upgrade, which added directory ids to their bare ids.
+
+    Their log ends are unknown until they fetch: a bare id does not say whose disk it was.
+    """
     for key in turn.other_voters:
         before = role.replicas.pop(ReplicaKey(key.id), Progress())
-        role.replicas[key] = Progress(last_contact_ms=before.last_contact_ms)
+        role.replicas[key] = Progress(last_contact_at_ms=before.last_contact_at_ms)
     role.parked = {progress.tracked_key(turn, held.request.replica): held for held in role.parked.values()}
     for key in role.parked:
         role.replicas.setdefault(key, Progress())
 
 
-def _end(turn: Turn, role: Leader, pending: PendingChange, fault: Fault) -> None:
-    """Nothing is pending any more."""
-    if not pending.is_answered:
-        _answer(turn, role, pending.request, fault)
+def _end(turn: StepContext, role: Leader, pending: PendingChange, fault: Refused) -> None:
+    """Ends the change under way and answers it, or notes the outcome of a step to the target."""
     role.pending = None
-    if turn.requests.is_asked(_key(pending).id, Lane.VOTERS):
-        turn.pause(_key(pending).id, Lane.VOTERS)  # its question is not waited for
-
-
-def _answer(turn: Turn, role: Role, request: AddRaftVoterRequest | RemoveRaftVoterRequest, fault: Fault) -> None:
-    response = AddRaftVoterResponse if isinstance(request, AddRaftVoterRequest) else RemoveRaftVoterResponse
-    leader_id = known_leader(role)
-    turn.answer(request, response(epoch=role.epoch, leader_id=leader_id, error=fault.error, message=fault.message))
-
-
-def _key(pending: PendingChange) -> ReplicaKey:
+    if pending.is_of_walk:
+        note_step(turn, role, fault)
+    elif not pending.is_answered:
+        answer(turn, role, pending.request, fault, end_offset=pending.end_offset)
     request = pending.request
-    return request.voter.key if isinstance(request, AddRaftVoterRequest) else request.voter
+    if isinstance(request, AddRaftVoterRequest) and turn.requests.is_asked(request.voter.key.id, RequestClass.VOTERS):
+        turn.pause(request.voter.key.id, RequestClass.VOTERS)  # its ApiVersions is no longer awaited
+
+
+def note_step(turn: StepContext, role: Leader, fault: Refused) -> None:
+    """Records the outcome of a step to the target; after a failure it is tried again after the retry backoff."""
+    walk = role.walk
+    if fault.error is ErrorCode.NONE:
+        role.walk = Walk()
+        return
+    walk.error, walk.message = fault.error, fault.message
+    walk.retry_at_ms = turn.now_ms + turn.settings.retry_wait_ms(walk.failures, turn.random)
+    walk.failures += 1
+
+
+def answer(
+    turn: StepContext, role: Role, request: VoterChange, fault: Refused, *, end_offset: Offset | None = None
+) -> None:
+    """Answers a voter change: done with the batch that ends at `end_offset` (exclusive), or refused."""
+    if fault.error is not ErrorCode.NONE:
+        turn.refuse(role, request, fault)
+        return
+    response = RESPONSES[type(request)](epoch=role.epoch, leader_id=known_leader(role))
+    if isinstance(response, AlterQuorumResponse):
+        response = replace(response, offset=None if end_offset is None else end_offset - 1)
+    turn.answer(request, response)
 
 
 def _name(pending: PendingChange) -> str:
-    what = "addition" if isinstance(pending.request, AddRaftVoterRequest) else "removal"
-    return f"the {what} of voter {_key(pending)}"
+    """Returns the change in words, for the reason of a refusal."""
+    match pending.request:
+        case AddRaftVoterRequest(voter=Voter(key=key)):
+            return f"the addition of voter {key}"
+        case RemoveRaftVoterRequest(voter=key):
+            return f"the removal of voter {key}"
+        case AlterQuorumRequest():
+            return "another target of the voter set"
 
 
-# Why not: each a fault, or None.
+# Checks: each returns the refusal, or None.
 
 
-def _form_fault(turn: Turn, voter: Voter) -> Fault | None:
-    """Does the request name a disk, and a listener by which we reach it?"""
+def form_fault(turn: StepContext, voter: Voter) -> Refused | None:
+    """Refuses a voter without a directory id, or without the listener by which its peers would reach it."""
     if voter.key.directory_id == ZERO_UUID:
-        return Fault(ErrorCode.INVALID_REQUEST, f"voter {voter.key} has no directory id; a voter is an id on a disk")
+        return Refused(ErrorCode.INVALID_REQUEST, f"voter {voter.key} has no directory id; a voter is an id on a disk")
     if not voter.listens_on(turn.me.listener_name):
         names = ", ".join(endpoint.name for endpoint in voter.endpoints) or "none"
         wanted = turn.me.listener_name or "any"
         message = f"voter {voter.key} has the listeners {names}; its peers need {wanted}"
-        return Fault(ErrorCode.INVALID_REQUEST, message)
+        return Refused(ErrorCode.INVALID_REQUEST, message)
     return None
 
 
-def _time_fault(turn: Turn, role: Leader) -> Fault | None:
-    """May a voter come or go now? In Kafka's order."""
+def time_fault(turn: StepContext, role: Leader) -> Refused | None:
+    """Refuses a change that cannot begin now (I-31). The checks are in Kafka's order."""
     return _pending_fault(role) or _commit_fault(role) or _static_fault(turn) or _uncommitted_fault(turn)
 
 
-def _update_time_fault(turn: Turn, role: Leader) -> Fault | None:
-    """May a voter be described anew now? At kraft.version 0 too."""
+def _update_time_fault(turn: StepContext, role: Leader) -> Refused | None:
+    """Refuses an update that cannot begin now. Unlike other changes it is allowed at kraft.version 0."""
     return _pending_fault(role) or _commit_fault(role) or _uncommitted_fault(turn)
 
 
-def _pending_fault(role: Leader) -> Fault | None:
+def _pending_fault(role: Leader) -> Refused | None:
+    """Refuses a change while another one is under way."""
     if role.pending is None:
         return None
     message = f"{_name(role.pending)} is under way; one voter changes at a time"
-    return Fault(ErrorCode.REQUEST_TIMED_OUT, message)
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def _commit_fault(role: Leader) -> Fault | None:
-    # Without a commit of its own epoch a leader does not know whether an older change still may come back.
+def _commit_fault(role: Leader) -> Refused | None:
+    # Otherwise an uncommitted voter change of an older epoch could still be committed, and the two changes together
+    # would differ by more than one voter: Raft thesis 4.1 as corrected in 2015.
+    """Refuses a change before the leader has committed a record of its epoch (I-31)."""
     if role.high_watermark is not None:
         return None
     message = f"the leader has committed nothing in epoch {role.epoch} yet; only then may voters change"
-    return Fault(ErrorCode.REQUEST_TIMED_OUT, message)
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def _static_fault(turn: Turn) -> Fault | None:
+def _static_fault(turn: StepContext) -> Refused | None:
+    """Refuses a change at kraft.version 0, where the voters are configured."""
     if turn.log.kraft_version >= 1:
         return None
     message = "kraft.version is 0, where the voters are configured; from 1 on they can be changed"
-    return Fault(ErrorCode.UNSUPPORTED_VERSION, message)
+    return Refused(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def _uncommitted_fault(turn: Turn) -> Fault | None:
+def _uncommitted_fault(turn: StepContext) -> Refused | None:
+    """Refuses a change while the voter set in force is not committed (I-31)."""
     if turn.log.is_voter_change_committed:
         return None
     log = turn.log
     message = (
         f"the voters of offset {log.voters.latest_offset} are not committed; the log is up to {log.high_watermark}"
     )
-    return Fault(ErrorCode.REQUEST_TIMED_OUT, message)
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def _duplicate_fault(turn: Turn, voter: Voter) -> Fault | None:
+def _duplicate_fault(turn: StepContext, voter: Voter) -> Refused | None:
+    """Refuses to add a voter whose id already votes, on whatever disk (I-34)."""
     known = turn.voters.by_id(voter.key.id)
     if known is None:
         return None
     message = f"voter {voter.key} cannot be added: {known.key} votes, and no two voters have one id"
-    return Fault(ErrorCode.DUPLICATE_VOTER, message)
+    return Refused(ErrorCode.DUPLICATE_VOTER, message)
 
 
-def _removal_fault(turn: Turn, key: ReplicaKey) -> Fault | None:
+def _removal_fault(turn: StepContext, key: ReplicaKey) -> Refused | None:
+    """Refuses to remove a replica that is no voter, or the only voter (I-36)."""
     if key not in turn.voters.keys:
         known = ", ".join(map(str, turn.voters.keys))
-        return Fault(ErrorCode.VOTER_NOT_FOUND, f"{key} is no voter; these are: {known}")
+        return Refused(ErrorCode.VOTER_NOT_FOUND, f"{key} is no voter; these are: {known}")
     if len(turn.voters.keys) == 1:
-        return Fault(ErrorCode.VOTER_NOT_FOUND, f"{key} is the only voter; there must be at least one")
+        return Refused(ErrorCode.VOTER_NOT_FOUND, f"{key} is the only voter; there must be at least one")
     return None
 
 
-def _update_fault(turn: Turn, voter: Voter) -> Fault | None:
+def _update_fault(turn: StepContext, voter: Voter) -> Refused | None:
+    """Refuses an update of a replica that is no voter, or that does not support the present kraft.version."""
     fault = _range_fault(turn, voter)
     if fault is None and not turn.voters.has(voter.key):
         known = ", ".join(map(str, turn.voters.keys))
-        return Fault(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter; these are: {known}")
+        return Refused(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter; these are: {known}")
     return fault
 
 
-def _range_fault(turn: Turn, voter: Voter) -> Fault | None:
+def _range_fault(turn: StepContext, voter: Voter) -> Refused | None:
+    """Refuses a voter that does not support the present kraft.version."""
     version = turn.log.kraft_version
     if version in voter.kraft_versions:
         return None
     message = f"voter {voter.key} works with kraft.version {voter.kraft_versions}; the quorum is at {version}"
-    return Fault(ErrorCode.INVALID_REQUEST, message)
+    return Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-def _progress_fault(turn: Turn, role: Leader, request: AddRaftVoterRequest) -> Fault | None:
-    """Has the new voter lately been where our log ended? If not, the commits would wait for it."""
+def progress_fault(turn: StepContext, role: Leader, request: AddRaftVoterRequest) -> Refused | None:
+    """Refuses a new voter that was not at the leader's log end lately (I-35): commits would have to wait for it."""
     replica = role.replicas.get(request.voter.key, Progress())
-    # Kafka is content with once, and a fetch within the hour. A fetch may be held for half a second without news.
-    since_ms = turn.now_ms - max(request.timeout_ms, turn.settings.fetch_timeout_ms)
-    if replica.last_caught_up_ms is not None and replica.last_caught_up_ms >= since_ms:
+    # Kafka requires that it has caught up once and fetched within the hour. A fetch may be held for half a second
+    # without news, so the period is never shorter than the fetch timeout.
+    since_at_ms = turn.now_ms - max(request.timeout_ms, turn.settings.fetch_timeout_ms)
+    if replica.last_caught_up_at_ms is not None and replica.last_caught_up_at_ms >= since_at_ms:
         return None
     reach = "has not fetched yet" if replica.leo is None else f"is at offset {replica.leo} of {turn.log.leo}"
     message = f"voter {request.voter.key} {reach}; it cannot be added before it has caught up"
-    return Fault(ErrorCode.REQUEST_TIMED_OUT, message)
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def _version_fault(turn: Turn, version: int) -> Fault | None:
+def _version_fault(turn: StepContext, version: int) -> Refused | None:
+    """Refuses a kraft.version that is lower than the present one, or that this code does not support."""
     current = turn.log.kraft_version
     if version < current:
         message = f"kraft.version is {current} and cannot be lowered to {version}"
@@ -302,12 +360,12 @@ def _version_fault(turn: Turn, version: int) -> Fault | None:
         message = f"kraft.version {version} is not supported; {SUPPORTED} is"
     else:
         return None
-    return Fault(ErrorCode.INVALID_UPDATE_VERSION, message)
+    return Refused(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 
-def _told_fault(told: VoterSet, version: int) -> Fault | None:
-    """Is everything known that the log is to say of each voter?"""
-    for voter in told.voters:
+def _announcement_fault(announced: VoterSet, version: int) -> Refused | None:
+    """Refuses the upgrade while a voter's directory id or listeners are unknown, or if a voter does not support it."""
+    for voter in announced.voters:
         if voter.key.directory_id == ZERO_UUID or not voter.endpoints:
             missing = "directory id" if voter.key.directory_id == ZERO_UUID else "listeners"
             message = f"voter {voter.key} has not told the leader its {missing} yet"
@@ -315,5 +373,5 @@ def _told_fault(told: VoterSet, version: int) -> Fault | None:
             message = f"voter {voter.key} works with kraft.version {voter.kraft_versions}, not with {version}"
         else:
             continue
-        return Fault(ErrorCode.INVALID_UPDATE_VERSION, message)
+        return Refused(ErrorCode.INVALID_UPDATE_VERSION, message)
     return None

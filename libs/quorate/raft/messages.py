@@ -1,44 +1,46 @@
-"""What quorum nodes say to each other: Kafka's requests and responses, flat and frozen.
+"""The requests and responses between quorum nodes: Kafka's, and a few of our own, as flat immutable structs.
 
-`reply_to` is opaque. On a request that comes in it is the driver's way to the asker, and the answer carries it
-back. On a request that goes out it is the core's own number, and the driver puts it on the answer that comes in.
+`reply_to` is opaque. On an incoming request it is the driver's handle on the sender, and the response carries it back.
+On an outgoing request it is the core's own number, and the driver puts it on the response that comes in. `cluster_id`
+None is accepted by every node, as in Kafka. A response's `epoch` and `leader_id` are those that its sender knows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft.log import Batch
-from quorate.raft.voters import SUPPORTED, VersionRange, Voter
+from quorate.raft.log import BatchInfo
+from quorate.raft.voters import SUPPORTED, VersionRange, Voter, VoterSet
 
 EPOCH_UNKNOWN = -1
-"""The epoch of an answer that has none on the wire."""
+"""The epoch of a response that carries none on the wire."""
 HIGH_WATERMARK_UNKNOWN = -1
+"""The high watermark in a Fetch answer of a leader that has committed nothing in its epoch yet."""
 HIGH_WATERMARK_UNSUPPORTED = (1 << 63) - 1
-"""What a fetch older than v18 says of its high watermark: it is not to be woken by ours. KIP-1166."""
+"""The high watermark of a Fetch older than v18: a higher one is never news for its sender. KIP-1166."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteRequest:
-    """Asks for a vote in `epoch`, or with `pre_vote`, whether one would be given in the next. KIP-595, KIP-996."""
+class VoteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks for a vote in `epoch`; with `pre_vote`, whether it would be granted in the next epoch. KIP-595, KIP-996."""
 
     epoch: Epoch
     replica: ReplicaKey
+    """The replica that asks for the vote."""
     last: OffsetAndEpoch
-    """How far the asker's log goes."""
+    """The end of its flushed log: last epoch and end offset (exclusive). Voters compare it with theirs (Raft 5.4.1)."""
     pre_vote: bool = False
     voter: ReplicaKey | None = None
-    """Whom the asker believes to ask."""
+    """The replica that is asked; one on another disk answers INVALID_VOTER_KEY. KIP-853."""
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteResponse:
-    """Whether the vote is granted, and the leader and epoch that the voter knows."""
+class VoteResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The vote: `granted` or not, with the epoch and leader that the voter knows."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -47,22 +49,21 @@ class VoteResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginQuorumEpochRequest:
-    """Tells a voter who leads `epoch`, so that it fetches there. KIP-595."""
+class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Announces the leader of `epoch` to a voter, which then fetches from it. KIP-595."""
 
     epoch: Epoch
     leader_id: NodeId
     voter: ReplicaKey | None = None
+    """The replica that is asked; one on another disk answers INVALID_VOTER_KEY. KIP-853."""
     cluster_id: str | None = None
     reply_to: object = None
     probe: int = 0
-    """The sender's own: the round of `confirming` in which it asks; 0 for news. It is not on the wire."""
+    """The number of the ReadIndex round in which it is sent; 0 outside of one. Not on the wire: the sender keeps it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginQuorumEpochResponse:
-    """The voter has taken note."""
+class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The voter's acknowledgement that it follows this leader in this epoch, or an error."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -70,9 +71,8 @@ class BeginQuorumEpochResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndQuorumEpochRequest:
-    """Tells a voter that the leader of `epoch` leaves, and who should follow it, best first. KIP-595."""
+class EndQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Announces to a voter that the leader of `epoch` resigned, and the preferred successors, best first. KIP-595."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -81,9 +81,8 @@ class EndQuorumEpochRequest:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndQuorumEpochResponse:
-    """The voter has taken note."""
+class EndQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The voter's acknowledgement, or an error."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -91,60 +90,61 @@ class EndQuorumEpochResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
-    """Asks for records from `fetch_offset` on; says that everything below is on the asker's disk. KIP-595."""
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks for records from `fetch_offset` on, and acknowledges all records below it as flushed. KIP-595."""
 
     epoch: Epoch
-    """CurrentLeaderEpoch in Kafka's fetch."""
+    """The leader epoch that the sender knows: CurrentLeaderEpoch of Kafka's Fetch."""
     replica: ReplicaKey
-    """An id of -1 is nobody: served, but not listed."""
+    """The sender. Id -1 is a reader without identity: it is served, but not tracked."""
     fetch_offset: Offset
     last_fetched_epoch: Epoch
+    """The epoch of the record before `fetch_offset`, by which the leader detects a log divergence."""
     max_bytes: int
     max_wait_ms: int
+    """How long the fetch may be held if there is no news."""
     high_watermark: Offset = HIGH_WATERMARK_UNSUPPORTED
-    """The high watermark that the asker knows: a higher one is news. KIP-1166."""
+    """The high watermark that the sender knows (exclusive): a higher one is news. KIP-1166."""
     from_any: bool = False
-    """May a node that does not lead answer, with what it knows to be committed? Not in Kafka."""
+    """Whether a follower may answer, with committed records. Not in Kafka."""
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """Whole batches from `offset` on: at least one, and no more than `max_bytes` beyond it."""
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """The order to read whole batches from `offset` on: at least one, then up to `max_bytes`."""
 
     offset: Offset
     max_bytes: int
     below: Offset | None = None
-    """Nothing from here on, where a batch begins; None: to the end of the log."""
+    """The exclusive limit: no batch that ends after it is read; None to read to the log end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
-    """Records, or where the logs part, or the snapshot to fetch instead. KIP-595, KIP-630.
+class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Records, or the point of log divergence, or the snapshot to download. KIP-595, KIP-630.
 
-    Going out it says what to `read`; coming in it holds the `batches` that were read.
+    An outgoing answer has the order to `read`, which the driver carries out; an incoming one has the `batches`.
     """
 
     epoch: Epoch
     leader_id: NodeId | None = None
     error: ErrorCode = ErrorCode.NONE
     high_watermark: Offset = HIGH_WATERMARK_UNKNOWN
+    """The high watermark (exclusive) that the sender knows."""
     log_start_offset: Offset = -1
+    """The first offset of the sender's log; -1 if not given."""
     diverging: OffsetAndEpoch | None = None
-    """The largest epoch of the leader not above the asker's, and where it ends there."""
+    """The leader's largest epoch not above the follower's last one, with its end offset (exclusive). KIP-320."""
     snapshot_id: OffsetAndEpoch | None = None
+    """The snapshot to download in place of records. KIP-630."""
     silent_ms: int = 0
-    """For how long whoever answers has not heard the leader; 0 from the leader. Not in Kafka."""
+    """How many ms ago the sender was in contact with the leader; 0 from the leader itself. Not in Kafka."""
     read: Read | None = None
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[BatchInfo, ...] = ()
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSnapshotRequest:
+class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Asks for the bytes of a snapshot from `position` on. KIP-630."""
 
     epoch: Epoch
@@ -153,23 +153,24 @@ class FetchSnapshotRequest:
     position: int
     max_bytes: int
     from_any: bool = False
-    """May a node that does not lead answer? Not in Kafka."""
+    """Whether a follower may answer. Not in Kafka."""
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRead:
-    """Up to `max_bytes` of a snapshot from `position` on."""
+class SnapshotRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The order to read up to `max_bytes` bytes of a snapshot from `position` on."""
 
     snapshot_id: OffsetAndEpoch
     position: int
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSnapshotResponse:
-    """A piece of a snapshot of `size` bytes. Going out it says what to `read`; coming in it holds the `data`."""
+class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk of a snapshot of `size` bytes, from byte `position` on. KIP-630.
+
+    An outgoing answer has the order to `read`, which the driver carries out; an incoming one has the `data`.
+    """
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -178,23 +179,21 @@ class FetchSnapshotResponse:
     size: int = 0
     position: int = 0
     silent_ms: int = 0
-    """As in the FetchResponse."""
+    """How many ms ago the sender was in contact with the leader; 0 from the leader itself. Not in Kafka."""
     read: SnapshotRead | None = None
     data: bytes = b""
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsRequest:
-    """Asks a node that is to vote with which levels of kraft.version it can work. KIP-853."""
+class ApiVersionsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks a node that is being added as a voter for its range of kraft.version. KIP-853."""
 
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsResponse:
-    """With which levels of kraft.version the node can work."""
+class ApiVersionsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The range of kraft.version that the node supports."""
 
     kraft_versions: VersionRange = SUPPORTED
     epoch: Epoch = EPOCH_UNKNOWN
@@ -203,22 +202,20 @@ class ApiVersionsResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddRaftVoterRequest:
-    """Asks that a replica which follows the log already be given a vote. KIP-853."""
+class AddRaftVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks the leader to add a voter, which must have caught up as an observer. KIP-853."""
 
     voter: Voter
-    """`kraft_versions` is not read: the leader asks the node itself."""
+    """The new voter. Its `kraft_versions` are ignored: the leader asks the node itself by ApiVersions."""
     timeout_ms: int
     ack_when_committed: bool = True
-    """False: the answer comes as soon as the leader has the new voter set in its log."""
+    """False: the answer comes once the new voter set is in the leader's log; True: once it is committed."""
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddRaftVoterResponse:
-    """Whether the voter was added; `message` says why not. Kafka's has no epoch and no leader."""
+class AddRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the voter was added; `message` has the reason if not. Kafka's has no epoch and no leader."""
 
     epoch: Epoch = EPOCH_UNKNOWN
     leader_id: NodeId | None = None
@@ -227,18 +224,16 @@ class AddRaftVoterResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveRaftVoterRequest:
-    """Asks that the voter with exactly this key lose its vote. KIP-853."""
+class RemoveRaftVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks the leader to remove the voter with exactly this key: id and directory id. KIP-853."""
 
     voter: ReplicaKey
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveRaftVoterResponse:
-    """Whether the voter set without it is committed; `message` says why not. Kafka's has no epoch and no leader."""
+class RemoveRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the voter set without it is committed; `message` has the reason if not. Kafka's has no leader."""
 
     epoch: Epoch = EPOCH_UNKNOWN
     leader_id: NodeId | None = None
@@ -247,9 +242,32 @@ class RemoveRaftVoterResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateRaftVoterRequest:
-    """Tells the leader of `epoch` what the voter set should say of the sender. KIP-853."""
+class AlterQuorumRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks the leader to change the voters to those of `target`, one at a time; None cancels the target. Not in Kafka.
+
+    KIP-595 had such a request in its first form, where a second target and null meant the same.
+    """
+
+    target: VoterSet | None
+    validate_only: bool = False
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+class AlterQuorumResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the target is committed; `message` has the reason if not. It does not wait for the target's voters."""
+
+    epoch: Epoch = EPOCH_UNKNOWN
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    offset: Offset | None = None
+    """The offset of a record after which the voter set in force has the target, or is it; None with `validate_only`."""
+    reply_to: object = None
+
+
+class UpdateRaftVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Announces the sender's listeners and kraft.version range to the leader of `epoch`, for the voter set. KIP-853."""
 
     epoch: Epoch
     voter: Voter
@@ -257,9 +275,8 @@ class UpdateRaftVoterRequest:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateRaftVoterResponse:
-    """Whether the leader took it; it does not wait for the commit. Kafka's has no message."""
+class UpdateRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the leader has accepted it; it does not wait for the commit. Kafka's has no message."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -268,22 +285,43 @@ class UpdateRaftVoterResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferLeadershipRequest:
-    """Asks the leader to hand over to the voter `to`; None for the one that has come furthest. Not in Kafka."""
+class ControllerPresenceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Reports to the leader of `epoch` whether the controller beside a voter is present. Not in Kafka."""
+
+    epoch: Epoch
+    replica: ReplicaKey
+    is_present: bool
+    cluster_id: str | None = None
+    reply_to: object = None
+
+
+class ControllerPresenceResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader's acknowledgement, or an error."""
+
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    reply_to: object = None
+
+
+class TransferLeadershipRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks the leader to transfer leadership to voter `to`; None: to the most caught-up one. Raft thesis 3.10.
+
+    Not in Kafka.
+    """
 
     to: NodeId | None = None
     epoch: Epoch = EPOCH_UNKNOWN
-    """The epoch that is to end; EPOCH_UNKNOWN for whichever it is."""
+    """The epoch that is to end; EPOCH_UNKNOWN for the present one, whichever it is."""
     timeout_ms: int
-    """How long the voter may take to catch up, and then how long to take over. No writes are taken meanwhile."""
+    """How long the voter may take to catch up, and after that again to be elected. No appends are accepted
+    meanwhile."""
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferLeadershipResponse:
-    """NONE once the voter leads; else `message` says why it does not, and who leads as far as it is known."""
+class TransferLeadershipResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """NONE once the voter leads; else an error, and `message` with the reason."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -292,18 +330,19 @@ class TransferLeadershipResponse:
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmLeadershipRequest:
-    """Asks the leader of `epoch` whether it led at some moment after this was asked. Not in Kafka."""
+class ConfirmLeadershipRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks the leader of `epoch` to confirm that it still leads: ReadIndex, Raft thesis 6.4. Not in Kafka."""
 
     epoch: Epoch
     cluster_id: str | None = None
     reply_to: object = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmLeadershipResponse:
-    """NONE if it did: what is committed in its log by then is all that was acknowledged before it was asked."""
+class ConfirmLeadershipResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """NONE if a majority has confirmed the leader after the request arrived.
+
+    Then its committed log has all that was acknowledged to clients before the request, so a read of it is linearizable.
+    """
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -311,30 +350,30 @@ class ConfirmLeadershipResponse:
     reply_to: object = None
 
 
-Worded: TypeAlias = AddRaftVoterResponse | RemoveRaftVoterResponse | TransferLeadershipResponse
-"""Answers that have room for a refusal's words on the wire."""
+Worded: TypeAlias = AddRaftVoterResponse | RemoveRaftVoterResponse | AlterQuorumResponse | TransferLeadershipResponse
+"""Responses that can carry the reason of a refusal as text."""
 
-LeaderRequest: TypeAlias = FetchRequest | FetchSnapshotRequest | UpdateRaftVoterRequest
-"""Requests that only a leader serves, in the epoch that the asker names."""
+LeaderRequest: TypeAlias = FetchRequest | FetchSnapshotRequest | UpdateRaftVoterRequest | ControllerPresenceRequest
+"""Requests that carry the sender's epoch and are served by the leader of that epoch."""
 
 NewsOfLeader: TypeAlias = BeginQuorumEpochRequest | EndQuorumEpochRequest
-"""Requests by which a leader speaks of itself."""
+"""Requests that a leader sends about its own epoch."""
 
-VoterChange: TypeAlias = AddRaftVoterRequest | RemoveRaftVoterRequest
-"""Requests by which an administrator, or a node for itself, changes who votes."""
+VoterChange: TypeAlias = AddRaftVoterRequest | RemoveRaftVoterRequest | AlterQuorumRequest
+"""Requests to change the voter set, by an administrator or a node that joins."""
 
 EpochlessRequest: TypeAlias = VoterChange | ApiVersionsRequest | TransferLeadershipRequest | ConfirmLeadershipRequest
 EpochlessResponse: TypeAlias = (
     AddRaftVoterResponse
     | RemoveRaftVoterResponse
+    | AlterQuorumResponse
     | ApiVersionsResponse
     | TransferLeadershipResponse
     | ConfirmLeadershipResponse
 )
-"""Messages that speak of no epoch, so that nothing follows from them about ours."""
+"""Messages without an epoch that the receiver would enter or compare."""
 
 Request: TypeAlias = VoteRequest | NewsOfLeader | LeaderRequest | EpochlessRequest
-
 Response: TypeAlias = (
     VoteResponse
     | BeginQuorumEpochResponse
@@ -342,6 +381,7 @@ Response: TypeAlias = (
     | FetchResponse
     | FetchSnapshotResponse
     | UpdateRaftVoterResponse
+    | ControllerPresenceResponse
     | EpochlessResponse
 )
 
@@ -354,51 +394,12 @@ RESPONSES: dict[type[Request], type[Response]] = {
     FetchRequest: FetchResponse,
     FetchSnapshotRequest: FetchSnapshotResponse,
     UpdateRaftVoterRequest: UpdateRaftVoterResponse,
+    ControllerPresenceRequest: ControllerPresenceResponse,
     AddRaftVoterRequest: AddRaftVoterResponse,
     RemoveRaftVoterRequest: RemoveRaftVoterResponse,
+    AlterQuorumRequest: AlterQuorumResponse,
     ApiVersionsRequest: ApiVersionsResponse,
     TransferLeadershipRequest: TransferLeadershipResponse,
     ConfirmLeadershipRequest: ConfirmLeadershipResponse,
 }
-"""What each request is answered with."""
-
-
-def flaw(request: Request) -> str | None:
-    """The rule that `request` breaks, whoever is asked; None for none. Only an administrator's answers have words."""
-    match request:
-        case (
-            UpdateRaftVoterRequest(voter=Voter(key=key))
-            | AddRaftVoterRequest(voter=Voter(key=key))
-            | RemoveRaftVoterRequest(voter=key)
-        ):
-            return f"voter id {key.id} is not possible: an id is a number from 0 on" if key.id < 0 else None
-        case TransferLeadershipRequest(timeout_ms=timeout_ms):
-            return f"the timeout is {timeout_ms} ms; it must be at least 1 ms" if timeout_ms < 1 else None
-        case _:
-            return f"{type(request).__name__} with a number out of range" if _is_out_of_range(request) else None
-
-
-def _is_out_of_range(
-    request: VoteRequest
-    | NewsOfLeader
-    | FetchRequest
-    | FetchSnapshotRequest
-    | ApiVersionsRequest
-    | ConfirmLeadershipRequest,
-) -> bool:
-    match request:
-        case VoteRequest(epoch=epoch, last=last, pre_vote=pre_vote):
-            # A candidate has just begun `epoch`, so its log cannot reach into it; one that only asks has not.
-            ceiling = epoch if pre_vote else epoch - 1
-            return last.offset < 0 or not 0 <= last.epoch <= ceiling or request.replica.id < 0
-        case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
-            return request.leader_id < 0 or request.epoch < 0
-        case FetchRequest():
-            is_epoch = 0 <= request.last_fetched_epoch <= request.epoch
-            return request.max_wait_ms < 0 or request.fetch_offset < 0 or request.max_bytes < 0 or not is_epoch
-        case FetchSnapshotRequest(snapshot_id=snapshot_id):
-            return request.max_bytes < 0 or snapshot_id.offset < 0 or snapshot_id.epoch < 0
-        case ConfirmLeadershipRequest():
-            return request.epoch < 0
-        case ApiVersionsRequest():
-            return False
+"""The response type of each request type."""

@@ -1,4 +1,8 @@
-"""How far each replica is, and the high watermark that follows."""
+"""The leader's record of each replica's log, check quorum, and the high watermark (KIP-595, KIP-836).
+
+A fetch has two meanings for the leader. That it arrived counts for check quorum: its sender still follows this leader.
+Its offset, if it fits the leader's log, says how far its sender has flushed, and moves the high watermark.
+"""
 
 from __future__ import annotations
 
@@ -8,82 +12,108 @@ from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft import quorum
 from quorate.raft.log import LogView
 from quorate.raft.roles import Leader, Progress
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 from quorate.raft.voters import is_same
 
 
-def tracked_key(turn: Turn, replica: ReplicaKey) -> ReplicaKey:
-    """The key under which `replica` is counted: the voter's, if it is one."""
+def tracked_key(turn: StepContext, replica: ReplicaKey) -> ReplicaKey:
+    """Returns the key under which the leader tracks `replica`: the voter's key if it votes, else its own.
+
+    At kraft.version 0 the voter set has no directory ids, but requests carry one, so the two keys can differ.
+    """
     return turn.voters.key_of(replica) or replica
 
 
-def hear(turn: Turn, role: Leader, key: ReplicaKey) -> None:
-    """`key` has fetched, records or snapshot: a majority of such voters keeps us leading. KIP-595, KAFKA-15489."""
+def record_fetch(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
+    """Records that `key` sent a Fetch or FetchSnapshot, valid or not, and restarts check quorum at a majority.
+
+    Observers are tracked for DescribeQuorum, but only voters count for check quorum. The leader counts itself only
+    while it is a voter. Once a majority has fetched since the last restart, the set of voters that have fetched is
+    emptied and the deadline moves to 1.5 fetch timeouts from now: so a leader keeps its office only if each such period
+    sees a majority (I-24; KIP-595, KAFKA-15489).
+    """
     if key.id >= 0 and key not in role.replicas:
         _list(turn, role, key)
     progress = role.replicas.get(key)
     if progress is not None:
-        progress.last_contact_ms = turn.now_ms
-    if not turn.voters.has(key):  # observers keep nobody in office
+        progress.last_contact_at_ms = turn.now_ms
+    if not turn.voters.has(key):  # observers do not count for check quorum
         return
     role.fetched.add(key)
     present = {voter.id for voter in role.fetched if turn.voters.has(voter)} | turn.own_vote
     if quorum.is_won(granted=present, voters=turn.voters.ids):
         role.fetched.clear()
-        role.check_quorum_ms = turn.now_ms + turn.settings.check_quorum_ms
+        role.check_quorum_deadline_ms = turn.now_ms + turn.settings.check_quorum_ms
 
 
-def _list(turn: Turn, role: Leader, key: ReplicaKey) -> None:
-    """Begins to track `key`, if there is room once the observers long gone are forgotten."""
-    oldest_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
+def _list(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
+    """Starts to track `key`, after removing the observers that have been silent for `observer_session_timeout_ms`.
+
+    A voter is always tracked. An observer is not tracked if `observers_max` replicas are: its fetches are answered at
+    once, and DescribeQuorum does not list it.
+    """
+    oldest_contact_at_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
     for known, progress in list(role.replicas.items()):
-        if not turn.voters.has(known) and (progress.last_contact_ms or 0) <= oldest_ms:
+        if not turn.voters.has(known) and (progress.last_contact_at_ms or 0) <= oldest_contact_at_ms:
             del role.replicas[known]
     if turn.voters.has(key) or len(role.replicas) < turn.settings.observers_max:
         role.replicas[key] = Progress()
 
 
-def take_fetch_offset(turn: Turn, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
-    """`key` has everything below `fetch_offset` on its disk, and it is what we have."""
+def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
+    """Records a valid fetch: `key` has flushed all records below `fetch_offset`, and they equal the leader's.
+
+    Only a fetch that passed the divergence check (`reading.misfit`) may come here: the high watermark is computed from
+    these offsets (I-18). Also updates the time of the last fetch and of the last catch-up, as DescribeQuorum reports
+    them.
+    """
     assert fetch_offset <= turn.log.leo, (fetch_offset, turn.log.leo)
     progress = role.replicas.get(key)
     if progress is None:
         return
-    # Caught up now, or at the time of its last fetch as far as we then had come. KIP-836.
+    # KIP-836, and Kafka's rule for an ISR: a replica at the leader's end is caught up now. One that has reached the end
+    # that the leader had at the replica's previous fetch was caught up at the time of that fetch.
     if fetch_offset >= turn.log.leo:
-        progress.last_caught_up_ms = turn.now_ms
-    elif progress.last_fetch_ms is not None and fetch_offset >= progress.leader_leo:
-        progress.last_caught_up_ms = max(progress.last_fetch_ms, progress.last_caught_up_ms or 0)
+        progress.last_caught_up_at_ms = turn.now_ms
+    elif progress.last_fetch_at_ms is not None and fetch_offset >= progress.leader_leo:
+        progress.last_caught_up_at_ms = max(progress.last_fetch_at_ms, progress.last_caught_up_at_ms or 0)
     progress.leo = fetch_offset
     progress.leader_leo = turn.log.leo
-    progress.last_fetch_ms = turn.now_ms
+    progress.last_fetch_at_ms = turn.now_ms
 
 
 def own_end(log: LogView) -> Offset:
-    """How far the leader counts itself: like everybody, by what is on its disk."""
+    """Returns the offset (exclusive) up to which the leader acknowledges its own log: its flushed end.
+
+    A leader's disk is a disk like any other: what it has written but not flushed does not count towards a majority.
+    """
     return log.flushed
 
 
 def may_commit(role: Leader, end: Offset) -> bool:
-    """Does `end` take in a record of the leader's own epoch?"""
-    # The leader may not commit by counting an older epoch's records (KIP-595; Raft §5.4.2).
+    """Returns whether a high watermark of `end` would cover a record of the leader's own epoch (I-19)."""
+    # Raft §5.4.2, figure 8: a record of an older epoch can be on a majority and still be replaced by a later leader, so
+    # it is committed only together with a record of this epoch. There is one: LeaderChange, at `epoch_start_offset`.
     return end > role.epoch_start_offset
 
 
-def voter_end(turn: Turn, role: Leader, voter: ReplicaKey) -> Offset | None:
-    """How far `voter` is known to have flushed."""
-    # By its key: a leader that removes itself counts no more, nor for one that has its id on another disk (KIP-853).
+def voter_end(turn: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
+    """Returns the offset (exclusive) up to which `voter` is known to have flushed; None if it has not fetched yet."""
+    # The leader takes part only under its own key: not once it has removed itself (I-33), and not in the place of a
+    # voter that has its id on another disk (I-34). KIP-853.
     if is_same(voter, turn.node):
         return own_end(turn.log)
     progress = role.replicas.get(voter)
     return None if progress is None else progress.leo
 
 
-def advance(turn: Turn, role: Leader) -> None:
-    """Moves the high watermark to what a majority of the voters has flushed; it never falls.
+def advance(turn: StepContext, role: Leader) -> None:
+    """Moves the high watermark to the largest offset that a majority of the voters has flushed (I-18).
 
-    It may pass the leader's own flushed end, and stays where it is if a new voter set has come less far.
+    It never falls (I-17): if a new voter set has flushed less, it stays. It may pass the leader's own flushed end,
+    since the other voters can be a majority without the leader's disk.
     """
+    # The voter set in force counts, even if it is not committed (KIP-853): that is what commits it.
     end = quorum.agreed_end([voter_end(turn, role, voter) for voter in turn.voters.keys])
     if end is None or not may_commit(role, end):
         return
@@ -94,17 +124,20 @@ def advance(turn: Turn, role: Leader) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """One line of DescribeQuorum v2. Times in ms of the core's clock; None where nothing is known."""
+    """One replica in the answer to DescribeQuorum v2; None where the leader does not know the value.
+
+    The times are moments of the core's clock in ms; the driver converts them to the time of day.
+    """
 
     key: ReplicaKey
     leo: Offset | None
-    last_fetch_ms: int | None
-    last_caught_up_ms: int | None
+    last_fetch_at_ms: int | None
+    last_caught_up_at_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quorum:
-    """What DescribeQuorum says. Only a leader knows the replicas' states; others list none."""
+class QuorumDescription:
+    """The content of a DescribeQuorum answer. Only a leader lists replicas; other nodes leave both lists empty."""
 
     leader_id: NodeId | None
     epoch: Epoch
@@ -113,29 +146,31 @@ class Quorum:
     observers: tuple[ReplicaState, ...] = ()
 
 
-def describe(turn: Turn, role: Leader) -> Quorum:
-    """The quorum as its leader sees it. KIP-595, KIP-836."""
+def describe(turn: StepContext, role: Leader) -> QuorumDescription:
+    """Returns the leader's view of the quorum: voters, and observers that fetched lately (KIP-595, KIP-836)."""
 
     def state(key: ReplicaKey) -> ReplicaState:
         if is_same(key, turn.node):
-            return ReplicaState(key=key, leo=turn.log.leo, last_fetch_ms=turn.now_ms, last_caught_up_ms=turn.now_ms)
+            return ReplicaState(
+                key=key, leo=turn.log.leo, last_fetch_at_ms=turn.now_ms, last_caught_up_at_ms=turn.now_ms
+            )
         progress = role.replicas.get(key, Progress())
         return ReplicaState(
             key=key,
             leo=progress.leo,
-            last_fetch_ms=progress.last_fetch_ms,
-            last_caught_up_ms=progress.last_caught_up_ms,
+            last_fetch_at_ms=progress.last_fetch_at_ms,
+            last_caught_up_at_ms=progress.last_caught_up_at_ms,
         )
 
-    oldest_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
+    oldest_contact_at_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
     observers = [
         key
         for key, progress in role.replicas.items()
-        if not turn.voters.has(key) and (progress.last_contact_ms or 0) > oldest_ms
+        if not turn.voters.has(key) and (progress.last_contact_at_ms or 0) > oldest_contact_at_ms
     ]
     if not turn.is_voter:
         observers.append(turn.node)
-    return Quorum(
+    return QuorumDescription(
         leader_id=role.leader_id,
         epoch=role.epoch,
         high_watermark=role.high_watermark,

@@ -1,4 +1,4 @@
-"""Majority arithmetic: how many are enough, and how far that many have come."""
+"""Majority arithmetic: whether votes are a majority, and which offset a majority has reached (Raft 5.2, 5.3)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Set as AbstractSet
 from quorate.nouns import NodeId, Offset
 
 UNKNOWN = -1
-"""How Kafka writes an offset that nobody has reported."""
+"""The offset of a replica that has reported none. It sorts below every offset, as in Kafka."""
 
 
 def majority(count: int) -> int:
-    """The fewest of `count` voters of which any two choices share a member.
+    """Returns the smallest number of voters such that any two choices of that many out of `count` share one.
 
     >>> [majority(count) for count in (1, 2, 3, 4, 5)]
     [1, 2, 2, 3, 3]
@@ -22,17 +22,19 @@ def majority(count: int) -> int:
 
 
 def is_won(*, granted: AbstractSet[NodeId], voters: AbstractSet[NodeId]) -> bool:
-    """Have a majority of `voters` said yes? Others' votes do not count."""
+    """Returns whether a majority of `voters` is in `granted`, whose other ids do not count; False without voters."""
     return bool(voters) and len(granted & voters) >= majority(len(voters))
 
 
 def is_lost(*, rejected: AbstractSet[NodeId], voters: AbstractSet[NodeId]) -> bool:
-    """Have so many of `voters` said no that the rest is no majority?"""
+    """Returns whether so many of `voters` are in `rejected` that the rest can no longer be a majority."""
     return bool(voters) and len(voters - rejected) < majority(len(voters))
 
 
 def agreed_end(ends: Sequence[Offset | None]) -> Offset | None:
-    """The largest offset that a majority of `ends` has reached; None if too few are known.
+    """Returns the largest offset that a majority of `ends` has reached; None if too few ends are known.
+
+    With the ends sorted from the largest to the smallest, it is the one at position majority - 1 (Raft 5.3).
 
     >>> agreed_end([7, 5, 3])
     5

@@ -1,8 +1,8 @@
-"""What a log has for whoever fetches from it: records, where the logs part, or a snapshot (KIP-595, KIP-630)."""
+"""What a log can give to a replica that fetches: records, the log divergence, or a snapshot (KIP-595, KIP-630)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Offset
@@ -16,15 +16,21 @@ from quorate.raft.messages import (
     SnapshotRead,
 )
 from quorate.raft.roles import Follower, Leader
-from quorate.raft.turn import Fault, Turn
+from quorate.raft.step_context import Refused, StepContext
 
 
 def misfit(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchResponse | None:
-    """`answer` for a replica whose log does not continue in ours; None if it does."""
+    """Returns `answer` with a snapshot id or the log divergence for a fetch that does not continue this log, else None.
+
+    A snapshot, if there is one and the fetch is at offset 0 (a snapshot fills an empty log faster), below the log
+    start, at the log start with another epoch than the snapshot's, or of an epoch before the earliest snapshot's. A
+    divergence, if this log's largest epoch not above the replica's last one is another epoch, or ends before the fetch
+    offset (KIP-320). The rules are Kafka's.
+    """
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     earliest = log.earliest_snapshot
     if earliest is not None and (
-        offset == 0  # an empty log is filled faster by a snapshot than by the records before it
+        offset == 0  # an empty log: a snapshot is faster than records
         or offset < log.start
         or (offset == log.start and epoch != earliest.epoch)
         or epoch < earliest.epoch
@@ -39,21 +45,26 @@ def misfit(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchR
 
 
 def records(request: FetchRequest, answer: FetchResponse, *, end: Offset, below: Offset | None = None) -> FetchResponse:
-    """`answer` with what there is from the fetch offset to `end`, and nothing that ends after `below`."""
+    """Returns `answer` with the order to read from the fetch offset up to `end` (exclusive), if anything is there.
+
+    No batch that ends after `below` is read.
+    """
     if request.fetch_offset >= end:
         return answer
     return replace(answer, read=Read(offset=request.fetch_offset, max_bytes=request.max_bytes, below=below))
 
 
-def answer_snapshot(turn: Turn, role: Leader | Follower, request: FetchSnapshotRequest, *, silent_ms: int) -> None:
-    """Answers with a piece of a snapshot."""
+def answer_snapshot(
+    turn: StepContext, role: Leader | Follower, request: FetchSnapshotRequest, *, silent_ms: int
+) -> None:
+    """Answers with a chunk of a snapshot, or SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE. KIP-630."""
     size = turn.log.snapshots.get(request.snapshot_id)
-    # The snapshot (0, 0) holds the voters a node was formatted with, and is each node's own.
+    # The bootstrap checkpoint (0, 0) has the voters that a node was formatted with; it is each node's own, as in Kafka.
     if size is None or request.snapshot_id.offset == 0:
-        turn.refuse(role, request, Fault(ErrorCode.SNAPSHOT_NOT_FOUND))
+        turn.refuse(role, request, Refused(ErrorCode.SNAPSHOT_NOT_FOUND))
         return
     if not 0 <= request.position < size:
-        turn.refuse(role, request, Fault(ErrorCode.POSITION_OUT_OF_RANGE))
+        turn.refuse(role, request, Refused(ErrorCode.POSITION_OUT_OF_RANGE))
         return
     read = SnapshotRead(snapshot_id=request.snapshot_id, position=request.position, max_bytes=request.max_bytes)
     response = FetchSnapshotResponse(

@@ -1,30 +1,31 @@
-"""What a driver must do after a step, in order: persist, truncate, append, send; flush, and say so."""
+"""The effects that the driver carries out after a step, in order: persist, truncate, append, send, flush."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
 from quorate.raft.log import Entry
 from quorate.raft.messages import Request, Response
 from quorate.raft.roles import ElectionState
-from quorate.raft.voters import Endpoint
+from quorate.raft.voters import ListenerEndpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
-    """A request to a peer. `request.reply_to` is the number under which the core waits for the answer."""
+class Send(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to a peer. `request.reply_to` is the number under which the core awaits the response."""
 
     to: NodeId
     request: Request
-    endpoints: tuple[Endpoint, ...] = ()
-    """Where the peer listens, if the voter set does not say it: a node that is about to vote."""
+    endpoints: tuple[ListenerEndpoint, ...] = ()
+    """The peer's listeners, if the voter set does not have them: those of a node that is being added as a voter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotChunk:
-    """Bytes of a snapshot download. Position 0 begins it anew; once `is_last` is on disk the download is frozen."""
+class SnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk of a snapshot download, to be written at `position` (bytes). Position 0 starts the file anew.
+
+    With `is_last`, the driver makes the file durable and reports `snapshot_complete` or `snapshot_failed`.
+    """
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -32,9 +33,8 @@ class SnapshotChunk:
     is_last: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """A change of role, for logs."""
+class RoleTransition(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of role with its reason, for the log. `before` and `after` are the names of the roles."""
 
     before: str
     after: str
@@ -42,11 +42,11 @@ class Transition:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
-    """Who leads. `epoch_start_offset` is set if we do.
+class Leadership(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader of an epoch; `epoch_start_offset` is set if it is this node.
 
-    A listener is told that it leads only once it has consumed everything below `epoch_start_offset`.
+    The controller becomes active only after it has applied everything below `epoch_start_offset`, which is all of
+    earlier epochs (I-23). KIP-595.
     """
 
     epoch: Epoch
@@ -54,9 +54,8 @@ class Leadership:
     epoch_start_offset: Offset | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why an append was not taken, and what would be: who leads, in which epoch, from which offset on."""
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an append was refused, with the present leader and epoch, and the offset at which an append would begin."""
 
     error: ErrorCode
     leader_id: NodeId | None
@@ -64,11 +63,10 @@ class Refusal:
     wanted_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upgrade:
-    """What came of an upgrade of kraft.version: `end_offset` is the log's end after its records, if any were needed.
+class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of an upgrade of kraft.version. It is done once everything below `end_offset` is committed.
 
-    It is done once that is committed.
+    `end_offset` is the log end after the upgrade's records, or the present one if none were needed.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -76,28 +74,35 @@ class Upgrade:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """Everything that is to be done, in the order of the fields. Later calls add to the next one.
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The effects of one or more steps, to be carried out in the order of the fields.
 
-    What stands before `answers` is written before an answer or request leaves; `election` is also fsynced.
-    Appended batches are fsynced next, beside the sending, and `Raft.flushed` says so. An answer with a `read` is
-    read before a later `Ready` is carried out.
+    Everything before `answers` is written before any answer or request leaves, and `election` is also fsynced: a vote
+    is durable before it is visible (I-04). Appended batches are fsynced while the messages are under way;
+    `Raft.flushed` reports it. An answer with a `read` gets its bytes before a later `Ready` is carried out: that may
+    truncate the log.
     """
 
     election: ElectionState | None = None
+    """The election state to write and fsync; None if it has not changed."""
     truncate_to: Offset | None = None
+    """The offset at which the log is cut: records at it and after are removed."""
     install: OffsetAndEpoch | None = None
-    """The log is replaced by this snapshot, which is on disk."""
+    """The snapshot, already on disk, that replaces the log."""
     append: tuple[Entry, ...] = ()
+    """The batches to write at the log end, in order."""
     chunk: SnapshotChunk | None = None
     answers: tuple[Response, ...] = ()
     requests: tuple[Send, ...] = ()
     high_watermark: Offset | None = None
-    """Set if it has moved."""
+    """The new high watermark (exclusive); None if it has not moved."""
     leadership: Leadership | None = None
-    """Set if it has changed."""
-    transitions: tuple[Transition, ...] = ()
+    """The new leader or epoch; None if neither has changed."""
+    transitions: tuple[RoleTransition, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Peers' answers that were ignored because they break a rule, each as text for the log."""
+    denied: tuple[NodeId, ...] = ()
+    """The peers that answered CLUSTER_AUTHORIZATION_FAILED, one entry for each answer."""
 
     def __bool__(self) -> bool:
         return self is not NOTHING and self != NOTHING
@@ -106,22 +111,23 @@ class Ready:
 NOTHING = Ready()
 
 
-@dataclass(slots=True, kw_only=True)
-class Effects:
-    """What handlers have asked for since the last `Ready`."""
+class Effects(msgspec.Struct, kw_only=True):
+    """The effects that handlers have asked for since the last `Ready`. The fields are those of `Ready`."""
 
     truncate_to: Offset | None = None
     install: OffsetAndEpoch | None = None
-    append: list[Entry] = field(default_factory=list)
+    append: list[Entry] = []
     chunk: SnapshotChunk | None = None
-    answers: list[Response] = field(default_factory=list)
-    requests: list[Send] = field(default_factory=list)
+    answers: list[Response] = []
+    requests: list[Send] = []
     high_watermark: Offset | None = None
     leadership: Leadership | None = None
-    transitions: list[Transition] = field(default_factory=list)
+    transitions: list[RoleTransition] = []
+    refused: list[str] = []
+    denied: list[NodeId] = []
 
     def as_ready(self, election: ElectionState | None) -> Ready:
-        """These effects, and `election` if it has to be persisted."""
+        """Returns these effects as a `Ready`, with `election` if it has to be persisted."""
         return Ready(
             election=election,
             truncate_to=self.truncate_to,
@@ -133,8 +139,10 @@ class Effects:
             high_watermark=self.high_watermark,
             leadership=self.leadership,
             transitions=tuple(self.transitions),
+            refused=tuple(self.refused),
+            denied=tuple(self.denied),
         )
 
 
 NO_EFFECTS = Effects()
-"""What `NOTHING` is made of; never changed."""
+"""The empty effects, to compare with. Never changed."""

@@ -1,116 +1,160 @@
-"""Which questions are under way: at most one a peer and lane, asked again after a pause that grows by failures."""
+"""In-flight requests: at most one for each peer and request class, with retries after an exponential backoff.
+
+Handlers keep no list of what to send. After every step, each role sends what it still lacks (a vote, an
+acknowledgement, the next records) to each peer that has no request in flight and no pause. So a request that is lost,
+refused or expired is repeated without further state.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
+
 from quorate.nouns import NodeId
-from quorate.raft.messages import BeginQuorumEpochRequest, EpochlessRequest, Request, UpdateRaftVoterRequest
+from quorate.raft.messages import (
+    BeginQuorumEpochRequest,
+    ControllerPresenceRequest,
+    EpochlessRequest,
+    Request,
+    UpdateRaftVoterRequest,
+)
+
+DENIED_WAIT_MS = 1_000
+DENIED_WAIT_MAX_MS = 10_000
+"""A peer that answered CLUSTER_AUTHORIZATION_FAILED gets the same request again after the first of these times; the
+wait doubles each time, up to the second. A node in Kafka ends instead."""
 
 
-class Lane(IntEnum):
-    """What does not wait for each other: a fetch may be held, and a voter change takes as long as its commit."""
+class RequestClass(IntEnum):
+    """The classes of requests that do not wait for each other: each may have one request in flight to a peer.
+
+    LOG: votes, epochs and fetches; a fetch may be held for a long poll. VOTERS: voter changes, which take as long as a
+    commit. PROBE: ReadIndex. PRESENCE: controller presence.
+    """
 
     LOG = 0
     VOTERS = 1
     PROBE = 2
+    PRESENCE = 3
 
 
-def lane_of(request: Request) -> Lane:
-    """The lane of `request`."""
+def lane_of(request: Request) -> RequestClass:
+    """Returns the class of `request`."""
     if isinstance(request, BeginQuorumEpochRequest) and request.probe:
-        return Lane.PROBE
-    return Lane.VOTERS if isinstance(request, EpochlessRequest | UpdateRaftVoterRequest) else Lane.LOG
+        return RequestClass.PROBE
+    if isinstance(request, ControllerPresenceRequest):
+        return RequestClass.PRESENCE
+    return RequestClass.VOTERS if isinstance(request, EpochlessRequest | UpdateRaftVoterRequest) else RequestClass.LOG
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
-    """A request without an answer yet."""
+class InFlightRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to the peer `to` without a response yet; at `deadline_ms` the core gives it up."""
 
     to: NodeId
     request: Request
-    expires_ms: int
+    deadline_ms: int
 
     @property
-    def lane(self) -> Lane:
-        """Where it is the only one to its peer."""
+    def lane(self) -> RequestClass:
+        """The class of the request."""
         return lane_of(self.request)
 
 
 class Requests:
-    """The requests of the present role. A new role asks its own, so the old ones' answers are no longer waited for."""
+    """The requests in flight, the retry pauses, and the failures of each peer.
 
-    __slots__ = ("_failures", "_flights", "_retry_ms", "_token", "_tokens")
+    A change of role clears requests and pauses: the new role sends its own. Counts of failures and denials stay.
+    """
+
+    __slots__ = ("_denied", "_failures", "_flights", "_retry_at_ms", "_token", "_tokens")
 
     def __init__(self) -> None:
         self._token = 0
-        self._failures: dict[tuple[NodeId, Lane], int] = {}
-        self._flights: dict[int, Flight] = {}
-        self._tokens: dict[tuple[NodeId, Lane], int] = {}
-        self._retry_ms: dict[tuple[NodeId, Lane], int] = {}
+        self._failures: dict[tuple[NodeId, RequestClass], int] = {}
+        self._denied: dict[tuple[NodeId, type[Request]], tuple[int, int]] = {}
+        """For each peer and request type that was not authorized: until when it is not sent, and the length of that
+        wait."""
+        self._flights: dict[int, InFlightRequest] = {}
+        self._tokens: dict[tuple[NodeId, RequestClass], int] = {}
+        self._retry_at_ms: dict[tuple[NodeId, RequestClass], int] = {}
 
     def __len__(self) -> int:
         return len(self._flights)
 
     def next_token(self) -> int:
-        """A number that no request of this life had before."""
+        """Returns a number that no earlier request of this process had."""
         self._token += 1
         return self._token
 
-    def add(self, token: int, flight: Flight) -> None:
-        """`flight` leaves."""
+    def add(self, token: int, flight: InFlightRequest) -> None:
+        """Records that `flight` was sent under `token`."""
         way = (flight.to, flight.lane)
         assert way not in self._tokens, flight  # one request in flight to each peer and lane
         self._flights[token] = flight
         self._tokens[way] = token
 
-    def take(self, token: object) -> Flight | None:
-        """The request that `token` answers, which is then done; None if nobody waits for it any more."""
+    def take(self, token: object) -> InFlightRequest | None:
+        """Removes and returns the request that `token` answers; None if it is no longer awaited."""
         flight = self._flights.pop(token, None) if isinstance(token, int) else None
         if flight is not None:
             del self._tokens[flight.to, flight.lane]
         return flight
 
-    def fail(self, peer: NodeId, lane: Lane = Lane.LOG, *, retry_ms: int) -> None:
-        """What was asked of `peer` will not be answered; not before `retry_ms` is it asked again."""
+    def fail(self, peer: NodeId, lane: RequestClass = RequestClass.LOG, *, retry_at_ms: int) -> None:
+        """Gives up the request in flight to `peer`, counts a failure, and sends the next not before `retry_at_ms`."""
         token = self._tokens.pop((peer, lane), None)
         if token is not None:
             del self._flights[token]
         self._failures[peer, lane] = self.failures(peer, lane) + 1
-        self._retry_ms[peer, lane] = retry_ms
+        self._retry_at_ms[peer, lane] = retry_at_ms
 
-    def succeed(self, peer: NodeId, lane: Lane) -> None:
-        """`peer` has answered well: its next failure is the first again."""
+    def succeed(self, peer: NodeId, lane: RequestClass) -> None:
+        """Resets the count of failures of `peer` after a good response."""
         self._failures.pop((peer, lane), None)
 
-    def failures(self, peer: NodeId, lane: Lane = Lane.LOG) -> int:
-        """How often in a row `peer` gave no good answer, in whatever role we asked."""
+    def deny(self, flight: InFlightRequest, *, now_ms: int) -> None:
+        """Records that `flight` was not authorized. No role retries it soon: only an operator can change that."""
+        what = flight.to, type(flight.request)
+        _, waited_ms = self._denied.get(what, (0, DENIED_WAIT_MS // 2))
+        wait_ms = min(DENIED_WAIT_MAX_MS, 2 * waited_ms)
+        self._denied[what] = now_ms + wait_ms, wait_ms
+
+    def allow(self, flight: InFlightRequest) -> None:
+        """Records that `flight` was authorized."""
+        self._denied.pop((flight.to, type(flight.request)), None)
+
+    def failures(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> int:
+        """Returns how many requests to `peer` have failed in a row, over all roles."""
         return self._failures.get((peer, lane), 0)
 
-    def is_failing(self, peer: NodeId, lane: Lane = Lane.LOG) -> bool:
-        """Did the last request to `peer` fail, and is none under way?"""
+    def is_failing(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
+        """Returns whether the last request to `peer` failed and none is in flight now."""
         return self.failures(peer, lane) > 0 and not self.is_asked(peer, lane)
 
-    def is_asked(self, peer: NodeId, lane: Lane = Lane.LOG) -> bool:
-        """Is a request to `peer` under way?"""
+    def is_asked(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
+        """Returns whether a request to `peer` is in flight."""
         return (peer, lane) in self._tokens
 
-    def free_ms(self, peer: NodeId, lane: Lane = Lane.LOG, *, now_ms: int) -> int:
-        """The first moment at which `peer` may be asked; `now_ms` if it may be at once."""
+    def free_at_ms(self, peer: NodeId, lane: RequestClass = RequestClass.LOG, *, now_ms: int) -> int:
+        """Returns when `peer` may be sent the next request: now, after its pause, or when the one in flight expires."""
         token = self._tokens.get((peer, lane))
         if token is not None:
-            return self._flights[token].expires_ms
-        return max(now_ms, self._retry_ms.get((peer, lane), now_ms))
+            return self._flights[token].deadline_ms
+        return max(now_ms, self._retry_at_ms.get((peer, lane), now_ms))
+
+    def allowed_at_ms(self, peer: NodeId, request: Request, *, now_ms: int) -> int:
+        """Returns when this type of request may be sent again to a peer that denied it; `now_ms` if it did not."""
+        return self._denied.get((peer, type(request)), (now_ms, 0))[0]
 
     def expire(self, now_ms: int) -> None:
-        """Gives up what should have been answered by now."""
-        late = [token for token, flight in self._flights.items() if flight.expires_ms <= now_ms]
+        """Gives up the requests whose deadline has passed."""
+        late = [token for token, flight in self._flights.items() if flight.deadline_ms <= now_ms]
         for token in late:
             self.take(token)
 
     def clear(self) -> None:
-        """Forgets what was asked, and who is not to be asked yet: the role has changed."""
+        """Forgets requests in flight and pauses, because the role has changed; responses to them will be ignored."""
         self._flights.clear()
         self._tokens.clear()
-        self._retry_ms.clear()
+        self._retry_at_ms.clear()

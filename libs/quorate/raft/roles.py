@@ -1,8 +1,8 @@
-"""The six roles a raft node can be in: data only. `matrix.py` says what each does, `core.py` becomes them.
+"""The six roles of a node in an epoch, as data: `matrix.py` has their behaviour, `core.py` changes them.
 
                                   higher epoch seen, from any role
                                             │
-      ┌────────── a leader is heard of ◄────┴────► none is ──────────┐
+      ┌────────── its leader is known ◄─────┴────► it is not ────────┐
       ▼                                                              ▼
   Follower ──leader silent──► Prospective ◄──election timeout── Unattached ◄─┐
       ▲                         │       │                            ▲       │
@@ -10,9 +10,10 @@
                                 ▼ pre-votes of a majority                    │
                             Candidate ── lost, after a pause ─► Prospective  │
                                 ▼ votes of a majority                        │
-                             Leader ──resigns, or hears no majority──► Resigned
+                             Leader ──resigns, or no majority fetches──► Resigned
 
-A node that does not vote is only ever Unattached or Follower. A field that ends in `_ms` is a moment, not a span.
+KIP-595 has these roles but Prospective, which KIP-996 added. A node that does not vote is only ever Unattached or
+Follower. A field that ends in `_at_ms` or `deadline_ms` is a moment of the core's clock in ms; other `_ms` are spans.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
+from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft.messages import AddRaftVoterRequest, ConfirmLeadershipRequest, FetchRequest, RemoveRaftVoterRequest
+from quorate.raft.messages import ConfirmLeadershipRequest, FetchRequest, VoterChange
+from quorate.raft.target_voters import Step
 from quorate.raft.voters import VoterSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionState:
-    """What a node must not forget: its epoch, whom it voted for in it, and who leads it. Kafka's quorum-state."""
+class ElectionState(msgspec.Struct, frozen=True, kw_only=True):
+    """The durable election state: Kafka's `quorum-state` file. It is fsynced before a message shows it (I-03, I-04).
+
+    `voted` is the replica that got this node's vote in `epoch`; None if it has not voted.
+    """
 
     epoch: Epoch = 0
     leader_id: NodeId | None = None
@@ -36,85 +43,117 @@ class ElectionState:
 
 @dataclass(slots=True, kw_only=True)
 class Unattached:
-    """Knows no leader of its epoch; may have voted in it."""
+    """The role of a node that knows no leader of its epoch; it may have voted in it."""
 
     epoch: Epoch
     voted: ReplicaKey | None
-    election_ms: int
-    """When a voter asks for pre-votes."""
+    election_deadline_ms: int
+    """When a voter starts pre-votes."""
     leader_id: None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Prospective:
-    """Asks whether it would win, without raising the epoch. KIP-996."""
+    """The role of a voter that asks for pre-votes: would it win an election of the next epoch? KIP-996.
+
+    Epoch, leader and vote stay as they are, so a node that was cut off does no harm when it comes back (I-72).
+    """
 
     epoch: Epoch
     leader_id: NodeId | None
     voted: ReplicaKey | None
-    election_ms: int
-    """When it stops asking."""
+    election_deadline_ms: int
+    """When this round of pre-votes is lost if there is no majority."""
     granted: set[NodeId]
+    """Voters that have granted the pre-vote, this node included if it votes."""
     rejected: set[NodeId] = field(default_factory=set)
     retries: int = 1
+    """The number of this election in a row of lost ones, from 1: the pause after a lost vote grows with it."""
     lost_rounds: int | None = None
-    """How many rounds of pre-votes were lost since the leader was; None if it may be alive."""
+    """How many rounds of pre-votes were lost since the leader was; None if the leader may be alive."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """Asks for votes in the epoch that it has begun."""
+    """The role of a voter that asks for votes, after won pre-votes, or after a restart in an epoch of its own vote."""
 
     epoch: Epoch
     voted: ReplicaKey
-    """Itself."""
-    election_ms: int
-    """When it stops asking."""
+    """This node itself: a candidate votes for itself (I-82)."""
+    election_deadline_ms: int
+    """When the election is lost if there is no majority."""
     granted: set[NodeId]
+    """Voters that have granted the vote, this node included if it votes."""
     rejected: set[NodeId] = field(default_factory=set)
     retries: int
-    backoff_ms: int | None = None
-    """Once lost: when it tries again."""
+    """The number of this election in a row of lost ones, from 1."""
+    retry_at_ms: int | None = None
+    """When it starts pre-votes again; None while the election is not lost."""
     leader_id: None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """How far one replica has come, as its leader knows from its fetches in this epoch."""
+    """What the leader knows of one replica, from its requests in this epoch. Raft's matchIndex, by pull."""
 
     leo: Offset | None = None
-    """End of what it has flushed; None before its first valid fetch."""
-    last_fetch_ms: int | None = None
-    last_caught_up_ms: int | None = None
+    """The end (exclusive) of what the replica has flushed and what equals the leader's log; None before a valid
+    fetch."""
+    last_fetch_at_ms: int | None = None
+    """When its last valid Fetch arrived; None before the first."""
+    last_caught_up_at_ms: int | None = None
+    """The last moment at which the replica had all that the leader had then. KIP-836."""
     leader_leo: Offset = 0
-    """The leader's end at the last fetch."""
-    last_contact_ms: int | None = None
-    """When it was last heard at all: a fetch, a snapshot fetch or an acknowledgement."""
+    """The leader's log end (exclusive) at the replica's last valid fetch."""
+    last_contact_at_ms: int | None = None
+    """When its last Fetch, FetchSnapshot or answer to BeginQuorumEpoch arrived."""
+    is_absent: bool = False
+    """Whether it has reported that its controller is absent."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Parked:
-    """A fetch that waits for news."""
+    """A fetch that is held until there is news or its deadline: a long poll (KIP-595, KIP-1166)."""
 
     request: FetchRequest
-    expires_ms: int
+    deadline_ms: int
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingChange:
-    """A voter that is being added or removed: one at a time. KIP-853."""
+    """The change of the voter set or its target that is under way: one at a time (I-31). KIP-853."""
 
-    request: AddRaftVoterRequest | RemoveRaftVoterRequest
-    expires_ms: int
-    """When the asker is told that it took too long; a record that is in the log by then stays."""
+    request: VoterChange
+    deadline_ms: int
+    """When it is answered with REQUEST_TIMED_OUT; a record that is in the log by then stays there."""
     end_offset: Offset | None = None
-    """End of the batch with the new voter set; None while the new voter's kraft.version range is not known."""
+    """The end (exclusive) of the batch with the new voter set; None while the new voter's ApiVersions is awaited."""
     is_answered: bool = False
+    is_of_walk: bool = False
+    """Whether the leader itself began it, as a step to the target voter set: then there is no request to answer."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Probe:
-    """One round of questions to the voters whether we still lead, and those who wait for it."""
+class Walk:
+    """The leader's progress with the next step from the voter set to its target (AlterQuorum)."""
+
+    step: Step | None = None
+    """The step that was tried last; None before the first, and if no step leads to the target."""
+    error: ErrorCode = ErrorCode.NONE
+    """Why the step could not be taken at the last try."""
+    message: str = ""
+    failures: int = 0
+    """How many tries of this step have failed."""
+    retry_at_ms: int = 0
+    """When the step is tried again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadIndexRound:
+    """One round of ReadIndex: the reads that wait for it, and the voters that have confirmed the leader since.
+
+    Raft thesis 6.4.
+    """
 
     number: int
     requests: tuple[ConfirmLeadershipRequest, ...]
@@ -123,120 +162,130 @@ class Probe:
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
-    """Leads its epoch."""
+    """The role of the one leader of an epoch (I-01)."""
 
     epoch: Epoch
     leader_id: NodeId
-    """Itself."""
+    """This node itself."""
     voted: ReplicaKey
-    """Itself."""
+    """This node itself."""
     epoch_start_offset: Offset
-    """End of the log when elected: the offset of its LeaderChange record."""
+    """The log end at the election, which is the offset of the epoch's LeaderChange record."""
     high_watermark: Offset | None = None
-    """None until a record of this epoch is committed: no high watermark is inherited."""
+    """The high watermark (exclusive); None until a record of this epoch is committed (I-19).
+
+    A follower's high watermark is not taken over: the log's view keeps it, but the leader does not send it."""
     replicas: dict[ReplicaKey, Progress] = field(default_factory=dict)
-    """All that fetch, voters and observers, but itself."""
+    """The progress of each other voter and of the observers that fetch; not of the leader itself."""
     parked: dict[ReplicaKey, Parked] = field(default_factory=dict)
-    parked_ms: int | None = None
-    """When the first of them has waited long enough, at the earliest."""
-    told: tuple[Offset, Offset | None] = (-1, None)
-    """`leo` and high watermark of which all parked fetches know."""
+    """The held fetches, at most one for a replica."""
+    parked_deadline_ms: int | None = None
+    """The earliest deadline of the held fetches, or before it; None without any."""
+    parked_checked_ends: tuple[Offset, Offset | None] = (-1, None)
+    """The log end and high watermark at which the held fetches were last checked for news."""
     fetched: set[ReplicaKey] = field(default_factory=set)
-    """Voters heard since the quorum was last checked."""
-    check_quorum_ms: int
-    """When it resigns unless a majority is heard."""
+    """The voters that have fetched since check quorum was last restarted."""
+    check_quorum_deadline_ms: int
+    """When the leader resigns unless a majority of the voters fetches before (I-24)."""
     pending: PendingChange | None = None
-    told_voters: VoterSet | None = None
-    """At kraft.version 0: the voters with what they have told of themselves in this epoch. Nothing of it is in the
-    log until the upgrade."""
+    walk: Walk = field(default_factory=Walk)
+    """The progress to the target of the voter set, if it has one."""
+    elected_ms: int = 0
+    """The moment of the election."""
+    announced_voters: VoterSet | None = None
+    """At kraft.version 0, the voter set completed by each voter's UpdateRaftVoter of this epoch. It is kept in
+    memory only, and written to the log when kraft.version is raised (KIP-853)."""
     unconfirmed: list[ConfirmLeadershipRequest] = field(default_factory=list)
-    """Who waits for the next round of questions whether we still lead."""
-    probe: Probe | None = None
-    """The round that is under way."""
+    """The reads that wait for the next round of ReadIndex."""
+    probe: ReadIndexRound | None = None
+    """The round of ReadIndex that is under way."""
     probes: int = 0
-    """Rounds so far."""
+    """How many rounds of ReadIndex this leader has started."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Download:
-    """A snapshot that comes in pieces. KIP-630."""
+class SnapshotDownload:
+    """A snapshot that is being downloaded in chunks. KIP-630."""
 
     snapshot_id: OffsetAndEpoch
     source: NodeId
-    """Who has it: another replica's snapshot of the same end may have other bytes."""
+    """The node that serves it. A chunk of another node will not do: its snapshot may have other bytes."""
     position: int = 0
-    """Bytes received."""
+    """The number of bytes received, which is the position of the next chunk."""
     size: int | None = None
+    """The size of the snapshot in bytes; None before the first chunk."""
 
     @property
     def is_whole(self) -> bool:
-        """Has every byte been received?"""
+        """Whether every byte has been received."""
         return self.position == self.size
 
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Fetches from the leader of its epoch."""
+    """The role of a node that fetches from the leader of its epoch: a voter or an observer."""
 
     epoch: Epoch
     leader_id: NodeId
     voted: ReplicaKey | None
-    fetch_ms: int
-    """When it gives the leader up."""
-    heard_ms: int | None = None
-    """When the leader last gave a sign of life, to us or to whoever relays it to us."""
+    fetch_deadline_ms: int
+    """When it gives up the leader: the fetch timeout after the last contact, or sooner if the leader was lost."""
+    leader_contact_at_ms: int | None = None
+    """When the leader last answered this node, or the relay from which this node fetches; None before that."""
     has_fetched: bool = False
-    """Has the leader been heard? Then nobody else needs a pre-vote. KIP-996."""
+    """Whether the leader has answered a fetch and is not lost. Then this node refuses pre-votes. KIP-996."""
     is_lost: bool = False
-    """Was the stream to the leader reset, or did the leader say that it leaves?"""
+    """Whether the stream to the leader was reset, or the leader has sent EndQuorumEpoch."""
     lost_rounds: int = 0
-    """How many rounds of pre-votes were lost since then."""
-    download: Download | None = None
+    """How many rounds of pre-votes were lost since the leader was lost."""
+    download: SnapshotDownload | None = None
     parked: dict[ReplicaKey, Parked] = field(default_factory=dict)
-    """Observers' fetches that we relay."""
-    parked_ms: int | None = None
-    """As the leader's."""
-    told: tuple[Offset, Offset | None] = (-1, None)
-    """The high watermark, twice, of which all parked fetches know."""
+    """The held fetches of observers that fetch from this follower."""
+    parked_deadline_ms: int | None = None
+    """The earliest deadline of the held fetches, or before it; None without any."""
+    parked_checked_ends: tuple[Offset, Offset | None] = (-1, None)
+    """The high watermark, twice, at which the held fetches were last checked for news."""
     is_caught_up: bool = False
-    """Did the last fetch answer leave nothing that is committed?"""
-    voters_ms: int = 0
-    """When it may next tell the leader of itself, or ask it for a vote."""
-    has_told: bool = False
-    """Does the leader know our directory, listeners and kraft.version range? At kraft.version 0 each must be told."""
+    """Whether this log had everything that was committed, at the last Fetch answer."""
+    next_voter_request_at_ms: int = 0
+    """When UpdateRaftVoter, RemoveRaftVoter or AddRaftVoter may next be sent to the leader."""
+    has_announced: bool = False
+    """Whether this leader has accepted this node's UpdateRaftVoter. At kraft.version 0 each new leader needs one."""
+    reported_present: bool = True
+    """The controller presence that the leader knows of this node. It assumes True until a report says otherwise."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Resigned:
-    """Led this epoch and does so no more; neither votes nor leads in it again."""
+    """The role of a leader that has left office: it neither votes nor leads again in this epoch (I-07)."""
 
     epoch: Epoch
     leader_id: NodeId
-    """Itself."""
+    """This node itself."""
     voted: ReplicaKey | None
-    election_ms: int
-    """When it goes on to the next epoch."""
+    election_deadline_ms: int
+    """When it enters the next epoch, if no other node has started one."""
     preferred_successors: tuple[ReplicaKey, ...] = ()
+    """The voters that should stand for election, the best first."""
     acknowledged: set[NodeId] = field(default_factory=set)
-    """Voters that need no EndQuorumEpoch any more."""
+    """The voters that have answered EndQuorumEpoch."""
 
 
 Role: TypeAlias = Unattached | Prospective | Candidate | Leader | Follower | Resigned
-"""What a node is in its epoch."""
+"""The state of a node in its epoch; exactly one of six."""
 
 
 def election_state(role: Role) -> ElectionState:
-    """What must be on disk before anybody may learn of `role`."""
+    """Returns the part of `role` that must be durable before a message of that role is sent."""
     return ElectionState(epoch=role.epoch, leader_id=role.leader_id, voted=role.voted)
 
 
 def unpersisted(role: Role, persisted: ElectionState) -> ElectionState | None:
-    """The election state of `role`; None if it is `persisted` already."""
-    if (role.epoch, role.leader_id, role.voted) == (persisted.epoch, persisted.leader_id, persisted.voted):
-        return None
-    return election_state(role)
+    """Returns the election state of `role` if it has to be persisted; None if `persisted` is the same."""
+    state = election_state(role)
+    return None if state == persisted else state
 
 
 def known_leader(role: Role) -> NodeId | None:
-    """Whom we name to others as the leader of our epoch: not ourselves once we have resigned."""
+    """Returns the leader that this node names to others; None if unknown, or if this node itself has resigned."""
     return None if isinstance(role, Resigned) else role.leader_id

@@ -1,64 +1,73 @@
-"""The leader answers fetches, at once or when there is news (KIP-595, KIP-630, KIP-1166)."""
+"""The leader's answers to Fetch and FetchSnapshot: at once, or when there is news (KIP-595, KIP-630, KIP-1166)."""
 
 from __future__ import annotations
 
 from quorate.nouns import ReplicaKey
-from quorate.raft import holding, progress, reading
+from quorate.raft import parked_fetches, progress, reading
 from quorate.raft.messages import HIGH_WATERMARK_UNKNOWN, FetchRequest, FetchResponse, FetchSnapshotRequest
 from quorate.raft.roles import Leader
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 
 OBSERVER_WAIT_MAX_MS = 100
-"""No observer waits longer for what is new, however many there are."""
+"""The longest time for which an observer's fetch is held although there is news."""
 
 
-def serve_fetch(turn: Turn, role: Leader, request: FetchRequest) -> None:
-    """Answers with records, or with where the logs part, or with the snapshot to fetch; parks what has no news.
+def serve_fetch(turn: StepContext, role: Leader, request: FetchRequest) -> None:
+    """Answers a Fetch with records, the log divergence or a snapshot id; holds it if there is no news.
 
-    A fetch that fits our log is also the replica's word that everything below its offset is on its disk.
+    A fetch that fits this log acknowledges everything below its offset as flushed by the replica, and so may move the
+    high watermark. As in Kafka, uncommitted records are sent too.
     """
     key = progress.tracked_key(turn, request.replica)
-    progress.hear(turn, role, key)
+    progress.record_fetch(turn, role, key)
     misfit = _misfit(turn, role, request)
     if misfit is not None:
         turn.answer(request, misfit)
         return
     progress.take_fetch_offset(turn, role, key, request.fetch_offset)
-    # The fetch itself may have moved the high watermark, which is news to whoever sent it.
+    # This fetch may move the high watermark, which is then news for the replica that sent it.
     progress.advance(turn, role)
     wait_ms = _wait_ms(turn, role, key, request)
     if wait_ms == 0 or not _may_be_held(turn, role, key):
         turn.answer(request, _records(turn, role, request))
     else:
-        holding.park(turn, role, key, request, wait_ms=wait_ms, answer=_answer(turn, role))
+        parked_fetches.park(turn, role, key, request, wait_ms=wait_ms, answer=_answer(turn, role))
 
 
-def _may_be_held(turn: Turn, role: Leader, key: ReplicaKey) -> bool:
-    """Is it listed; or nobody, told apart from others like it by its directory id, and is there room?"""
+def _may_be_held(turn: StepContext, role: Leader, key: ReplicaKey) -> bool:
+    """Returns whether the fetch may be held: there is a place for it.
+
+    A tracked replica has its place. Fetches of the replica id -1 are told apart by directory id, and share a limit.
+    """
     if key.id >= 0:
         return key in role.replicas
     return key not in role.parked and len(role.parked) < turn.settings.observers_max
 
 
-def _misfit(turn: Turn, role: Leader, request: FetchRequest) -> FetchResponse | None:
+def _misfit(turn: StepContext, role: Leader, request: FetchRequest) -> FetchResponse | None:
+    """Returns the answer to a fetch that does not continue this log; None if it does."""
     return reading.misfit(turn.log, request, _answer(turn, role))
 
 
-def _answer(turn: Turn, role: Leader) -> FetchResponse:
-    """An answer without records."""
+def _answer(turn: StepContext, role: Leader) -> FetchResponse:
+    """Returns a Fetch answer without records."""
     high_watermark = HIGH_WATERMARK_UNKNOWN if role.high_watermark is None else role.high_watermark
     return FetchResponse(
         epoch=role.epoch, leader_id=role.leader_id, high_watermark=high_watermark, log_start_offset=turn.log.start
     )
 
 
-def _records(turn: Turn, role: Leader, request: FetchRequest) -> FetchResponse:
-    """The records from the fetch offset on, if there are any: uncommitted and unflushed ones too."""
+def _records(turn: StepContext, role: Leader, request: FetchRequest) -> FetchResponse:
+    """Returns a Fetch answer with the records from the fetch offset on, committed and flushed or not."""
     return reading.records(request, _answer(turn, role), end=turn.log.leo)
 
 
-def _wait_ms(turn: Turn, role: Leader, key: ReplicaKey, request: FetchRequest) -> int:
-    """How long the fetch may be held from now on: the less, the more news there is for the one who sent it."""
+def _wait_ms(turn: StepContext, role: Leader, key: ReplicaKey, request: FetchRequest) -> int:
+    """Returns for how many ms the fetch may be held from now on; 0 if it has news that cannot wait.
+
+    A voter's fetch is answered at once when there are records: a commit waits for it. A high watermark alone may wait
+    for records (`commit_wait_ms`). An observer's fetch waits for its share of the leader's time (`observer_wait_ms`).
+    """
     has_records = request.fetch_offset < turn.log.leo
     has_commit = role.high_watermark is not None and role.high_watermark > request.high_watermark
     if not has_records and not has_commit:
@@ -68,30 +77,33 @@ def _wait_ms(turn: Turn, role: Leader, key: ReplicaKey, request: FetchRequest) -
     return 0 if has_records else min(request.max_wait_ms, turn.settings.commit_wait_ms)
 
 
-def _observer_wait_ms(turn: Turn, role: Leader) -> int:
-    """The more observers there are, the longer each waits for what is new."""
+def _observer_wait_ms(turn: StepContext, role: Leader) -> int:
+    """Returns how long an observer waits for news, in ms: in proportion to the number of observers, up to a limit."""
     observers = len(role.replicas) - len(turn.other_voters)
     return min(OBSERVER_WAIT_MAX_MS, turn.settings.observer_wait_ms * max(1, observers))
 
 
-def answer_parked(turn: Turn, role: Leader) -> None:
-    """Answers the held fetches for which something was appended or committed, or whose time is over."""
-    told = (turn.log.leo, role.high_watermark)
-    has_changed, role.told = told != role.told, told
-    if not has_changed and not holding.is_due(turn, role):
+def answer_parked(turn: StepContext, role: Leader) -> None:
+    """Answers the held fetches that have news for which they need not wait longer, or whose deadline has come.
+
+    It looks at them only if log end or high watermark have moved since the last time, or a deadline has come.
+    """
+    ends = (turn.log.leo, role.high_watermark)
+    has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
+    if not has_changed and not parked_fetches.is_due(turn, role):
         return
-    soon_ms = turn.now_ms + _observer_wait_ms(turn, role)
+    observers_at_ms = turn.now_ms + _observer_wait_ms(turn, role)
     for key, parked in list(role.parked.items()):
-        if parked.expires_ms > soon_ms or turn.voters.has(key):  # what an observer waits for is not looked at twice
-            parked.expires_ms = min(parked.expires_ms, turn.now_ms + _wait_ms(turn, role, key, parked.request))
-        if parked.expires_ms <= turn.now_ms:
+        if parked.deadline_ms > observers_at_ms or turn.voters.has(key):  # an observer's wait is set once
+            parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, role, key, parked.request))
+        if parked.deadline_ms <= turn.now_ms:
             del role.parked[key]
-            # While it was held, the log may have come to begin after its offset.
+            # While the fetch was held, the log start may have moved beyond its offset.
             turn.answer(parked.request, _misfit(turn, role, parked.request) or _records(turn, role, parked.request))
-    holding.wait_on(turn, role)
+    parked_fetches.wait_on(turn, role)
 
 
-def serve_snapshot(turn: Turn, role: Leader, request: FetchSnapshotRequest) -> None:
-    """Answers with a piece of a snapshot. KIP-630."""
-    progress.hear(turn, role, progress.tracked_key(turn, request.replica))
+def serve_snapshot(turn: StepContext, role: Leader, request: FetchSnapshotRequest) -> None:
+    """Answers a FetchSnapshot with one chunk. It counts for check quorum like a fetch. KIP-630."""
+    progress.record_fetch(turn, role, progress.tracked_key(turn, request.replica))
     reading.answer_snapshot(turn, role, request, silent_ms=0)

@@ -1,4 +1,9 @@
-"""How patient a raft node is. Kafka's names and defaults, all times in ms."""
+"""The timeouts and limits of a node. Names and defaults are Kafka's where it has them; all times are spans in ms.
+
+By default, a fetch is held for a quarter of the fetch timeout, so a follower does not give up a leader that has nothing
+to send; and check quorum is 1.5 fetch timeouts, so followers look for another leader before a leader that is cut off
+resigns.
+"""
 
 from __future__ import annotations
 
@@ -7,58 +12,62 @@ from typing import Protocol
 
 
 class Chance(Protocol):
-    """Where random choices come from; `random.Random` is one."""
+    """The source of randomness: `random.Random`, or a simulator's."""
 
     def randrange(self, stop: int, /) -> int:
-        """A number in [0, stop)."""
+        """Returns a random number from 0 (inclusive) to `stop` (exclusive)."""
         ...
 
 
 LEAST = {"failover_wait_max_ms": 2, "commit_wait_ms": 0, "observer_wait_ms": 0}
-"""Where it is not 1. Half of the failover wait is drawn."""
+"""The minimum of a setting, where it is not 1. The failover wait needs 2, because half of it is random."""
 
 
 RETRY_DOUBLINGS_MAX = 20
-"""More would only make large numbers."""
+"""The retry pause is doubled at most so many times: it has reached its maximum long before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Times and sizes of one raft node. Raises ValueError naming the setting and its rule."""
+class RaftSettings:
+    """The timeouts and limits of one node. Raises ValueError naming setting, value and minimum if one is too small."""
 
     election_timeout_ms: int = 1_000
-    """`controller.quorum.election.timeout.ms`: shortest wait for a leader; each wait is drawn from [1, 2) times it."""
+    """`controller.quorum.election.timeout.ms`: a voter without a leader waits for a random time of 1 to 2 times
+    this."""
     election_backoff_max_ms: int = 1_000
-    """`controller.quorum.election.backoff.max.ms`: longest pause after a lost election."""
+    """`controller.quorum.election.backoff.max.ms`: the longest pause after a lost election."""
     fetch_timeout_ms: int = 2_000
-    """`controller.quorum.fetch.timeout.ms`: a follower gives its leader up after so long without a good answer."""
+    """`controller.quorum.fetch.timeout.ms`: a follower without a good answer for so long starts an election."""
     request_timeout_ms: int = 2_000
-    """`controller.quorum.request.timeout.ms`: a request without an answer for so long is asked again."""
+    """`controller.quorum.request.timeout.ms`: a request without an answer for so long is sent again."""
     retry_backoff_ms: int = 20
-    """`controller.quorum.retry.backoff.ms`: first pause before a failed request is asked again; doubled each time."""
+    """`controller.quorum.retry.backoff.ms`: the pause after the first failure; it doubles with each further one."""
     retry_backoff_max_ms: int = 1_000
-    """`retry.backoff.max.ms`: longest such pause."""
+    """`retry.backoff.max.ms`: the longest such pause."""
     fetch_max_wait_ms: int = 500
-    """How long a leader may hold our fetch if it has no news."""
+    """How long the leader may hold this node's fetch while it has no news (the long poll)."""
     fetch_max_bytes: int = 8 << 20
-    """`controller.quorum.fetch.max.bytes`: size of one fetch answer; a larger single batch still comes whole."""
+    """`controller.quorum.fetch.max.bytes`: the size of a Fetch answer; its first batch comes whole even if larger."""
     snapshot_max_bytes: int = 8 << 20
-    """`controller.quorum.fetch.snapshot.max.bytes`: size of one chunk of a snapshot."""
+    """`controller.quorum.fetch.snapshot.max.bytes`: the size of one chunk of a snapshot."""
     failover_wait_max_ms: int = 50
-    """Longest wait between the reset of the stream to the leader and our pre-vote. Not in Kafka."""
+    """The longest wait from the reset of the stream to the leader to this node's pre-vote. Not in Kafka."""
     commit_wait_ms: int = 0
-    """A voter's held fetch waits so long for records if there is only a commit to tell: seldom does one come alone, and
-    an answer for each would double the messages. Not in Kafka, where the answer leaves at once (KIP-1166)."""
+    """If only the high watermark is news, the leader holds a voter's fetch for so long, in case that records follow:
+    one answer then carries both, instead of two. Not in Kafka, where a new high watermark is sent at once
+    (KIP-1166)."""
     observer_wait_ms: int = 0
-    """An observer's held fetch is answered so long after there is news, times the number of observers: they get a
-    part of the leader's time, and none of a commit's. Not in Kafka, where each append wakes them."""
+    """The leader answers an observer's held fetch so long after news, times the number of observers. So observers
+    take a bounded part of its time, and commits come first. Not in Kafka, where each append answers them."""
     observer_session_timeout_ms: int = 300_000
-    """An observer that has not fetched for so long is no longer listed."""
+    """An observer that has not fetched for so long is no longer listed by DescribeQuorum."""
     observers_max: int = 10_000
-    """How many observers a leader lists, and how many fetches it holds; more are answered at once."""
+    """How many replicas a leader tracks, and how many fetches of unlisted ones a node holds; others are answered at
+    once."""
 
     auto_join_enable: bool = False
-    """`controller.quorum.auto.join.enable`: a node that follows and does not vote asks for a vote. KIP-1186."""
+    """`controller.quorum.auto.join.enable`: a node that follows the log and does not vote asks to be added.
+    KIP-1186."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -70,21 +79,32 @@ class Settings:
 
     @property
     def check_quorum_ms(self) -> int:
-        """A leader resigns after so long without fetches of a majority. KIP-595, KAFKA-15489."""
+        """A leader resigns if no majority fetches for so long: 1.5 fetch timeouts (I-24). KIP-595, KAFKA-15489."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
+    def presence_wait_ms(self) -> int:
+        """How much later a voter without its controller starts an election: no other voter waits longer than that."""
+        return 2 * self.election_timeout_ms
+
+    @property
+    def observers_found_ms(self) -> int:
+        """How long after an election every live observer has fetched from the new leader, one lost request included."""
+        return self.fetch_timeout_ms + 2 * self.election_timeout_ms + self.request_timeout_ms
+
+    @property
     def begin_epoch_ms(self) -> int:
-        """A voter silent for so long is told again who leads."""
+        """A voter that has been silent for so long is sent BeginQuorumEpoch again."""
         return self.fetch_timeout_ms // 2
 
     def retry_wait_ms(self, failures: int, random: Chance) -> int:
-        """The pause after one failure more: doubled for each of the `failures` before, bounded, and partly random.
+        """Returns the pause in ms before a request is sent again, after `failures` earlier ones: exponential backoff.
 
-        From the second on up to a fifth is added, so that nodes which failed together do not ask together again.
+        It doubles with each earlier failure up to the maximum. From the second on it has random jitter of up to a
+        fifth, so that nodes that failed together do not retry together (KIP-580).
 
         >>> from random import Random
-        >>> [Settings().retry_wait_ms(failures, Random(1)) for failures in (0, 1, 2, 99)]
+        >>> [RaftSettings().retry_wait_ms(failures, Random(1)) for failures in (0, 1, 2, 99)]
         [20, 42, 84, 1000]
         """
         wait_ms = min(self.retry_backoff_max_ms, self.retry_backoff_ms << min(failures, RETRY_DOUBLINGS_MAX))

@@ -1,31 +1,31 @@
-"""Who may vote, and since which offset: voter sets are part of the log (KIP-853)."""
+"""Voters and voter sets: who may vote, from which offset of the log on (KIP-853)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
 from quorate.nouns import ZERO_UUID, NodeId, ReplicaKey
 from quorate.raft.history import History
 
 
 def is_same(known: ReplicaKey, claimed: ReplicaKey) -> bool:
-    """Is `claimed` the replica we know as `known`? One known without a directory id goes by its id alone."""
+    """Returns whether `claimed` is the replica `known`: the same id and, if known, the same directory (I-34)."""
     return known.id == claimed.id and known.directory_id in (ZERO_UUID, claimed.directory_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where one listener of a node is reached."""
+class ListenerEndpoint(msgspec.Struct, frozen=True):
+    """The name, host and port of one listener of a node."""
 
     name: str
     host: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRange:
-    """The levels of kraft.version with which a node can work, both ends included.
+class VersionRange(msgspec.Struct, frozen=True):
+    """The levels of kraft.version that a node supports, both ends inclusive.
 
     >>> 1 in VersionRange(0, 1), 2 in VersionRange(0, 1)
     (True, False)
@@ -42,35 +42,39 @@ class VersionRange:
 
 
 SUPPORTED = VersionRange(0, 1)
-"""What this code can work with: static voters, and voters in the log."""
+"""The levels that this code supports: 0, configured voters, and 1, voters in the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voter:
-    """One voter, as its KRaftVoters record tells: the first of `endpoints` is the one by which peers reach it."""
+class Voter(msgspec.Struct, frozen=True, kw_only=True):
+    """One voter, as a KRaftVoters record has it. Peers connect to the first of `endpoints`."""
 
     key: ReplicaKey
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[ListenerEndpoint, ...] = ()
     kraft_versions: VersionRange = SUPPORTED
 
     @property
     def listener_name(self) -> str | None:
-        """The listener by which peers reach it; None if it has told of none."""
+        """The name of the listener for peers; None if no listener is known."""
         return self.endpoints[0].name if self.endpoints else None
 
     def listens_on(self, name: str | None) -> bool:
-        """Has it a listener of this name, or any if there is no name?"""
+        """Returns whether the voter has a listener of this name; with None, whether it has any."""
         return any(name in (None, endpoint.name) for endpoint in self.endpoints)
 
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters of one moment, by id; no two share an id. Empty only where no voter is known yet."""
+    """The voters that are in force together, in the order of their ids. No two share an id (I-34).
+
+    It is empty only on a node that knows no voters yet.
+    """
 
     voters: tuple[Voter, ...]
+    target: VoterSet | None = None
+    """The target voter set of AlterQuorum, None if there is none or it is reached. The log carries it along (I-87)."""
     ids: frozenset[NodeId] = field(init=False, compare=False, repr=False)
     keys: tuple[ReplicaKey, ...] = field(init=False, compare=False, repr=False)
-    """The replica keys, by id."""
+    """The replica keys, in the order of ids."""
     _by_id: dict[NodeId, Voter] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -83,57 +87,64 @@ class VoterSet:
 
     @classmethod
     def of(cls, *keys: ReplicaKey | NodeId) -> VoterSet:
-        """Voters without endpoints; a bare id is a voter without a directory id (kraft.version 0)."""
+        """Returns a voter set without endpoints; a bare id is a voter without a directory id (kraft.version 0)."""
         replicas = (key if isinstance(key, ReplicaKey) else ReplicaKey(key) for key in keys)
         return cls(tuple(Voter(key=key) for key in replicas))
 
     def by_id(self, node_id: NodeId) -> Voter | None:
-        """The voter with this id, whatever its disk."""
+        """Returns the voter with this id, whatever its directory; None if there is none."""
         return self._by_id.get(node_id)
 
     def voter_of(self, replica: ReplicaKey) -> Voter | None:
-        """What is known of `replica` as a voter; None if it does not vote: another disk is another replica."""
+        """Returns the voter that `replica` is; None if it does not vote. Another directory is another replica."""
         voter = self._by_id.get(replica.id)
         return voter if voter is not None and is_same(voter.key, replica) else None
 
     def key_of(self, replica: ReplicaKey) -> ReplicaKey | None:
-        """The key under which `replica` votes; None if it does not."""
+        """Returns the key under which `replica` votes; None if it does not vote."""
         voter = self.voter_of(replica)
         return None if voter is None else voter.key
 
     def has(self, replica: ReplicaKey) -> bool:
-        """Does `replica` vote?"""
+        """Returns whether `replica` is a voter."""
         voter = self._by_id.get(replica.id)
         return voter is not None and is_same(voter.key, replica)
 
     def is_sole(self, replica: ReplicaKey) -> bool:
-        """Is `replica` the only voter?"""
+        """Returns whether `replica` is the only voter."""
         return len(self.voters) == 1 and self.has(replica)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """This set and one voter more."""
+        """Returns this set with one more voter."""
         assert voter.key.id not in self.ids, (voter, self.ids)
-        return VoterSet((*self.voters, voter))
+        return self._changed(*self.voters, voter)
 
     def without(self, key: ReplicaKey) -> VoterSet:
-        """This set but for the voter with exactly this key."""
+        """Returns this set without the voter that has exactly this key."""
         assert key in self.keys, (key, self.keys)
-        return VoterSet(tuple(voter for voter in self.voters if voter.key != key))
+        return self._changed(*(voter for voter in self.voters if voter.key != key))
 
     def updated(self, voter: Voter) -> VoterSet:
-        """This set with `voter` in the place of the one with its id."""
+        """Returns this set with `voter` in place of the voter with its id."""
         assert voter.key.id in self.ids, (voter, self.keys)
-        return VoterSet(tuple(voter if known.key.id == voter.key.id else known for known in self.voters))
+        return self._changed(*(voter if known.key.id == voter.key.id else known for known in self.voters))
+
+    def walking_to(self, target: VoterSet | None) -> VoterSet:
+        """Returns these voters with `target`; without one if it is None or reached."""
+        return VoterSet(self.voters, target if target is not None and target.keys != self.keys else None)
+
+    def _changed(self, *voters: Voter) -> VoterSet:
+        """Returns other voters with the same target, or without it once they are the target."""
+        return VoterSet(voters).walking_to(self.target)
 
     def overlaps(self, other: VoterSet) -> bool:
-        """Do any two majorities of the two sets meet? Then at most one voter came and one went. KIP-853."""
+        """Returns whether at most one voter was added and at most one removed: Kafka's check of a new voter set."""
         added = [key for key in other.keys if not self.has(key)]
         removed = [key for key in self.keys if not any(is_same(key, kept) for kept in other.keys)]
         return len(added) <= 1 and len(removed) <= 1
 
 
 VoterHistory: TypeAlias = History[VoterSet]
-"""Voter sets by the offset of the KRaftVoters record that brought them, over those known before the log.
+"""Voter sets by the offset of the KRaftVoters record that set them, over the set known before the log.
 
-A set is in force as soon as its record is in the log, committed or not, and no longer once it is truncated.
-"""
+A set is in force as soon as its record is in the log, committed or not, and no longer once it is truncated (I-32)."""

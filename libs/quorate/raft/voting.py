@@ -1,49 +1,76 @@
-"""Pre-vote, vote, and the waits between (KIP-595, KIP-996)."""
+"""Leader election: pre-votes, votes, and the timeouts between them (KIP-595, KIP-996; Raft 5.2, thesis 9.6).
+
+An election goes through these steps:
+
+1. A voter waits: as Follower until the fetch timeout, as Unattached until a random election timeout.
+2. As Prospective it asks for pre-votes, in its present epoch. If it cannot win, it goes back to step 1.
+3. With a majority of pre-votes it becomes Candidate: it raises the epoch and votes for itself. Both are durable before
+   the first Vote request leaves.
+4. With a majority of votes it becomes Leader (I-06). If it cannot win, it pauses for a random time and repeats step 2.
+
+Two rules make elections safe. One vote for each epoch, kept over restarts (I-04), so that an epoch has one leader
+(I-01). And no vote for a log that is behind (I-05), so that the leader has every committed record (I-12): the majority
+that committed it and the majority that votes share a node.
+"""
 
 from __future__ import annotations
 
 from typing import assert_never
 
 from quorate.errors import ErrorCode
-from quorate.raft import enter, following, quorum
+from quorate.raft import following, quorum, role_entry
 from quorate.raft.messages import VoteRequest, VoteResponse
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached, known_leader
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 from quorate.raft.voters import is_same
 
 BACKOFF_BASE_MS = 100
+"""The unit of the random pause after a lost election, as in Kafka."""
 BACKOFF_DOUBLINGS_MAX = 20
+"""The range of the random pause is doubled at most so many times, as in Kafka."""
 
 
-def answer_vote(turn: Turn, role: Role, request: VoteRequest) -> Role | None:
-    """Grants the vote for this epoch, or refuses it. KIP-595, "Vote".
+def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
+    """Answers a Vote request, for a vote or a pre-vote, in this node's epoch. KIP-595, "Vote"; KIP-996.
 
-    One vote an epoch, and only for a log at least as far as ours. The vote is durable before the answer
-    leaves: a granted vote changes the election state, which `Ready` has the driver persist first.
+    A vote is granted if this node has voted for the same candidate already, or has not voted and knows no leader of the
+    epoch; and the candidate's log must be at least as far as its own, compared by last epoch first (I-04, I-05). The
+    vote is durable before the answer leaves: a granted vote changes the election state, which the driver persists
+    before it sends. A granted pre-vote changes nothing. Like Kafka, it does not check that the candidate is a voter: it
+    may know a newer voter set.
     """
     assert request.epoch == role.epoch, (request.epoch, role.epoch)  # `Raft.step` has fenced the rest
 
-    # Kafka grants a vote twice without a second look at the log. But a candidate that crashed may have lost a tail
-    # that it had not flushed, and with it records that are committed on others; so the log is compared every time.
-    is_ahead = request.last >= turn.log.last and not turn.is_recovering  # we cannot say what we had
+    # Kafka repeats a vote to the same candidate without comparing the logs again. But a candidate that crashed
+    # meanwhile may have lost an unflushed tail, and with it records that a majority has committed; so the logs are
+    # compared every time: the last epoch first, then the end offset (Raft §5.4.1).
+    is_ahead = request.last >= turn.log.last and not turn.is_recovering  # in recovery, our own end is too low
     granted = is_ahead and (_would_vote(turn, role, request) if request.pre_vote else _may_vote(role, request))
     turn.answer(request, VoteResponse(epoch=role.epoch, leader_id=known_leader(role), granted=granted))
 
     if not granted or request.pre_vote or role.voted is not None:
         return None
-    # Kafka's prospective voter goes on asking; ours stands back for the one it voted for.
-    return enter.unattached(turn, epoch=role.epoch, voted=request.replica, reason=f"voted for {request.replica.id}")
+    # In Kafka, a prospective voter goes on asking for pre-votes after its vote; here it gives its candidate time to
+    # win.
+    return role_entry.unattached(
+        turn, epoch=role.epoch, voted=request.replica, reason=f"voted for {request.replica.id}"
+    )
 
 
-def _would_vote(turn: Turn, role: Role, request: VoteRequest) -> bool:
-    """Is an election in the next epoch welcome? Not while the leader is heard. KIP-996."""
+def _would_vote(turn: StepContext, role: Role, request: VoteRequest) -> bool:
+    """Returns whether this node grants a pre-vote: whether it, too, has no live leader (KIP-996).
+
+    The vote already cast in this epoch does not matter: a pre-vote asks about the next epoch. A follower refuses while
+    it has fetched from its leader, so a node that was cut off does not disturb a quorum that works (I-72).
+    """
     match role:
         case Leader():
             return False
         case Follower():
             return not role.has_fetched
         case Prospective():
-            # Kafka's would grant. But if two ask each other at once, both are then candidates, and the votes split.
+            # Kafka grants here. But two voters that ask each other at once would then both become candidates, and the
+            # votes would split. So of two that ask each other, only the one with the longer log, or higher id, gets it.
             is_first = (request.last, request.replica) > (turn.log.last_flushed, turn.node)
             return is_first or not turn.requests.is_asked(request.replica.id)
         case Unattached() | Candidate() | Resigned():
@@ -53,20 +80,20 @@ def _would_vote(turn: Turn, role: Role, request: VoteRequest) -> bool:
 
 
 def _may_vote(role: Role, request: VoteRequest) -> bool:
-    """Is the vote of this epoch free, or already `request.replica`'s?"""
+    """Returns whether this epoch's vote is not yet cast, or was cast for the same replica (I-04)."""
     match role:
         case Unattached() | Prospective():
             if role.voted is not None:
                 return is_same(role.voted, request.replica)
-            return role.leader_id is None  # who knows the leader of an epoch needs no other in it
+            return role.leader_id is None  # a known leader has won the epoch: nobody else can
         case Candidate() | Leader() | Follower() | Resigned():
             return False
         case _:
             assert_never(role)
 
 
-def count_vote(turn: Turn, role: Prospective | Candidate, response: VoteResponse) -> None:
-    """Notes one voter's answer; `seek_pre_votes` and `seek_votes` draw the sum."""
+def count_vote(turn: StepContext, role: Prospective | Candidate, response: VoteResponse) -> None:
+    """Records one voter's answer; `seek_pre_votes` or `seek_votes` counts them after the step."""
     if isinstance(role, Prospective):
         _count_pre_vote(turn, role, response)
     elif response.error is not ErrorCode.NONE:
@@ -75,9 +102,12 @@ def count_vote(turn: Turn, role: Prospective | Candidate, response: VoteResponse
         (role.granted if response.granted else role.rejected).add(turn.peer)
 
 
-def _count_pre_vote(turn: Turn, role: Prospective, response: VoteResponse) -> None:
-    """A voter that refuses is asked again after a pause: it may just not know yet that the leader is gone."""
-    # One that has no pre-vote (Kafka before 4.0) cannot refuse it; if it hears the leader, it will refuse the vote.
+def _count_pre_vote(turn: StepContext, role: Prospective, response: VoteResponse) -> None:
+    """Records an answer to a pre-vote. A refusal is not final: the voter is asked again after a pause.
+
+    The voter that refuses may only not have noticed yet that the leader is gone.
+    """
+    # A voter without pre-vote (Kafka before 4.0) counts as granting: if it still has a leader, it will refuse the vote.
     is_unsupported = response.error is ErrorCode.UNSUPPORTED_VERSION
     if is_unsupported or (response.granted and response.error is ErrorCode.NONE):
         role.granted.add(turn.peer)
@@ -88,81 +118,112 @@ def _count_pre_vote(turn: Turn, role: Prospective, response: VoteResponse) -> No
     turn.pause(turn.peer)
 
 
-def await_election(turn: Turn, role: Unattached) -> Role | None:
-    """A voter without a leader waits for its election timeout; the only voter does not wait."""
-    if turn.may_stand and (turn.is_sole_voter or turn.is_due(role.election_ms)):
-        return enter.prospective(turn, role, reason="no leader")
+def await_election(turn: StepContext, role: Unattached) -> Role | None:
+    """Starts pre-votes when an unattached voter's election timeout is over; the only voter does not wait.
+
+    A voter whose controller is absent waits longer, so that one with a controller can win first.
+    """
+    if not turn.may_stand_in(role.epoch + 1):
+        return None
+    if turn.is_sole_voter or turn.is_due(role.election_deadline_ms + turn.presence_wait_ms):
+        return role_entry.prospective(turn, role, reason="no leader")
     return None
 
 
-def watch_leader(turn: Turn, role: Follower) -> Role | None:
-    """A follower whose leader is silent for the fetch timeout, or lost, looks for another."""
-    # The only voter waits too: its leader may be about to leave, and needs our fetches to commit that.
-    if not turn.is_due(role.fetch_ms):
+def watch_leader(turn: StepContext, role: Follower) -> Role | None:
+    """Starts pre-votes when the leader has been silent for the fetch timeout, or for the shorter wait if it was lost.
+
+    A node that may not stand (an observer, or a voter in recovery) becomes unattached instead and looks for a leader.
+    """
+    # Even the only voter waits while it follows: its leader has removed itself, leads until that is committed (I-33),
+    # and needs this voter's fetches for the commit.
+    if not turn.is_due(role.fetch_deadline_ms):
         return None
     reason = f"leader {role.leader_id} is {'lost' if role.is_lost else 'silent'}"
-    if turn.may_stand:
-        return enter.prospective(turn, role, reason=reason)
-    return enter.unattached(turn, epoch=role.epoch, voted=role.voted, reason=reason)
+    if turn.may_stand_in(role.epoch + 1):
+        role.has_fetched = False  # from now on this node grants pre-votes to others
+        if not turn.is_due(role.fetch_deadline_ms + turn.presence_wait_ms):
+            return None
+        return role_entry.prospective(turn, role, reason=reason)
+    return role_entry.unattached(turn, epoch=role.epoch, voted=role.voted, reason=reason)
 
 
-def seek_pre_votes(turn: Turn, role: Prospective) -> Role | None:
-    """Asks every voter; becomes a candidate by a majority, and gives up if there can be none. KIP-996."""
+def seek_pre_votes(turn: StepContext, role: Prospective) -> Role | None:
+    """Asks each voter for a pre-vote; a majority makes this node a candidate of the next epoch. KIP-996.
+
+    It gives up when a majority has become impossible or the election timeout is over. Only a won round of pre-votes
+    raises the epoch.
+    """
     voters = turn.voters.ids
-    if not turn.may_stand:
-        return enter.unattached(turn, epoch=role.epoch, voted=role.voted, reason="no voter any more")
+    if not turn.may_stand_in(role.epoch + 1):
+        return role_entry.unattached(turn, epoch=role.epoch, voted=role.voted, reason="no voter any more")
     if quorum.is_won(granted=role.granted, voters=voters):
         reason = f"{len(role.granted)} of {len(voters)} pre-votes"
-        return enter.candidate(turn, epoch=role.epoch + 1, retries=role.retries, reason=reason)
+        return role_entry.candidate(turn, epoch=role.epoch + 1, retries=role.retries, reason=reason)
     if quorum.is_lost(rejected=role.rejected, voters=voters):
         return _stand_back(turn, role, f"{len(role.rejected)} of {len(voters)} pre-votes refused")
-    if turn.is_due(role.election_ms):
+    if turn.is_due(role.election_deadline_ms):
         return _stand_back(turn, role, f"{len(role.granted)} of {len(voters)} pre-votes in time")
     _ask_voters(turn, role, pre_vote=True)
     return None
 
 
-def _stand_back(turn: Turn, role: Prospective, reason: str) -> Role:
-    """Follows the leader again, if one is known: the others may well hear it."""
+def _stand_back(turn: StepContext, role: Prospective, reason: str) -> Role:
+    """Ends a lost round of pre-votes: follows the known leader again, or is unattached if none is known. KIP-996.
+
+    If the leader was lost, the follower's next wait is short, and doubles with each lost round.
+    """
     if role.leader_id is None:
-        return enter.unattached(turn, epoch=role.epoch, voted=role.voted, reason=reason)
-    follower = enter.follower(turn, epoch=role.epoch, leader_id=role.leader_id, voted=role.voted, reason=reason)
+        return role_entry.unattached(turn, epoch=role.epoch, voted=role.voted, reason=reason)
+    follower = role_entry.follower(turn, epoch=role.epoch, leader_id=role.leader_id, voted=role.voted, reason=reason)
     if role.lost_rounds is not None:
         following.give_up_soon(turn, follower, lost_rounds=role.lost_rounds + 1)
     return follower
 
 
-def seek_votes(turn: Turn, role: Candidate) -> Role | None:
-    """Asks every voter; leads by a majority, and pauses before it tries again if there is none in time."""
+def seek_votes(turn: StepContext, role: Candidate) -> Role | None:
+    """Asks each voter for its vote; a majority makes this node the leader (I-06).
+
+    When the votes can no longer be a majority, or the election timeout is over, it waits for a random pause and then
+    starts pre-votes again, in the same epoch, with a longer pause for the next time.
+    """
     voters = turn.voters.ids
-    if not turn.may_stand:
-        return enter.unattached(turn, epoch=role.epoch, voted=role.voted, reason="no voter any more")
+    if not turn.may_stand_in(role.epoch):
+        return role_entry.unattached(turn, epoch=role.epoch, voted=role.voted, reason="no voter any more")
     if quorum.is_won(granted=role.granted, voters=voters):
-        return enter.leader(turn, role, reason=f"{len(role.granted)} of {len(voters)} votes")
-    if role.backoff_ms is None and (_is_lost(turn, role) or turn.is_due(role.election_ms)):
-        role.backoff_ms = turn.now_ms + backoff_ms(turn, role.retries)
-    if role.backoff_ms is None:
+        return role_entry.leader(turn, role, reason=f"{len(role.granted)} of {len(voters)} votes")
+    if role.retry_at_ms is None and (_is_lost(turn, role) or turn.is_due(role.election_deadline_ms)):
+        role.retry_at_ms = turn.now_ms + backoff_ms(turn, role.retries)
+    if role.retry_at_ms is None:
         _ask_voters(turn, role, pre_vote=False)
-    elif turn.is_due(role.backoff_ms):
-        return enter.prospective(turn, role, retries=role.retries + 1, reason=f"{len(role.granted)} votes, try again")
+    elif turn.is_due(role.retry_at_ms):
+        return role_entry.prospective(
+            turn, role, retries=role.retries + 1, reason=f"{len(role.granted)} votes, try again"
+        )
     return None
 
 
-def _is_lost(turn: Turn, role: Candidate) -> bool:
-    """Can there be no majority, as far as can be seen now?"""
-    # A dead voter does not answer. To wait for it, after the votes of the others have split, is to wait in vain.
+def _is_lost(turn: StepContext, role: Candidate) -> bool:
+    """Returns whether a majority is out of reach, counting the voters that do not answer as refusals."""
+    # A dead voter never answers. Once the other votes have split, waiting for it would only cost the election timeout.
     gone = {voter.id for voter in turn.other_voters if turn.requests.is_failing(voter.id)}
     return quorum.is_lost(rejected=role.rejected | (gone - role.granted), voters=turn.voters.ids)
 
 
-def backoff_ms(turn: Turn, retries: int) -> int:
-    """The pause after a lost election: random, its range doubled each time, and bounded."""
+def backoff_ms(turn: StepContext, retries: int) -> int:
+    """Returns the pause after a lost election, in ms: random, its range doubled each time, with an upper bound.
+
+    It is 100 ms times a random number in [0, 2 << (retries - 1)), at most `election_backoff_max_ms`: Kafka's rule.
+    """
     doubled = 2 << min(BACKOFF_DOUBLINGS_MAX, retries - 1)
     return min(turn.settings.election_backoff_max_ms, BACKOFF_BASE_MS * turn.random.randrange(doubled))
 
 
-def _ask_voters(turn: Turn, role: Prospective | Candidate, *, pre_vote: bool) -> None:
-    """Sends the request to every voter whose answer may still change and which is not being asked."""
+def _ask_voters(turn: StepContext, role: Prospective | Candidate, *, pre_vote: bool) -> None:
+    """Sends Vote to each voter whose answer can still change and that has no request under way.
+
+    A refused vote is final for the epoch; a refused pre-vote is not.
+    """
     for voter in turn.other_voters:
         is_final = voter.id in role.granted or (voter.id in role.rejected and not pre_vote)
         if is_final or not turn.may_ask(voter.id):
@@ -170,7 +231,8 @@ def _ask_voters(turn: Turn, role: Prospective | Candidate, *, pre_vote: bool) ->
         request = VoteRequest(
             epoch=role.epoch,
             replica=turn.node,
-            # Only what a crash would leave us: votes won by a tail that is then lost could elect us without it.
+            # The candidate claims its flushed end, not its log end: a crash could take the unflushed tail, and votes
+            # won by that tail would then elect a leader without committed records (I-12).
             last=turn.log.last_flushed,
             pre_vote=pre_vote,
             voter=voter,

@@ -1,6 +1,9 @@
-"""The only code in libs that knows asyncio, gRPC, OpenTelemetry and tenacity: what every service is run with."""
+"""The runtime that every service shares: event loop, gRPC server and client, configuration, logs, metrics, traces.
+
+In libs only this package imports asyncio, gRPC, OpenTelemetry and tenacity.
+"""
 
 import os
 
-# Unless told, gRPC's core writes its own notices between our log lines. It reads this when it is first imported.
+# By default gRPC's core writes its own messages between our log lines. It reads this variable when first imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

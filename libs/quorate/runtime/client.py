@@ -1,4 +1,4 @@
-"""Calls to a service that may move: deadlines, retries with backoff, and the way to the leader.
+"""A gRPC client for a service with a leader: deadlines, retries with backoff, and redirection to the leader.
 
 controllers = Client(("localhost:9093", "localhost:9094"), ControllerStub)
 response = await controllers.call(lambda stub: stub.CreateTopics, request, deadline_ms=5000)
@@ -6,7 +6,7 @@ response = await controllers.call(lambda stub: stub.CreateTopics, request, deadl
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -20,7 +20,7 @@ from quorate.runtime.telemetry import OFF, SpanKind, Telemetry
 __all__ = ["LEADER_ENDPOINT", "Client", "call", "open_channel"]
 
 LEADER_ENDPOINT: Final = "leader_endpoint"
-"""The metadata key of a refusal under which a node that does not lead says where the leader is, as host:port."""
+"""The metadata key of a refusal in which a follower names the leader's address, as host:port."""
 
 RECEIVE_BYTES_MAX: Final = 16 << 20
 SEND_BYTES_MAX: Final = 16 << 20
@@ -29,7 +29,7 @@ BACKOFF_MAX_S: Final = 1.0
 
 _NOT_LEADING: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 _ELSEWHERE: Final = _NOT_LEADING | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.LEADER_NOT_AVAILABLE}
-"""After these another node may do better than the same one again."""
+"""Errors after which another node may succeed where this one cannot."""
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
@@ -38,7 +38,7 @@ Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
 
 class Unary(Protocol[Request, Response]):
-    """A unary method of a generated stub."""
+    """The type of a unary method of a generated gRPC stub."""
 
     def __call__(
         self,
@@ -53,7 +53,7 @@ class Unary(Protocol[Request, Response]):
 def open_channel(
     address: str, *, receive_bytes_max: int = RECEIVE_BYTES_MAX, send_bytes_max: int = SEND_BYTES_MAX
 ) -> grpc.aio.Channel:
-    """A channel to `host:port`, `unix:/path` or `dns:///name:port` that notices a dead peer and a restarted one."""
+    """Opens a channel to `host:port`, `unix:/path` or `dns:///name:port`; it detects dead and restarted peers."""
     options = (
         ("grpc.max_receive_message_length", receive_bytes_max),
         ("grpc.max_send_message_length", send_bytes_max),
@@ -61,13 +61,13 @@ def open_channel(
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        # gRPC waits 1 s before it tries again, and doubles that; a node that restarts is back in less.
+        # gRPC waits 1 s before it reconnects, and doubles that; a node that restarts is back sooner.
         ("grpc.initial_reconnect_backoff_ms", 20),
         ("grpc.min_reconnect_backoff_ms", 500),
         ("grpc.max_reconnect_backoff_ms", 500),
-        # A channel of its own connection: otherwise the backoff of one is every other's to the same address.
+        # Each channel has its own connection: otherwise they share one backoff for the same address.
         ("grpc.use_local_subchannel_pool", 1),
-        # All retrying is done here, where the deadline and the leader are known.
+        # All retries are done here, where the deadline and the leader are known.
         ("grpc.enable_retries", 0),
         ("grpc.lb_policy_name", "round_robin"),
     )
@@ -84,11 +84,11 @@ async def call(
     server: str = "",
     trailing: Callable[[Metadata], None] | None = None,
 ) -> Response:
-    """One call, once: the response, or ApiError with the code, message and metadata the server gave.
+    """Makes one call without retries. Returns the response; raises the ApiError that the server sent.
 
-    Without a connection it is NETWORK_EXCEPTION, past the deadline REQUEST_TIMED_OUT. The current span, if there is
-    one, travels along under a client span; `server` is the address to note there. `trailing` is given the trailing
-    metadata of a response.
+    Without a connection it raises NETWORK_EXCEPTION, after the deadline REQUEST_TIMED_OUT. The current trace span is
+    propagated, under a client span that names the address `server`. `trailing` is called with the response's trailing
+    metadata.
     """
     assert deadline_ms > 0, deadline_ms
     name = _method_name(method) if telemetry.enabled else ""
@@ -112,10 +112,10 @@ async def call(
 
 
 class Client(Generic[Stub]):
-    """A service that runs on several addresses: it calls the one that leads, or that answers.
+    """A client of a service at several addresses. It calls the leader, or a node that answers.
 
-    It begins with the first of `addresses`; a refusal that names the leader is followed at once, one without a name
-    makes it go to the next. `stub` is the generated class.
+    It starts with the first of `addresses`. A refusal that names the leader is followed at once; after one that does
+    not, the next address is tried. `stub` is the generated class.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ class Client(Generic[Stub]):
 
     @property
     def address(self) -> str:
-        """Where the next call goes."""
+        """The server address of the next call."""
         return self._at
 
     def stub(self, address: str | None = None) -> Stub:
-        """The stub of `address`, or of where the next call goes: for streams, which are the caller's to keep."""
+        """Returns the stub for `address`, by default that of the next call; for streams, which the caller manages."""
         target = address or self._at
         if target not in self._opened:
             channel = open_channel(target)
@@ -150,23 +150,24 @@ class Client(Generic[Stub]):
         metadata: Metadata = (),
         retry: Callable[[ApiError], bool] = is_retriable,
     ) -> Response:
-        """The response, within `deadline_ms` over all attempts; else the ApiError of the last one.
+        """Calls with retries, and returns the response. Raises the last ApiError after `deadline_ms` in total.
 
-        An error for which `retry` holds is tried again, after a wait that grows and is random; one that names the
-        leader, at once. A write that may not be done twice passes a `retry` of its own: after NETWORK_EXCEPTION or
-        REQUEST_TIMED_OUT it is not known whether the first one was done.
+        An error for which `retry` returns true is tried again, after exponential backoff with jitter; at once if it
+        names the leader. Pass your own `retry` for a write that must not be done twice: after NETWORK_EXCEPTION or
+        REQUEST_TIMED_OUT it is unknown whether the server has done it.
         """
-        ends = time.monotonic() + deadline_ms / 1000
-        course = _Course()
+        now_s = asyncio.get_running_loop().time
+        ends = now_s() + deadline_ms / 1000
+        pauses = _RetryPauses()
         attempts = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, ApiError) and retry(error)),
-            wait=course.pause_s,
+            wait=pauses.pause_s,
             stop=stop_before_delay(deadline_ms / 1000),
             reraise=True,
         )
         async for attempt in attempts:
             with attempt:
-                remaining_ms = max(1, int((ends - time.monotonic()) * 1000))
+                remaining_ms = max(1, int((ends - now_s()) * 1000))
                 try:
                     return await call(
                         method(self.stub()),
@@ -177,18 +178,18 @@ class Client(Generic[Stub]):
                         server=self._at,
                     )
                 except ApiError as error:
-                    course.is_hinted = self._turn_to(error)
+                    pauses.is_hinted = self._turn_to(error)
                     raise
         raise AssertionError("tenacity ends with a result or raises")
 
     async def close(self) -> None:
-        """Closes every connection; calls under way are cancelled."""
+        """Closes every connection and cancels the calls in progress."""
         opened, self._opened = self._opened, {}
         for channel, _ in opened.values():
             await channel.close()
 
     def _turn_to(self, error: ApiError) -> bool:
-        """Chooses where the next attempt goes; True if the error named the place."""
+        """Sets the address for the next attempt. Returns true if the error named the leader."""
         leader = error.metadata.get(LEADER_ENDPOINT, "")
         if error.code in _NOT_LEADING and leader and leader != self._at:
             self._at = leader
@@ -199,8 +200,8 @@ class Client(Generic[Stub]):
         return False
 
 
-class _Course:
-    """How long one call waits between its attempts."""
+class _RetryPauses:
+    """The pauses between the attempts of one call."""
 
     __slots__ = ("_backoff", "_hints", "is_hinted")
 
@@ -210,7 +211,10 @@ class _Course:
         self.is_hinted = False
 
     def pause_s(self, state: RetryCallState) -> float:
-        """Nothing after the first hint. Two nodes that each name the other must not be asked in a circle."""
+        """Returns the pause in seconds: none after the first redirect, then backoff.
+
+        Two nodes that each name the other as the leader would otherwise be called in a fast loop.
+        """
         if self.is_hinted:
             self._hints += 1
             if self._hints == 1:
@@ -219,6 +223,6 @@ class _Course:
 
 
 def _method_name(method: object) -> str:
-    """`pkg.Service/Method`. gRPC tells it only to interceptors, and those double the cost of a call."""
+    """Returns `pkg.Service/Method`. gRPC gives it only to interceptors, and these double the cost of a call."""
     name: object = getattr(method, "_method", b"")
     return name.decode("ascii").lstrip("/") if isinstance(name, bytes) else ""

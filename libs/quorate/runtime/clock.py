@@ -1,4 +1,4 @@
-"""The time that shells hand to the cores: a monotonic clock to wait by, a wall clock to write down."""
+"""The clocks that services pass to the cores: a monotonic clock for deadlines, a wall clock for timestamps."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """What a driver asks for the time; a test passes one that it moves itself."""
+    """The clock interface of a service; a test implements it with a clock that it sets."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back. Deadlines are kept by it."""
+        """Returns ms since a fixed moment; it never goes back. Deadlines use it."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970; may jump. Record timestamps come from it, nothing is decided by it."""
+        """Returns ms since 1970; it may jump. Record timestamps use it, and no decision depends on it."""
         ...
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970; may jump. Spans are stamped with it."""
+        """Returns ns since 1970; it may jump. Trace spans use it."""
         ...
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The machine's monotonic clock and wall clock."""
 
     __slots__ = ()
 

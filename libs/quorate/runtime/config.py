@@ -1,4 +1,4 @@
-"""From file, command line and environment to one frozen dataclass, or to one message with every problem.
+"""Loads a service's configuration from file, environment and command line into a frozen dataclass, and validates it.
 
 A service declares its settings once:
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from quorate.properties import parse_properties
-from quorate.runtime.kinds import Kind
+from quorate.runtime.setting_types import SettingType
 
 __all__ = ["Checked", "ConfigError", "HelpAsked", "describe", "given_texts", "load", "setting", "settings_table"]
 
@@ -33,7 +33,7 @@ C = TypeVar("C")
 
 
 class ConfigError(Exception):
-    """All that is wrong with a configuration, each problem one sentence that names key, value and rule."""
+    """Raised with all problems of a configuration, one sentence each, which names key, value and rule."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         assert problems
@@ -43,20 +43,20 @@ class ConfigError(Exception):
 
 
 class HelpAsked(Exception):
-    """`--help` is among the arguments: its text is what they ask for."""
+    """Raised if `--help` is among the arguments; its text is the table of settings."""
 
 
 @runtime_checkable
 class Checked(Protocol):
-    """A configuration with rules between its settings."""
+    """A configuration with rules between several settings."""
 
     def problems(self) -> Iterator[str]:
-        """What does not fit together, one sentence each, naming keys, values and the rule."""
+        """Yields the violated rules, one sentence each, which names keys, values and the rule."""
         ...
 
 
 class _Required:
-    """The default of a setting that has none."""
+    """The type of the marker for a setting without a default."""
 
 
 _REQUIRED: Final = _Required()
@@ -65,7 +65,7 @@ _REQUIRED: Final = _Required()
 @dataclass(frozen=True, slots=True)
 class _Setting:
     key: str
-    kind: Kind[Any]  # one table holds settings of every type
+    kind: SettingType[Any]  # one table holds settings of every type
     help: str
     default: object
     secret: bool
@@ -85,22 +85,25 @@ class _Given:
     source: str
 
 
-def setting(key: str, kind: Kind[T], help: str, *, default: T | _Required = _REQUIRED, secret: bool = False) -> T:
-    """A field of a configuration: Kafka's name for it, what it may be, and what it does in one line.
+def setting(
+    key: str, kind: SettingType[T], help: str, *, default: T | _Required = _REQUIRED, secret: bool = False
+) -> T:
+    """Declares a field of a configuration: its Kafka name, its type, its help text in one line, and its default.
 
-    Without `default` it must be given. The value of a `secret` is never printed, nor is it in the `repr`.
+    A setting without `default` is required. The value of a `secret` is never printed, and is not in the `repr`.
     """
     declared = _Setting(key, kind, help, default, secret)
-    # `dataclasses.field` is typed the same way: it says the type of the field's value, not its own.
+    # `dataclasses.field` is typed the same way: its declared type is that of the field's value.
     made: T = dataclasses.field(metadata={"setting": declared}, repr=not secret, **_field_default(default))
     return made
 
 
 def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, others: Collection[str] = ()) -> C:
-    """The configuration from `argv` (without the program's name) and `environ`.
+    """Returns the configuration from `argv` (without the program's name) and `environ`.
 
-    `others` are keys that may stand in the file for other services and are passed over. Raises ConfigError with
-    every problem, and for `--help` HelpAsked with the table of settings.
+    `others` are keys of other services that the file may contain; they are ignored. Raises ConfigError with every
+    problem of single settings, or, if there is none, with every violated rule between settings; raises HelpAsked with
+    the table of settings for `--help`.
     """
     declared = _declared(cls)
     if "--help" in argv or "-h" in argv:
@@ -119,13 +122,13 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
 
 
 def given_texts(argv: Sequence[str], environ: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
-    """What is said of `keys`, declared or not, as it was written. For after `load`, which finds what is wrong."""
+    """Returns the given texts of `keys`, declared or not. Call it after `load`, which reports all problems."""
     given = _given(argv, environ, keys, [])
     return {key: given[key].value for key in keys if key in given}
 
 
 def describe(config: object) -> dict[str, str]:
-    """Every setting in force, by Kafka's name, as text; secrets as `***`. For the log at start."""
+    """Returns every setting in force as text, by Kafka's name; secrets as `***`. For the log at start."""
     return {
         each.key: "***" if each.secret else each.kind.write(getattr(config, name))
         for name, each in _declared(type(config)).items()
@@ -133,7 +136,7 @@ def describe(config: object) -> dict[str, str]:
 
 
 def settings_table(cls: type) -> str:
-    """The settings as text: name, default with its unit, what it does and what it may be."""
+    """Returns the help text: for each setting its name, default, unit, environment variable, meaning and rule."""
     lines = ["Settings: --config FILE (properties), --set NAME=VALUE, or the environment variable.", ""]
     for each in _declared(cls).values():
         default = f"{each.default_text} {each.kind.unit}".strip() if each.default_text != "required" else "required"
@@ -149,7 +152,7 @@ def _field_default(default: object) -> dict[str, Any]:
 
 
 def _declared(cls: type) -> dict[str, _Setting]:
-    """The settings of `cls` by field name."""
+    """Returns the declared settings of `cls` by field name."""
     declared: dict[str, _Setting] = {}
     for field in dataclasses.fields(cls):
         each = field.metadata.get("setting")
@@ -161,7 +164,7 @@ def _declared(cls: type) -> dict[str, _Setting]:
 
 
 def _arguments(argv: Sequence[str], problems: list[str]) -> tuple[str | None, dict[str, _Given]]:
-    """The file that `--config` names, and what `--set` sets."""
+    """Returns the file of `--config` and the values of `--set`; adds wrong arguments to `problems`."""
     file: str | None = None
     overrides: dict[str, _Given] = {}
     rest = iter(argv)
@@ -184,7 +187,7 @@ def _arguments(argv: Sequence[str], problems: list[str]) -> tuple[str | None, di
 def _given(
     argv: Sequence[str], environ: Mapping[str, str], keys: Collection[str], problems: list[str]
 ) -> dict[str, _Given]:
-    """All that is said: in the file of whatever there is, in the environment of `keys`, on the command line."""
+    """Returns all given values: every key of the file and of `--set`, and from the environment those of `keys`."""
     file, overrides = _arguments(argv, problems)
     file = file or environ.get(FILE_VARIABLE)
     from_file = _from_file(Path(file), problems) if file else {}
@@ -204,8 +207,8 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
 
 
 def _from_environment(keys: Collection[str], environ: Mapping[str, str]) -> dict[str, _Given]:
-    # Variables that name no setting are passed over: several services share an environment, and Kubernetes adds
-    # QUORATE_…_SERVICE_HOST of its own to every pod beside a Service named quorate-….
+    # Variables that name no setting are ignored: several services share an environment, and Kubernetes adds
+    # QUORATE_…_SERVICE_HOST to every pod beside a Service named quorate-….
     variables = {key: _variable(key) for key in keys}
     return {
         key: _Given(environ[variable].strip(), variable) for key, variable in variables.items() if variable in environ

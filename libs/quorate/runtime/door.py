@@ -1,7 +1,6 @@
-"""The door of a server: every call passes here once, for its deadline, its errors and its span.
+"""Wraps every RPC handler of a server: call limits, deadline, errors as gRPC statuses, and a trace span.
 
-Handlers are wrapped when they are registered. An interceptor of gRPC's would do the same for each call, and cost it
-40 µs.
+Handlers are wrapped when they are registered. A gRPC interceptor would do the same for each call, at a cost of 40 µs.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ import grpc
 from google.protobuf.message import Message
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
+from quorate.runtime.decoding import checked, checked_each, decoder
 from quorate.runtime.logs import logger
-from quorate.runtime.statuses import status_code, trailing_metadata
+from quorate.runtime.statuses import shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 
 __all__ = ["DEADLINE_CAP_MS", "Door"]
@@ -26,28 +27,30 @@ __all__ = ["DEADLINE_CAP_MS", "Door"]
 log = logger(__name__)
 
 DEADLINE_CAP_MS: Final = 60_000
-"""What a unary call without a deadline gets: none may stay for ever because its caller forgot to say."""
+"""The time in ms that a unary call without a deadline may take, so that no call stays for ever."""
 
 TRACEPARENT: Final = "traceparent"
 
 SERVER_FAULTS: Final = frozenset(
     {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
 )
-"""The statuses for which a server's span is an error; the others are the caller's fault (semantic conventions)."""
+"""Statuses that make a server's span an error; others are the caller's fault (OpenTelemetry's semantic conventions)."""
 
-# Handlers of every message type pass here; gRPC's own types of context and handler are generic in them.
+# Handlers of every message type are wrapped here; gRPC's own types of context and handler are generic in them.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
+Take: TypeAlias = Callable[[Any], Any]
 
 
 class Door:
-    """Turns what handlers raise into statuses, caps calls without a deadline, and traces.
+    """The wrapper of RPC handlers: limits calls, refuses malformed requests, sets deadlines, maps errors, traces.
 
-    A handler may raise ApiError (answered with its details), AssertionError or Corrupt (also told to `on_fatal`:
-    the process must not go on), or anything else by mistake (INTERNAL with a correlation id; the traceback stands
-    in the log under it). `quiet` are full method or service names that continue a trace but never begin one.
+    A handler may raise ApiError, which is answered with its details. AssertionError and Corrupt are also passed to
+    `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
+    correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
+    trace but never begin one.
     """
 
     def __init__(
@@ -57,29 +60,33 @@ class Door:
         quiet: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
         deadline_cap_ms: int = DEADLINE_CAP_MS,
+        calls: CallLimits = DEFAULT_LIMITS,
     ) -> None:
         assert deadline_cap_ms > 0, deadline_cap_ms
+        self._admission = Admission(calls)
         self._telemetry = telemetry
         self._quiet = frozenset(quiet)
         self._on_fatal = on_fatal
         self._deadline_cap_s = deadline_cap_ms / 1000
 
     def wrap(self, service: str, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """The handlers of a service by method name, each behind the door."""
+        """Returns the handlers of a service, wrapped, by method name."""
         return {method: self._wrap(f"{service}/{method}", handler) for method, handler in handlers.items()}
 
     def _wrap(self, method: str, handler: Handler) -> Handler:
-        behavior = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+        behavior: Any = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
         streams = handler.response_streaming or handler.request_streaming
         begins_trace = not streams and self._quiet.isdisjoint((method, method.rpartition("/")[0]))
-        if inspect.isasyncgenfunction(behavior):
-            made: object = self._stream(method, behavior)
-        elif inspect.iscoroutinefunction(behavior):
-            made = self._unary(method, behavior, begins_trace=begins_trace, capped=not streams)
-        else:
-            # What the servicer does not implement is the generated method, which answers UNIMPLEMENTED.
+        if not (inspect.isasyncgenfunction(behavior) or inspect.iscoroutinefunction(behavior)):
+            # A method that the servicer does not implement is the generated one, which is not async and only raises.
             assert getattr(behavior, "__module__", "").endswith("_pb2_grpc"), f"{method}: a handler must be async"
-            return handler
+            behavior = _not_served(method)
+        ledger = self._admission.ledger(method)
+        take = checked_each if handler.request_streaming else checked
+        if inspect.isasyncgenfunction(behavior):
+            made: object = self._stream(method, behavior, take, ledger)
+        else:
+            made = self._unary(method, behavior, take, ledger, begins_trace=begins_trace, is_stream=streams)
         kinds = {
             (False, False): grpc.unary_unary_rpc_method_handler,
             (False, True): grpc.unary_stream_rpc_method_handler,
@@ -87,22 +94,30 @@ class Door:
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
         rpc_method_handler: Callable[..., Handler] = kinds[handler.request_streaming, handler.response_streaming]
-        return rpc_method_handler(made, handler.request_deserializer, handler.response_serializer)
+        return rpc_method_handler(made, decoder(handler.request_deserializer), handler.response_serializer)
 
-    def _unary(self, method: str, behavior: Unary, *, begins_trace: bool, capped: bool) -> Unary:
+    def _unary(
+        self, method: str, behavior: Unary, take: Take, ledger: Ledger, *, begins_trace: bool, is_stream: bool
+    ) -> Unary:
         cap_s = self._deadline_cap_s
+
+        async def admitted(request: object, context: Context) -> Message | None:
+            ip = ledger.enter(context.peer(), is_stream=is_stream)
+            try:
+                if is_stream or context.time_remaining() is not None:
+                    return await behavior(take(request), context)
+                return await _capped(behavior(take(request), context), cap_s)
+            finally:
+                ledger.leave(ip, is_stream=is_stream)
 
         async def answer(request: object, context: Context) -> Message | None:
             with self._span(method, context, begins_trace) as span:
                 try:
-                    if capped and context.time_remaining() is None:
-                        response = await _capped(behavior(request, context), cap_s)
-                    else:
-                        response = await behavior(request, context)
+                    response = await admitted(request, context)
                 except asyncio.CancelledError:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise
-                except Exception as error:  # the one place that answers for every error (style.md, rule 15)
+                except Exception as error:  # the one place that answers every error (style.md, rule 15)
                     refusal = self._refusal(method, context, span, error)
                 else:
                     _note_status(span, _name(context))
@@ -111,11 +126,13 @@ class Door:
 
         return answer
 
-    def _stream(self, method: str, behavior: Stream) -> Stream:
+    def _stream(self, method: str, behavior: Stream, take: Take, ledger: Ledger) -> Stream:
         async def answer(request: object, context: Context) -> AsyncIterator[Message]:
             with self._span(method, context, False) as span:
+                ip = None
                 try:
-                    async with aclosing(behavior(request, context)) as responses:  # type: ignore[type-var]
+                    ip = ledger.enter(context.peer(), is_stream=True)
+                    async with aclosing(behavior(take(request), context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             yield response
                 except Exception as error:  # as above
@@ -123,6 +140,9 @@ class Door:
                 else:
                     _note_status(span, _name(context))
                     return
+                finally:
+                    if ip is not None:
+                        ledger.leave(ip, is_stream=True)
             await _abort(context, refusal)
 
         return answer
@@ -140,19 +160,19 @@ class Door:
         )
 
     def _refusal(self, method: str, context: Context, span: Span, error: Exception) -> ApiError | grpc.aio.AbortError:
-        """What the call ends with, noted on its span."""
+        """Returns the error that ends the call, and notes it on the span."""
         if isinstance(error, grpc.aio.AbortError):  # the handler chose a status itself, as gRPC's own servicers do
             _note_status(span, _name(context))
             return error
-        refusal = error if isinstance(error, ApiError) else self._accident(method, error)
+        refusal = error if isinstance(error, ApiError) else self._internal_error(method, error)
         _note_status(span, status_code(refusal.code).name)
         span.set("kraft.error", refusal.code.name)
         if refusal is error:
             log.debug("refused", method=method, code=refusal.code.name, reason=refusal.message)
         return refusal
 
-    def _accident(self, method: str, error: Exception) -> ApiError:
-        """What a caller may know of an error that is not its own: an id to look up in the log."""
+    def _internal_error(self, method: str, error: Exception) -> ApiError:
+        """Logs an unexpected error and returns what the caller may see: a correlation id to find it in the log."""
         correlation_id = secrets.token_hex(8)
         log.error("unexpected error", exception=error, method=method, correlation_id=correlation_id)
         if isinstance(error, AssertionError | Corrupt) and self._on_fatal is not None:
@@ -161,12 +181,19 @@ class Door:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message, {"correlation_id": correlation_id})
 
 
+def _not_served(method: str) -> Unary:
+    async def refuse(request: object, context: Context) -> Never:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{method} is not served here")
+
+    return refuse
+
+
 async def _abort(context: Context, refusal: ApiError | grpc.aio.AbortError) -> Never:
     if isinstance(refusal, grpc.aio.AbortError):
         raise refusal
-    # What the handler has said in trailing metadata (which leader, which offset) holds for a refusal, too.
+    # Trailing metadata that the handler has set (leader, offset) is also sent with a refusal.
     kept = tuple(context.trailing_metadata() or ())
-    await context.abort(status_code(refusal.code), refusal.message, kept + trailing_metadata(refusal))
+    await context.abort(status_code(refusal.code), shortened(refusal.message), kept + trailing_metadata(refusal))
 
 
 async def _capped(behavior: Awaitable[Message | None], cap_s: float) -> Message | None:
@@ -181,7 +208,7 @@ async def _capped(behavior: Awaitable[Message | None], cap_s: float) -> Message 
 
 
 def _name(context: Context) -> str:
-    """The status of a call by name, as its handler leaves it."""
+    """Returns the name of the call's status as the handler has set it; OK by default."""
     code: object = context.code()
     if isinstance(code, grpc.StatusCode):
         return code.name
@@ -195,7 +222,7 @@ def _note_status(span: Span, status: str) -> None:
 
 
 def _peer(peer: str) -> dict[str, str | int]:
-    """`ipv4:127.0.0.1:9093` as attributes; nothing for a unix socket, which has no address of the other end."""
+    """Returns host and port of `ipv4:127.0.0.1:9093` as attributes; none for a unix socket, which has no address."""
     family, _, address = peer.partition(":")
     host, _, port = address.rpartition(":")
     if family not in ("ipv4", "ipv6") or not port.isdigit():

@@ -1,7 +1,7 @@
-"""Follows the metadata log of a quorum over gRPC and hands on what is committed: an observer's fetch loop.
+"""An observer's fetch loop: follows the metadata log of a quorum over gRPC and yields committed batches.
 
-Nothing is kept on disk. What was fetched but is not yet below the high watermark waits here, and is
-dropped again when the leader's log turns out to be another one (KIP-595, diverging epochs).
+Nothing is stored on disk. Batches above the high watermark are kept in memory, and are dropped if the leader reports
+a diverging epoch (KIP-595).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Final
 import grpc
 
 from kraft.api import fetch_pb2, fetch_snapshot_pb2
-from kraft.service.quorum_pb2 import RelayFetchResponse
+from kraft.service.quorum_pb2 import FindQuorumRequest, RelayFetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.errors import ErrorCode
+from quorate.errors import Corrupt, ErrorCode, error_name
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, NodeId, Offset, uuid_text
 from quorate.runtime.logs import logger
 from quorate.wire.batch import BatchHeader, batches, check_batch
@@ -28,19 +28,19 @@ log = logger(__name__)
 FETCH_WAIT_MS: Final = 500
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 RETRY_S: Final = 0.1
-"""Pause after a node could not be reached or could not answer, before the next is asked."""
+"""The pause in seconds after a failed fetch, before the next node is tried."""
 HINTED_RETRY_S: Final = 0.01
-"""Pause before the node is asked that was named as the leader: two that name each other are not asked in a rush."""
+"""The pause in seconds before the reported leader is tried: two nodes may name each other as the leader."""
 DEADLINE_S: Final = 5.0
 SILENT_MS_MAX: Final = 5_000
-"""A relay that has not heard the leader for longer is left for another: it may be cut off from the others."""
+"""The time in ms after which a relay without contact to the leader is left: it may be partitioned from the others."""
 
 _TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedBatch:
-    """One batch below the high watermark: its header, and its bytes, checked."""
+    """A batch below the high watermark: its header, and its bytes with a valid checksum."""
 
     header: BatchHeader
     data: bytes
@@ -49,7 +49,7 @@ class CommittedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSnapshot:
-    """A whole checkpoint that takes the place of the log before `end_offset`."""
+    """A whole checkpoint, which replaces the log before `end_offset` (exclusive)."""
 
     end_offset: Offset
     epoch: Epoch
@@ -60,10 +60,13 @@ Event = CommittedBatch | LoadedSnapshot
 
 
 class LogReader:
-    """Reads committed batches from offset 0 or a snapshot, over leader changes, for as long as it is asked.
+    """Reads committed batches from offset 0 or from a snapshot, across leader changes.
 
-    `replica_id` is the reader's node id for the leader's list of observers, -1 to stay out of it. With `from_any`
-    the `servers` are read from whether they lead or not: then the leader has nothing to do with this reader.
+    `replica_id` is the reader's node id in the leader's list of observers; -1 keeps it out of the list. With
+    `from_any` it fetches from followers in `servers`, too, which takes load off the leader.
+
+    It reads the log of one cluster: of `cluster_id`, or of the first node that answers. Every request carries the
+    cluster id, and a node of another cluster is skipped.
     """
 
     def __init__(
@@ -79,9 +82,11 @@ class LogReader:
         self._from_any = from_any
         self._servers = deque(servers)
         self._connect = connect
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
+        self.leader_id: NodeId = -1
+        """The node id of the leader in the last answer; -1 before the first answer, or if it is unknown."""
         self._replica_id = replica_id
-        # Readers without an id are told apart by it, so that the leader can hold a fetch of each.
+        # The directory id distinguishes readers without a node id, so that the leader can park a fetch of each.
         self._directory_id = uuid_text(secrets.token_bytes(16)) if replica_id < 0 else ""
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._at = servers[0]
@@ -95,39 +100,46 @@ class LogReader:
         self.delivered: Offset = 0
 
     async def events(self) -> AsyncIterator[Event]:
-        """Every event in order; ends only by being cancelled."""
+        """Yields committed batches and loaded snapshots in order, until cancelled. Failed fetches are retried."""
         while True:
             try:
                 async for event in self._stream():
                     yield event
             except grpc.aio.AioRpcError as failure:
                 log.debug("fetch failed", server=self._at, status=failure.code().name, details=failure.details())
-            except asyncio.InvalidStateError as failure:  # gRPC's answer to a write on a stream that has just ended
+            except asyncio.InvalidStateError as failure:  # gRPC raises this for a write on a stream that has just ended
                 log.debug("fetch failed", server=self._at, reason=str(failure))
             except TimeoutError:
                 log.debug("fetch timed out", server=self._at)
+            except Corrupt as damage:  # the rest of the answer is dropped, and fetched again from the next node
+                log.warning("a fetch brought what does not fit", server=self._at, reason=str(damage))
             await asyncio.sleep(RETRY_S if self._hint is None else HINTED_RETRY_S)
             self._at = self._next_server()
 
     async def close(self) -> None:
-        """Close every channel."""
+        """Closes every channel."""
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
 
     async def _stream(self) -> AsyncIterator[Event]:
         stub = QuorumStub(self._channel(self._at))
+        if self.cluster_id is None:
+            self.cluster_id = (await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S)).cluster_id
         call: Any = stub.RelayFetchStream() if self._from_any else stub.FetchStream()
         try:
             while True:
                 await call.write(self._request())
-                # Not `wait_for`: before Python 3.12 it may lose a cancellation, and then nobody could end this.
+                # Not `wait_for`: before Python 3.12 it may lose a cancellation, and then this loop could not be ended.
                 async with asyncio.timeout(FETCH_WAIT_MS / 1000 + DEADLINE_S):
                     answer = await call.read()
                 if answer is grpc.aio.EOF:
                     return
-                response = self._heard(answer)
-                partition = response.responses[0].partitions[0]
+                response = self._response_of(answer)
+                if self._is_refused(response):
+                    return
+                partition = self._only(response.responses, "fetch")
+                self.leader_id = partition.current_leader.leader_id
                 if partition.error_code:
                     self._follow(response, partition)
                     return
@@ -141,17 +153,35 @@ class LogReader:
         finally:
             call.cancel()
 
-    def _heard(self, answer: fetch_pb2.FetchResponse | RelayFetchResponse) -> fetch_pb2.FetchResponse:
-        """The answer itself. Raises TimeoutError when a relay has heard of nothing new for too long."""
+    def _response_of(self, answer: fetch_pb2.FetchResponse | RelayFetchResponse) -> fetch_pb2.FetchResponse:
+        """Returns the fetch response. Raises TimeoutError if a relay has had no contact to the leader for too long."""
         if isinstance(answer, fetch_pb2.FetchResponse):
             return answer
         if answer.silent_ms > SILENT_MS_MAX:
             raise TimeoutError(f"{self._at} has not heard the leader for {answer.silent_ms} ms")
         return answer.response
 
+    @staticmethod
+    def _only(topics: Sequence[Any], what: str) -> Any:
+        """Returns the one partition of an answer. Raises Corrupt if the answer has another number of partitions."""
+        partitions = [each for topic in topics for each in topic.partitions]
+        if len(partitions) != 1:
+            raise Corrupt(f"the answer to a {what} has {len(partitions)} partitions; one was asked for")
+        return partitions[0]
+
+    def _is_refused(self, response: fetch_pb2.FetchResponse) -> bool:
+        """Returns whether the whole request was refused. What a node of another cluster says of leaders is ignored."""
+        partitions = [each for topic in response.responses for each in topic.partitions]
+        codes = {int(response.error_code), *(int(each.error_code) for each in partitions)}
+        if int(ErrorCode.INCONSISTENT_CLUSTER_ID) in codes:
+            log.warning("a node of another cluster is passed over", server=self._at, cluster_id=self.cluster_id)
+        elif response.error_code:
+            log.warning("fetch refused", server=self._at, error_code=int(response.error_code))
+        return bool(response.error_code) or int(ErrorCode.INCONSISTENT_CLUSTER_ID) in codes
+
     def _request(self) -> fetch_pb2.FetchRequest:
         return fetch_pb2.FetchRequest(
-            cluster_id=self._cluster_id,
+            cluster_id=self.cluster_id,
             replica_state=fetch_pb2.FetchRequest.ReplicaState(replica_id=self._replica_id),
             max_wait_ms=FETCH_WAIT_MS,
             max_bytes=FETCH_BYTES_MAX,
@@ -177,7 +207,8 @@ class LogReader:
         data = partition.records
         for position, header in batches(data):
             check_batch(data, position)
-            assert header.base_offset == self._fetched, (header.base_offset, self._fetched)
+            if header.base_offset != self._fetched:  # the batch's checksum does not cover it
+                raise Corrupt(f"a batch at offset {header.base_offset} came, where {self._fetched} follows")
             self._waiting.append((header, data[position : position + header.size]))
             self._fetched, self._last_epoch = header.next_offset, header.epoch
         self.high_watermark = max(self.high_watermark, partition.high_watermark)
@@ -189,7 +220,11 @@ class LogReader:
         return committed
 
     def _truncate(self, diverging: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset) -> None:
-        """Drop what the leader does not have: everything after the end of the epoch that both have seen."""
+        """Drops the batches after the diverging epoch's end offset: the leader does not have them.
+
+        Raises Corrupt if there are none to drop: the next fetch would get the same answer.
+        """
+        fetched = self._fetched
         while self._waiting:
             header, _ = self._waiting[-1]
             if header.epoch <= diverging.epoch and header.next_offset <= diverging.end_offset:
@@ -198,11 +233,16 @@ class LogReader:
         kept = self._waiting[-1][0] if self._waiting else None
         self._fetched = kept.next_offset if kept else self.delivered
         self._last_epoch = kept.epoch if kept else self._delivered_epoch
+        if self._fetched == fetched:
+            end = f"offset {diverging.end_offset} in epoch {diverging.epoch}"
+            raise Corrupt(f"the log is said to diverge after {end}, which leaves nothing to drop before {fetched}")
         log.info("truncated what was not committed", to=self._fetched, epoch=diverging.epoch)
 
     async def _load(
         self, stub: QuorumStub, wanted: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId
     ) -> LoadedSnapshot:
+        if wanted.end_offset < self.delivered:
+            raise Corrupt(f"a snapshot up to {wanted.end_offset} is to be loaded, and {self.delivered} was committed")
         parts = bytearray()
         while True:
             request = self._snapshot_request(wanted, len(parts))
@@ -210,17 +250,25 @@ class LogReader:
                 answer = (await stub.RelayFetchSnapshot(request, timeout=DEADLINE_S)).response
             else:
                 answer = await stub.FetchSnapshot(request, timeout=DEADLINE_S)
-            piece = answer.topics[0].partitions[0]
+            if answer.error_code:  # an error of the whole request names no partition
+                raise TimeoutError(f"snapshot {wanted.end_offset}: error {answer.error_code}")
+            piece = self._only(answer.topics, "snapshot")
             if piece.error_code:
-                raise TimeoutError(f"snapshot {wanted.end_offset}: {ErrorCode(piece.error_code).name}")
+                raise TimeoutError(f"snapshot {wanted.end_offset}: {error_name(piece.error_code)}")
+            if piece.position != len(parts):
+                raise Corrupt(f"snapshot {wanted.end_offset}: byte {piece.position} came, where {len(parts)} follows")
             parts += piece.unaligned_records
             if len(parts) >= piece.size:
                 break
+            if not piece.unaligned_records:
+                raise Corrupt(f"snapshot {wanted.end_offset}: nothing came at byte {len(parts)} of {piece.size}")
+        for position, _ in batches(data := bytes(parts)):
+            check_batch(data, position)
         self._waiting.clear()
         self._fetched = self.delivered = wanted.end_offset
         self._last_epoch = self._delivered_epoch = wanted.epoch
         self.high_watermark = max(self.high_watermark, wanted.end_offset)
-        return LoadedSnapshot(end_offset=wanted.end_offset, epoch=wanted.epoch, data=bytes(parts))
+        return LoadedSnapshot(end_offset=wanted.end_offset, epoch=wanted.epoch, data=data)
 
     def _snapshot_request(
         self,
@@ -235,7 +283,7 @@ class LogReader:
             position=position,
         )
         return fetch_snapshot_pb2.FetchSnapshotRequest(
-            cluster_id=self._cluster_id,
+            cluster_id=self.cluster_id,
             replica_id=self._replica_id,
             max_bytes=FETCH_BYTES_MAX,
             topics=[topic(name=METADATA_TOPIC, partitions=[partition])],
@@ -246,17 +294,17 @@ class LogReader:
         response: fetch_pb2.FetchResponse,
         partition: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData,
     ) -> None:
-        """Go where the answer says the leader is, in the epoch that it names."""
+        """Sets the reported leader as the node to try next, and takes its epoch."""
         leader = partition.current_leader
         if leader.leader_epoch > self._epoch or (leader.leader_epoch == self._epoch and leader.leader_id >= 0):
             self._epoch = leader.leader_epoch
         for endpoint in response.node_endpoints:
             if endpoint.node_id == leader.leader_id and not self._from_any:
                 self._hint = f"{endpoint.host}:{endpoint.port}"
-        log.debug("redirected", error=ErrorCode(partition.error_code).name, leader=leader.leader_id, epoch=self._epoch)
+        log.debug("redirected", error=error_name(partition.error_code), leader=leader.leader_id, epoch=self._epoch)
 
     def _next_server(self) -> str:
-        """Where the leader was said to be, or else the next one in turn."""
+        """Returns the reported leader, or else the next server in turn."""
         hint, self._hint = self._hint, None
         if hint is not None:
             return hint

@@ -1,4 +1,4 @@
-"""One event a line: what happened in words, the facts as fields, the trace it belongs to.
+"""Structured logs: one line for each event, with a text, fields and the trace id, and with secrets hidden.
 
     log = logger(__name__)
     log.info("became leader", epoch=7, leo=42, reason="3 of 5 votes")
@@ -8,6 +8,7 @@ QUORATE_LOG_FORMAT is `logfmt` (default) or `json`; QUORATE_LOG_LEVEL is debug, 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -26,8 +27,11 @@ __all__ = ["Logger", "logger", "redact", "start_logs"]
 FORMATS: Final = ("logfmt", "json")
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
+GRPC_SERVER: Final = "grpc._cython.cygrpc"
+"""The logger of gRPC's asyncio server, which writes the traceback of a call that was cancelled before it began."""
+
 _FIELDS: Final = "quorate_fields"
-"""Where a log record keeps our fields."""
+"""The attribute of a log record that holds our fields."""
 
 _SECRET_WORDS: Final = frozenset(
     re.split(r"\|", "password|passwd|passphrase|secret|token|credential|credentials|authorization|hmac|salt|jaas")
@@ -36,13 +40,13 @@ _SECRET_IN_TEXT: Final = re.compile(
     r"(?i)\b([\w.-]*(?:password|passwd|secret|token|credential|hmac|passphrase)[\w.-]*\s*[=:]\s*)"
     r"(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
 )
-# A password may have slashes, and whoever forgot to escape an @ means the last one before the path.
+# A password may contain slashes; if an @ in it is not escaped, the last @ before the path ends it.
 _SECRET_IN_URL: Final = re.compile(r"(://[^\s/?#:@]*:)[^\s@]*(?:@[^\s/?#@]*)*@")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+")
 
 
 class Logger:
-    """Writes events under a name; `bind` makes one that adds the same fields to each."""
+    """A logger of events with fields; `bind` returns one that adds the same fields to each event."""
 
     __slots__ = ("_bound", "_logger")
 
@@ -51,23 +55,23 @@ class Logger:
         self._bound = dict(bound or {})
 
     def bind(self, **fields: object) -> Logger:
-        """A logger that adds `fields` to every event."""
+        """Returns a logger that adds `fields` to every event."""
         return Logger(self._logger.name, {**self._bound, **fields})
 
     def debug(self, event: str, **fields: object) -> None:
-        """A refusal, a retry: what one wants to see only when searching."""
+        """Logs an event that matters only for a search, such as a refusal or a retry."""
         self._write(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """A transition."""
+        """Logs a state transition."""
         self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Something an operator should act on."""
+        """Logs an event that the operator should act on."""
         self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, *, exception: BaseException | None = None, **fields: object) -> None:
-        """Something failed; `exception` is written with its traceback, in the same line."""
+        """Logs a failure; `exception` is written with its traceback, in the same line."""
         self._write(logging.ERROR, event, fields, exception)
 
     def _write(
@@ -79,12 +83,12 @@ class Logger:
 
 
 def logger(name: str) -> Logger:
-    """The logger of a module; call it with `__name__`."""
+    """Returns the logger of a module; call it with `__name__`."""
     return Logger(name)
 
 
 def start_logs(environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Sends every event of the process to `stream` (standard error), libraries' included. Raises ConfigError."""
+    """Sends every event of the process, of libraries too, to `stream` (standard error). Raises ConfigError."""
     form = environ.get("QUORATE_LOG_FORMAT", "logfmt").lower()
     level = environ.get("QUORATE_LOG_LEVEL", "info").lower()
     problems = [
@@ -95,17 +99,23 @@ def start_logs(environ: Mapping[str, str], stream: TextIO | None = None) -> None
     if problems:
         raise ConfigError(problems)
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_Line(as_json=form == "json"))
+    handler.setFormatter(_LogLine(as_json=form == "json"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(LEVELS[level])
-    # A library's chatter is not an event of ours: below warning it is heard only when searching.
+    # Libraries' logs below warning are not our events: they are shown at level debug only.
     for library in ("grpc", "asyncio", "opentelemetry", "sqlalchemy"):
         logging.getLogger(library).setLevel(max(LEVELS[level], logging.WARNING))
+    logging.getLogger(GRPC_SERVER).addFilter(_is_no_cancelled_call)
+
+
+def _is_no_cancelled_call(record: logging.LogRecord) -> bool:
+    """Filters out tracebacks of cancelled calls: disconnected clients and a shutdown cancel them, which is no error."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def redact(key: str, value: object) -> object:
-    """`***` for the value of a field that a secret would stand in, and for secrets inside a text.
+    """Returns the value to log for a field: `***` for a secret by its key, else with secrets inside a text hidden.
 
     >>> redact("ssl.keystore.password", "hunter2"), redact("url", "a?token=xyz b"), redact("epoch", 7)
     ('***', 'a?token=*** b', 7)
@@ -124,8 +134,8 @@ def _hide(text: str) -> str:
     return _BEARER.sub(r"\1 ***", _SECRET_IN_TEXT.sub(r"\1***", shown))
 
 
-class _Line(logging.Formatter):
-    """An event as one line, whatever it holds."""
+class _LogLine(logging.Formatter):
+    """Formats a log record as one line, whatever characters it holds."""
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -139,7 +149,7 @@ class _Line(logging.Formatter):
             "logger": record.name,
             "event": _hide(record.getMessage()),
         }
-        # A field may not hide the line's own.
+        # A field must not replace one of the line's own keys.
         line |= {f"field_{key}" if key in line else key: redact(key, value) for key, value in fields.items()}
         context = trace.get_current_span().get_span_context()
         if context.is_valid:
@@ -162,5 +172,5 @@ def _word(value: object) -> str:
         {None: "", True: "true", False: "false"}.get(value) if value is None or isinstance(value, bool) else str(value)
     )
     assert word is not None
-    # JSON's quoting keeps a value with blanks, quotes or line ends in one word of one line.
+    # JSON quoting keeps a value with blanks, quotes or line ends in one word of one line.
     return word if re.fullmatch(r"[^\s\"=\\\x00-\x1f\x7f]+", word) else json.dumps(word, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Runs a service from start to exit code: uvloop, signals, one line for what was fatal.
+"""Runs a service from start to exit code: event loop, signal handlers, timeouts for shutdown, reports of fatal errors.
 
 async def main(life: Life) -> None:
     ...start...
@@ -11,6 +11,7 @@ raise SystemExit(run(main))
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -23,20 +24,27 @@ from quorate.errors import ApiError, Corrupt
 from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.logs import logger
 
-__all__ = ["CannotListen", "ExitCode", "Life", "run"]
+__all__ = ["CannotListen", "ExitCode", "ServiceLife", "run"]
 
 log = logger(__name__)
 
 STOP_TIMEOUT_S: Final = 30.0
-"""How long `main` may take to stop once it was asked to: Kubernetes' default grace period."""
+"""The time in seconds that `main` may take to stop: Kubernetes' default grace period."""
 
+CLOSE_TIMEOUT_S: Final = 5.0
+"""The time in seconds that each close function of `at_end` may take."""
 
 YOUNG_MAX: Final = 10_000
-"""Objects that are made before the collector looks for cycles among them: a thousand calls under way have as many."""
+"""New objects before the garbage collector runs: a thousand concurrent calls have as many."""
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers for no room: the disk is full, the user's quota is used up, or the file would be too large."""
+EXPECTED: Final = (ApiError, TimeoutError, asyncio.CancelledError)
+"""Errors that end a service without being a bug in it."""
 
 
 class ExitCode(IntEnum):
-    """What a service's process ends with."""
+    """The exit code of a service's process."""
 
     STOPPED = 0
     FAILED = 1
@@ -46,48 +54,59 @@ class ExitCode(IntEnum):
 
 
 class CannotListen(Exception):
-    """An address that cannot be bound: says which, and why."""
+    """Raised for an address that cannot be bound; the message names the address and the reason."""
 
 
-class Life:
-    """From start to stop, as a service's `main` sees it."""
+class ServiceLife:
+    """The lifetime of a service process: its `main` waits here for the stop, and may request it."""
 
-    __slots__ = ("_failure", "_stop")
+    __slots__ = ("_closings", "_failure", "_stop")
 
     def __init__(self) -> None:
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
+        self._closings: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def is_stopping(self) -> bool:
         return self._stop.is_set()
 
     async def stopping(self) -> None:
-        """Waits until the service is to stop; raises what `fail` was given."""
+        """Waits until the service is asked to stop. Raises the error that was passed to `fail`."""
         await self._stop.wait()
         if self._failure is not None:
             raise self._failure
 
     def stop(self, reason: str) -> None:
-        """Asks `main` to stop in good order."""
+        """Asks `main` to shut down gracefully."""
         if not self._stop.is_set():
             log.info("stopping", reason=reason)
             self._stop.set()
 
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Registers a function that closes a resource, such as a server; it is called after `main`, errors or not."""
+        self._closings.append(close)
+
+    async def close(self) -> None:
+        """Calls the functions registered with `at_end`, last one first."""
+        for close in reversed(self._closings):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await close()
+
     def fail(self, error: BaseException) -> None:
-        """Ends the service: from where an error cannot be raised through, such as an RPC's handler."""
+        """Stops the service with an error, from code that cannot raise it to `main`, such as an RPC handler."""
         if self._failure is None:
             self._failure = error
         self._stop.set()
 
 
-def run(main: Callable[[Life], Awaitable[None]], *, stop_timeout_s: float = STOP_TIMEOUT_S) -> ExitCode:
-    """Runs `main` until it returns, and says how it went; with `--help` it is over when the settings are printed.
+def run(main: Callable[[ServiceLife], Awaitable[None]], *, stop_timeout_s: float = STOP_TIMEOUT_S) -> ExitCode:
+    """Runs `main` until it returns and returns the exit code; `--help` prints the settings instead.
 
-    SIGTERM or SIGINT asks it to stop; a second one, or `stop_timeout_s` without an end, cancels it. Whatever it
-    raises is one line on standard error each, and an exit code that is not 0.
+    SIGTERM or SIGINT asks it to stop; a second signal, or `stop_timeout_s` without an end, cancels it. Each error that
+    it raises is printed as one line on standard error, and the exit code is not 0.
     """
-    _spare_the_collector()
+    _tune_garbage_collector()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_live(main, stop_timeout_s))
@@ -98,14 +117,14 @@ def run(main: Callable[[Life], Awaitable[None]], *, stop_timeout_s: float = STOP
     return ExitCode.STOPPED
 
 
-def _spare_the_collector() -> None:
-    """What was imported stays: looked through again and again, it takes a busy service a third of its time."""
+def _tune_garbage_collector() -> None:
+    """Tunes the garbage collector: imported objects are not scanned again, which took a third of a busy service."""
     gc.freeze()
     gc.set_threshold(YOUNG_MAX)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed and not refused by QUORATE_EVENT_LOOP=asyncio."""
+    """Returns uvloop's loop factory, or None if it is not installed or QUORATE_EVENT_LOOP=asyncio refuses it."""
     if os.environ.get("QUORATE_EVENT_LOOP") == "asyncio":
         return None
     try:
@@ -115,8 +134,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _live(main: Callable[[Life], Awaitable[None]], stop_timeout_s: float) -> None:
-    life = Life()
+async def _live(main: Callable[[ServiceLife], Awaitable[None]], stop_timeout_s: float) -> None:
+    life = ServiceLife()
     loop = asyncio.get_running_loop()
     work = asyncio.ensure_future(main(life))
 
@@ -132,10 +151,12 @@ async def _live(main: Callable[[Life], Awaitable[None]], stop_timeout_s: float) 
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+        # gRPC threads that still run at interpreter exit would end the process by a signal instead of its exit code.
+        await life.close()
 
 
-async def _until_done(work: asyncio.Future[None], life: Life, stop_timeout_s: float) -> None:
-    """Waits for `work`, and not longer than `stop_timeout_s` after the service was asked to stop."""
+async def _until_done(work: asyncio.Future[None], life: ServiceLife, stop_timeout_s: float) -> None:
+    """Waits for `work`, but at most `stop_timeout_s` after the service was asked to stop. Raises TimeoutError."""
     asked = asyncio.ensure_future(life._stop.wait())
     await asyncio.wait((work, asked), return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
@@ -149,19 +170,24 @@ async def _until_done(work: asyncio.Future[None], life: Life, stop_timeout_s: fl
 
 
 def _report(error: BaseException) -> ExitCode:
-    """Writes each cause of `error` in a line of its own; the worst-known cause decides the exit code."""
+    """Writes one line for each cause of `error`; the highest exit code of all causes counts."""
     codes = []
     for cause in _causes(error):
         code, text = _verdict(cause)
-        if code is ExitCode.FAILED and not isinstance(cause, ApiError | TimeoutError | asyncio.CancelledError):
+        if code is ExitCode.FAILED and not (isinstance(cause, EXPECTED) or _is_full(cause)):
             log.error("unexpected error", exception=cause)
         sys.stderr.write(f"fatal: {text}\n")
         codes.append(code)
     return max(codes)
 
 
+def _is_full(error: BaseException) -> bool:
+    """Returns whether a disk is full, which is no bug and needs no traceback."""
+    return isinstance(error, OSError) and error.errno in NO_SPACE
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors in nested groups, or the error itself."""
+    """Yields the errors in nested exception groups, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _causes(each)
@@ -179,6 +205,9 @@ def _verdict(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.CORRUPT, str(error)
         case asyncio.CancelledError():
             return ExitCode.FAILED, f"cancelled: {error}"
+        case OSError() if _is_full(error):
+            where = f"{error.filename}: " if error.filename else ""
+            return ExitCode.FAILED, f"{where}{error.strerror}; make room and start again"
         case AssertionError():
             return ExitCode.FAILED, f"an assertion does not hold: {error!r}"
         case _:

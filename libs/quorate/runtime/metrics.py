@@ -1,4 +1,4 @@
-"""Metrics, each declared once with unit and help: recorded through OpenTelemetry, read by push or by scrape.
+"""Metrics through OpenTelemetry: declared once with unit and help, exported by push (OTLP) or by scrape (Prometheus).
 
     APPENDS = counter("kraft.append.count", "{append}", "Batches appended to the log.")
     APPENDS.add(1)
@@ -6,8 +6,8 @@
     LAG = observed("kraft.lag", "gauge", "{record}", "Records behind.")
     LAG.read_by(lambda: [(leo - high_watermark, {})])
 
-Off, they cost a call that does nothing. OTEL_METRICS_EXPORTER says where they go: otlp, prometheus, both with a comma
-between, or none (the default). Labels have few values: never a topic's name.
+If they are off, they cost a call that does nothing. OTEL_METRICS_EXPORTER selects the export: otlp, prometheus, both
+separated by a comma, or none (the default). Labels have few values: never a topic's name.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 
 from quorate.runtime.config import ConfigError
+from quorate.runtime.holds import watch_holds
 from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
 
@@ -52,23 +53,23 @@ log = logger(__name__)
 
 Point: TypeAlias = NumberDataPoint | HistogramDataPoint
 Value: TypeAlias = tuple[float, Mapping[str, str | int]]
-"""A number and its labels."""
+"""A metric's value and its labels."""
 
 EXPORTERS: Final = {"none", "otlp", "prometheus"}
 PROMETHEUS_HOST: Final = "localhost"
 PROMETHEUS_PORT: Final = 9464
 EXPORT_INTERVAL_MS: Final = 60_000
-"""These three are OpenTelemetry's defaults."""
+"""The host and port of the Prometheus endpoint, and the export interval in ms: OpenTelemetry's defaults."""
 CLOSE_TIMEOUT_MS: Final = 1_000
-"""How long the last push may hold up a process that ends."""
+"""The time in ms that the last push may delay the end of the process."""
 
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Buckets of a duration: from a commit on a fast disk to an RPC's patience."""
+"""Upper bounds of the buckets of a duration, in seconds: from a commit on a fast disk to an RPC's deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the reference says of a metric."""
+    """The declaration of a metric, as the reference lists it."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -77,32 +78,32 @@ class Declared:
 
 
 DECLARED: Final[dict[str, Declared]] = {}
-"""Every metric of the program by name."""
+"""Every declared metric by name."""
 
 _METER: Final = metrics.get_meter("quorate")
 
 
 def counter(name: str, unit: str, help: str) -> metrics.Counter:
-    """A count that only rises."""
+    """Declares a counter, which only rises."""
     _declare(Declared(name, "counter", unit, help))
     return _METER.create_counter(name, unit, help)
 
 
 def gauge(name: str, unit: str, help: str) -> metrics._Gauge:
-    """A value that rises and falls."""
+    """Declares a gauge, which rises and falls."""
     _declare(Declared(name, "gauge", unit, help))
     return _METER.create_gauge(name, unit, help)
 
 
 def histogram(name: str, unit: str, help: str, *, buckets: Sequence[float] = SECONDS) -> metrics.Histogram:
-    """A distribution; `buckets` are upper bounds in `unit`, rising."""
+    """Declares a histogram; `buckets` are upper bounds in `unit`, ascending."""
     assert list(buckets) == sorted(set(buckets)), buckets
     _declare(Declared(name, "histogram", unit, help))
     return _METER.create_histogram(name, unit, help, explicit_bucket_boundaries_advisory=buckets)
 
 
 class Observed:
-    """A value that nobody records: it is read when it is asked for, on the event loop."""
+    """A metric whose value is read when it is exported, on the event loop."""
 
     __slots__ = ("_read",)
 
@@ -110,7 +111,7 @@ class Observed:
         self._read: Callable[[], Iterable[Value]] = tuple
 
     def read_by(self, read: Callable[[], Iterable[Value]]) -> None:
-        """From now on `read` says it: one value for each set of labels."""
+        """Sets the function that returns the values: one value for each set of labels."""
         self._read = read
 
     def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
@@ -118,7 +119,7 @@ class Observed:
 
 
 def observed(name: str, kind: Literal["counter", "gauge"], unit: str, help: str) -> Observed:
-    """A value that is kept elsewhere; a counter only rises."""
+    """Declares a metric whose value is stored elsewhere and read at export; a counter only rises."""
     _declare(Declared(name, kind, unit, help))
     found = Observed()
     create = _METER.create_observable_counter if kind == "counter" else _METER.create_observable_gauge
@@ -127,7 +128,7 @@ def observed(name: str, kind: Literal["counter", "gauge"], unit: str, help: str)
 
 
 class Metrics:
-    """The metrics of a running process. All are read on the event loop: what they are read off belongs to that."""
+    """The metrics of a running process. They are read on the event loop, which owns the objects that they come from."""
 
     __slots__ = ("_provider", "_reader")
 
@@ -136,7 +137,7 @@ class Metrics:
         self._reader = reader
 
     def text(self) -> str:
-        """All values now, in Prometheus' text form."""
+        """Returns all present values in Prometheus' text format."""
         data = self._reader.get_metrics_data()
         lines: list[str] = []
         for resource in data.resource_metrics if data else ():
@@ -147,12 +148,12 @@ class Metrics:
         return "".join(f"{line}\n" for line in lines)
 
     async def serve(self, host: str, port: int) -> tuple[asyncio.Server, int]:
-        """Answers every HTTP request with `text`; the server to be closed, and the port it got."""
+        """Starts an HTTP server that answers every request with `text`. Returns it, to be closed, and its port."""
         server = await asyncio.start_server(self._answer, host, port, limit=8192)
         return server, server.sockets[0].getsockname()[1]
 
     async def push(self, exporter: MetricExporter, *, every_s: float) -> None:
-        """Gives all values to `exporter`, now and then, until cancelled; and once more at the end."""
+        """Exports all values every `every_s` seconds until cancelled, and once more at the end."""
         try:
             while True:
                 await asyncio.sleep(every_s)
@@ -162,7 +163,7 @@ class Metrics:
             await asyncio.to_thread(exporter.shutdown, CLOSE_TIMEOUT_MS)
 
     def close(self) -> None:
-        """Nothing is recorded any more."""
+        """Stops the recording of metrics."""
         self._provider.shutdown()
 
     async def _export(self, exporter: MetricExporter, *, timeout_ms: float = 10_000) -> None:
@@ -179,13 +180,13 @@ class Metrics:
                 writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # a scraper that went away or spoke no HTTP
+            pass  # the scraper disconnected or did not speak HTTP
         finally:
             writer.close()
 
 
 def start_metrics(*, service: str, instance: str) -> Metrics:
-    """Begins to record every declared metric, once in a process."""
+    """Starts to record every declared metric; once in a process."""
     reader = InMemoryMetricReader()
     resource = Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance})
     provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
@@ -195,7 +196,7 @@ def start_metrics(*, service: str, instance: str) -> Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Where metrics go. `endpoint` is where they are pushed to, None for the exporter's default."""
+    """The settings of the metrics export. `endpoint` is the OTLP endpoint for pushes; None is the default one."""
 
     exporters: frozenset[str] = frozenset()
     host: str = PROMETHEUS_HOST
@@ -205,7 +206,7 @@ class Export:
 
     @staticmethod
     def of(environ: Mapping[str, str]) -> Export:
-        """By OpenTelemetry's variables. Raises ConfigError.
+        """Returns the settings in OpenTelemetry's environment variables. Raises ConfigError.
 
         OTEL_METRICS_EXPORTER; OTEL_EXPORTER_PROMETHEUS_HOST and _PORT for a scrape; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT
         (or …_ENDPOINT) and OTEL_METRIC_EXPORT_INTERVAL (ms) for a push.
@@ -224,17 +225,19 @@ class Export:
 async def exported_metrics(
     tasks: asyncio.TaskGroup, export: Export, *, service: str, instance: str
 ) -> AsyncIterator[None]:
-    """While the block lasts, metrics go where `export` says; once in a process. Raises CannotListen."""
+    """Exports metrics as `export` says while the block runs; once in a process. Raises CannotListen."""
     if not export.exporters:
         yield
         return
     running = start_metrics(service=service, instance=instance)
     server, pushing = None, None
+    holding: asyncio.Task[None] | None = None
     try:
         if "prometheus" in export.exporters:
-            server = await _scraped(running, export.host, export.port)
+            server = await _scrape_server(running, export.host, export.port)
         if "otlp" in export.exporters:
             pushing = tasks.create_task(running.push(_otlp_exporter(export), every_s=export.interval_ms / 1000))
+        holding = tasks.create_task(watch_holds(_hold_recorder()))
         yield
     finally:
         if server is not None:
@@ -242,10 +245,25 @@ async def exported_metrics(
         if pushing is not None:
             pushing.cancel()
             await asyncio.wait([pushing])
+        if holding is not None:
+            holding.cancel()
         running.close()
 
 
-async def _scraped(running: Metrics, host: str, port: int) -> asyncio.Server:
+def _hold_recorder() -> Callable[[float], None]:
+    """Returns a function that records each block of the event loop in the two metrics for it."""
+    longest_s = 0.0
+
+    def note(held_s: float) -> None:
+        nonlocal longest_s
+        longest_s = max(longest_s, held_s)
+        HOLDS.record(held_s)
+
+    LONGEST_HOLD.read_by(lambda: [(longest_s, {})])
+    return note
+
+
+async def _scrape_server(running: Metrics, host: str, port: int) -> asyncio.Server:
     try:
         server, _ = await running.serve(host, port)
     except OSError as error:
@@ -273,7 +291,7 @@ def _number(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _otlp_exporter(export: Export) -> MetricExporter:
-    # Only here: the exporter's imports take as long as all others together.
+    # Imported only here: it takes as long as all other imports together.
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
     return OTLPMetricExporter(endpoint=export.endpoint)
@@ -287,7 +305,7 @@ def _declare(declared: Declared) -> None:
 
 
 def _exposition(declared: Declared, points: Iterable[Point]) -> list[str]:
-    """One metric as Prometheus reads it: `kraft.append.count` is kraft_append_count_total."""
+    """Returns one metric in Prometheus' text format: `kraft.append.count` becomes kraft_append_count_total."""
     name = _prometheus_name(declared)
     lines = [f"# HELP {name} {declared.help}", f"# TYPE {name} {declared.kind}"]
     for point in points:
@@ -318,3 +336,11 @@ def _labels(labels: Mapping[str, str]) -> str:
         (key, value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")) for key, value in labels.items()
     )
     return "{" + ",".join(f'{key}="{value}"' for key, value in escaped) + "}"
+
+
+HOLDS: Final = histogram(
+    "kraft.loop.hold.duration",
+    "s",
+    "Processor time of a run of the event loop, in which nothing else was answered: of each that took 15 ms or more.",
+)
+LONGEST_HOLD: Final = observed("kraft.loop.hold.longest", "gauge", "s", "The longest of these since the start.")

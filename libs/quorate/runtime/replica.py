@@ -1,4 +1,7 @@
-"""A replica of the metadata: follows the log and applies what is committed."""
+"""A replica of the cluster's state: it follows the metadata log and applies committed records.
+
+Readers do not see records of an open metadata transaction, since it may still be aborted. KIP-868.
+"""
 
 from __future__ import annotations
 
@@ -7,66 +10,90 @@ from collections.abc import AsyncIterator
 
 from kraft import Message
 from quorate.metadata.state import ClusterState
-from quorate.nouns import Offset
-from quorate.records import decode_record, trace_of
+from quorate.nouns import NodeId, Offset
+from quorate.records import UnknownRecord, trace_of
 from quorate.runtime.clock import Clock
 from quorate.runtime.log_reader import CommittedBatch, LoadedSnapshot, LogReader
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.turns import decoded
 from quorate.wire.batch import batches, data_values
 
 log = logger(__name__)
 
 
 class Replica:
-    """The state, how far it has come, and a way to wait for more.
+    """The replicated state, the offset it has reached, and methods to wait for a later offset.
 
-    `state` may only be read between two awaits: the next batch changes it.
+    Read `state` only between two awaits: the next batch changes it. It contains exactly the records below `applied`.
+    During a metadata transaction both stay as they were before its begin.
     """
 
     def __init__(self, reader: LogReader, clock: Clock, telemetry: Telemetry) -> None:
-        self.state = ClusterState()
+        self._replayed = ClusterState()
+        self._replayed_to: Offset = 0
+        self.state = self._replayed
         self.applied: Offset = 0
+        self.applied_at_ms: int = -1
+        """The append time of the last applied record, by the leader's wall clock, in ms since 1970; -1 for none."""
         self._reader = reader
         self._clock = clock
         self._telemetry = telemetry
         self._moved = asyncio.Event()
 
     async def run(self) -> None:
-        """APPLY until cancelled. Raises Corrupt, ReplayFault."""
+        """Applies the log until cancelled. Raises Corrupt, or ReplayFault if a record contradicts the state."""
         async for event in self._reader.events():
             if isinstance(event, CommittedBatch):
-                self._apply(event)
+                await self._apply(event)
             else:
-                self._load(event)
+                await self._load(event)
             self._moved.set()
             self._moved = asyncio.Event()
 
     @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster whose log is read; None until a node has reported it."""
+        return self._reader.cluster_id
+
+    @property
+    def leader_id(self) -> NodeId:
+        """The node id of the leader, as last reported by the node that is read; -1 if unknown."""
+        return self._reader.leader_id
+
+    @property
     def high_watermark(self) -> Offset:
-        """What is committed, as far as the leader has said."""
+        """The high watermark, as last reported: every record below it is committed."""
         return self._reader.high_watermark
 
     async def changes(self) -> AsyncIterator[Offset]:
-        """Each applied offset that the caller has time to see, the present one first."""
+        """Yields the offset that has been replayed, at once and after each change; a slow caller may miss some.
+
+        During a metadata transaction `applied` stays below it.
+        """
         while True:
             moved = self._moved
-            yield self.applied
+            yield self._replayed_to
             await moved.wait()
 
     async def reached(self, offset: Offset) -> None:
-        """Wait until everything below `offset` is applied."""
+        """Waits until every record below `offset` is applied."""
         while self.applied < offset:
             await self._moved.wait()
 
-    def _apply(self, batch: CommittedBatch) -> None:
+    async def _apply(self, batch: CommittedBatch) -> None:
+        """Decodes a batch in turns and applies it at once: so nobody reads a state with half of it."""
         started = self._clock.wall_ns()
         header = batch.header
-        records: tuple[Message, ...] = () if header.is_control else tuple(map(decode_record, data_values(batch.data)))
+        records: tuple[Message, ...] = () if header.is_control else await decoded(data_values(batch.data))
         for offset, record in enumerate(records, start=header.base_offset):
-            self.state.apply(record, offset)
-        self.state.settle()
-        self.applied = header.next_offset
+            self._replayed.apply(record, offset)
+            if isinstance(record, UnknownRecord):
+                log.warning("an unknown record: what it says is not told", api_key=record.api_key, offset=offset)
+        self._replayed.settle()
+        self._replayed_to = header.next_offset
+        self._publish()
+        self.applied_at_ms = header.max_timestamp
         if records and self._telemetry.enabled:
             self._telemetry.span_from(
                 trace_of(records[0]),
@@ -80,14 +107,21 @@ class Replica:
                 },
             )
 
-    def _load(self, snapshot: LoadedSnapshot) -> None:
-        data = snapshot.data
-        records = (
-            decode_record(value)
-            for position, header in batches(data)
-            if not header.is_control
-            for value in data_values(data, position, header)
-        )
-        self.state.load(records, snapshot.end_offset)
-        self.applied = snapshot.end_offset
+    async def _load(self, snapshot: LoadedSnapshot) -> None:
+        """Builds another state in turns, batch by batch; until that is whole, the one before it is read."""
+        loaded = ClusterState()
+        for position, header in batches(snapshot.data):
+            if not header.is_control:
+                loaded.load_more(await decoded(data_values(snapshot.data, position, header)), snapshot.end_offset)
+                await asyncio.sleep(0)
+        self._replayed, self._replayed_to = loaded, snapshot.end_offset
+        self._publish()
         log.info("loaded a snapshot", end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+
+    def _publish(self) -> None:
+        """Sets `state` and `applied`: the replayed state, or during a transaction the state before its begin."""
+        transaction = self._replayed.transactions.open
+        if transaction is None:
+            self.state, self.applied = self._replayed, self._replayed_to
+        elif self.state is self._replayed or self.applied != transaction.start:
+            self.state, self.applied = self._replayed.at(transaction.start), transaction.start

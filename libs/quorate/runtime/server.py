@@ -1,4 +1,4 @@
-"""A gRPC server as every service has it: one door, health, reflection, limits, and a stop that loses no call."""
+"""A gRPC server as every service needs it: wrapped handlers, health checks, reflection, limits, graceful shutdown."""
 
 from __future__ import annotations
 
@@ -13,95 +13,105 @@ from typing import Final, TypeVar, cast
 
 import grpc
 from google.rpc import error_details_pb2
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
+from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
 from quorate.runtime.door import DEADLINE_CAP_MS, Door, Handler
+from quorate.runtime.health import HealthServicer
 from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
+from quorate.runtime.symbols import Symbols
 from quorate.runtime.telemetry import OFF, Telemetry
 
-__all__ = ["LIVENESS", "READINESS", "Limits", "Server"]
+__all__ = ["LIVENESS", "READINESS", "Server", "ServerLimits"]
 
 log = logger(__name__)
 
 LIVENESS: Final = "liveness"
-"""The health service that says the event loop turns. It never depends on the quorum."""
+"""The health service name for liveness: the event loop runs. It never depends on the quorum."""
 READINESS: Final = "readiness"
-"""The health service that says whether calls should be sent here. `""` and every API follow it."""
+"""The health service name for readiness: calls should be sent here. `""` and every API have the same status."""
 
 HEALTH: Final = "grpc.health.v1.Health"
 REFLECTION_V1ALPHA: Final = reflection.SERVICE_NAME
 REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 OTLP: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 QUIET: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1, OTLP})
-"""Services whose calls begin no trace: nobody asks for them, and the export of spans would trace itself."""
+"""Services whose calls begin no trace: they are of no interest, and the export of spans would trace itself."""
 
-# Reflection serves what is in the pool; imported, the types of error details are, and grpcurl can print them.
+# The import puts the types of error details into the pool that reflection serves, so that grpcurl can print them.
 assert error_details_pb2.DESCRIPTOR.pool.FindMessageTypeByName("google.rpc.ErrorInfo") is not None
 
 Servicer = TypeVar("Servicer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a server takes before it refuses with RESOURCE_EXHAUSTED, without allocating first."""
+class ServerLimits:
+    """The limits of a server; beyond them it answers RESOURCE_EXHAUSTED before it allocates memory."""
 
     receive_bytes_max: int = 4 << 20
-    """One message, received. A raft listener takes 16 MiB: a batch of 8 MiB, and room."""
+    """The largest received message in bytes. A raft listener allows 16 MiB: a batch of 8 MiB, and room."""
     send_bytes_max: int = 16 << 20
-    """One message, sent."""
+    """The largest sent message in bytes."""
     metadata_bytes_max: int = 8 << 10
-    """All metadata of one call."""
+    """The largest metadata of one call, in bytes."""
     streams_per_connection_max: int = 128
-    rpcs_max: int = 500
-    """Calls under way at once, streams included."""
+    calls: CallLimits = DEFAULT_LIMITS
+    """The limits on concurrent calls."""
     deadline_cap_ms: int = DEADLINE_CAP_MS
-    """How long a unary call may take that set no deadline."""
+    """The time in ms that a unary call without a deadline may take."""
     connection_age_max_ms: int | None = None
-    """After this time clients are asked to connect anew, so that load spreads over new copies; None for never."""
+    """After this time in ms a client must reconnect, so that new server instances get load; None means never."""
 
 
 class Server:
-    """A server to be filled with services, bound, started and stopped, in this order.
+    """A gRPC server: add services, listen, start and stop it, in this order.
 
-    `quiet` and `on_fatal` are the Door's.
+    `quiet` are services that begin no trace; `on_fatal` gets the errors after which the process must end.
     """
 
     def __init__(
         self,
         *,
         telemetry: Telemetry = OFF,
-        limits: Limits = Limits(),
+        limits: ServerLimits = ServerLimits(),
         quiet: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._door = Door(
-            telemetry, quiet=QUIET.union(quiet), on_fatal=on_fatal, deadline_cap_ms=limits.deadline_cap_ms
+            telemetry,
+            quiet=QUIET.union(quiet),
+            on_fatal=on_fatal,
+            deadline_cap_ms=limits.deadline_cap_ms,
+            calls=limits.calls,
         )
-        self._server = grpc.aio.server(options=_options(limits), maximum_concurrent_rpcs=limits.rpcs_max)
-        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(options=_options(limits))
+        self._health = HealthServicer()
         self._services: list[str] = []
         self.ports: list[int] = []
 
     def add(self, name: str, register: Callable[[Servicer, grpc.aio.Server], None], servicer: Servicer) -> None:
-        """Serves `servicer` as the service `name` (full, as in the proto); `register` is the generated function."""
+        """Adds a service by its full proto name; `register` is the generated function for it."""
         assert name not in self._services, name
         self._services.append(name)
-        collected = _Collected()
+        self._register(register, servicer)
+
+    def _register(self, register: Callable[[Servicer, grpc.aio.Server], None], servicer: Servicer) -> None:
+        collected = _HandlerCollector()
         # The generated function only calls the two methods that register handlers.
         register(servicer, cast("grpc.aio.Server", collected))
-        self._server.add_generic_rpc_handlers(tuple(_Behind(self._door, each) for each in collected.generic))
+        self._server.add_generic_rpc_handlers(tuple(_WrappedHandler(self._door, each) for each in collected.generic))
         for service, handlers in collected.registered.items():
             self._server.add_registered_method_handlers(service, self._door.wrap(service, handlers))
 
     def listen(self, address: str) -> int:
-        """Binds `host:port` or `unix:/path` and returns the port: the one chosen by the system if it was 0.
+        """Binds `host:port` or `unix:/path` and returns the port; for port 0 the system chooses one.
 
         Raises CannotListen.
         """
         try:
-            # gRPC takes port 65536 for 0, so the system is only asked for what is an address.
+            # gRPC treats port 65536 as 0, so only valid addresses reach it.
             port = self._server.add_insecure_port(address) if _is_address(address) else 0
         except RuntimeError:
             port = 0
@@ -111,29 +121,48 @@ class Server:
         return port
 
     async def start(self) -> None:
-        """Answers from now on; alive, but not ready until `set_ready`."""
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        _add_reflection(self._server, (*self._services, HEALTH, REFLECTION_V1ALPHA))
+        """Starts to answer calls. Liveness is SERVING at once, readiness only after `set_ready`."""
+        self._register(health_pb2_grpc.add_HealthServicer_to_server, self._health)
+        self._add_reflection()
         await self.set_ready(False)
         await self._server.start()
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         log.info("listening", ports=self.ports, services=",".join(self._services))
 
+    def _add_reflection(self) -> None:
+        """Adds reflection under both of its names: grpcio has v1alpha only, and v1 has the same messages."""
+        servicer = reflection.aio.ReflectionServicer((*self._services, HEALTH, REFLECTION_V1ALPHA), pool=Symbols())
+        self._register(reflection_pb2_grpc.add_ServerReflectionServicer_to_server, servicer)
+        same = grpc.stream_stream_rpc_method_handler(
+            servicer.ServerReflectionInfo,
+            request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+        )
+        handlers = self._door.wrap(REFLECTION_V1, {"ServerReflectionInfo": same})
+        self._server.add_registered_method_handlers(REFLECTION_V1, handlers)
+
     async def set_ready(self, is_ready: bool) -> None:
-        """Tells health checks whether calls should be sent here."""
+        """Sets the readiness status: whether calls should be sent to this server."""
         status = health_pb2.HealthCheckResponse.SERVING if is_ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", READINESS, *self._services):
             await self._health.set(name, status)
 
+    async def abort(self) -> None:
+        """Refuses new calls and ends the others at once. Does nothing after `stop`."""
+        await self._server.stop(None)
+
     async def stop(self, *, drain_s: float = 0.0, grace_s: float = 5.0) -> None:
-        """Says NOT_SERVING for `drain_s` while still answering, then takes no new call and gives the rest `grace_s`."""
+        """Shuts down gracefully: reports NOT_SERVING for `drain_s`, then refuses new calls and lets others end.
+
+        Calls that still run after `grace_s` seconds are cancelled.
+        """
         await self._health.enter_graceful_shutdown()
         await asyncio.sleep(drain_s)
         await self._server.stop(grace_s)
 
 
-class _Collected:
-    """Stands in for a server, to get at the handlers that a generated function registers."""
+class _HandlerCollector:
+    """A stand-in for a gRPC server that collects the handlers which a generated function registers."""
 
     def __init__(self) -> None:
         self.generic: list[grpc.GenericRpcHandler] = []
@@ -146,8 +175,8 @@ class _Collected:
         self.registered[service] = handlers
 
 
-class _Behind(grpc.GenericRpcHandler):
-    """A generic handler behind the door: for code that an older generator made, which registers no methods."""
+class _WrappedHandler(grpc.GenericRpcHandler):
+    """A generic handler with each of its methods wrapped, for older generated code that registers no methods."""
 
     def __init__(self, door: Door, inner: grpc.GenericRpcHandler) -> None:
         self._door = door
@@ -165,9 +194,9 @@ class _Behind(grpc.GenericRpcHandler):
         return self._wrapped[path]
 
 
-def _options(limits: Limits) -> list[tuple[str, int]]:
+def _options(limits: ServerLimits) -> list[tuple[str, int]]:
     options = [
-        # Without this two processes can bind one port, and each gets half of the connections.
+        # Otherwise two processes can bind the same port, and each gets half of the connections.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.receive_bytes_max),
         ("grpc.max_send_message_length", limits.send_bytes_max),
@@ -177,7 +206,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        # Our own clients ping every 10 s (client.py), also when no call is under way.
+        # Our own clients ping every 10 s (client.py), also without a call in progress.
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_ping_strikes", 2),
     ]
@@ -189,26 +218,13 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
     return options
 
 
-def _add_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> None:
-    """Reflection under both of its names. grpcio has v1alpha only; v1 is the same bytes under another name."""
-    servicer = reflection.aio.ReflectionServicer(names)
-    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
-    same = grpc.stream_stream_rpc_method_handler(
-        servicer.ServerReflectionInfo,
-        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
-        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
-    )
-    handler = grpc.method_handlers_generic_handler(REFLECTION_V1, {"ServerReflectionInfo": same})
-    server.add_generic_rpc_handlers((handler,))
-
-
 def _is_address(address: str) -> bool:
     _, _, port = address.rpartition(":")
     return address.startswith("unix:") or (re.fullmatch(r"[0-9]{1,5}", port) is not None and int(port) <= 65535)
 
 
 def _why_not(address: str) -> str:
-    """Why `address` cannot be bound: gRPC does not say, so the question is put to the system once more."""
+    """Returns why `address` cannot be bound. gRPC does not say, so it is bound once more by a plain socket."""
     if not _is_address(address):
         return f"cannot listen on {address}: an address is host:port with a port from 0 to 65535, or unix:/path"
     if address.startswith("unix:"):

@@ -1,12 +1,12 @@
-"""Kafka's errors as gRPC statuses, and back: one table, one rich status with every detail a client can act on.
+"""Maps Kafka's error codes to gRPC statuses with rich details, and back.
 
-Each refusal carries ErrorInfo (reason = Kafka's name, domain "quorate", the sentence's variables), RetryInfo where
-the same request may succeed later, BadRequest where a field is malformed (AIP-193).
+Each refusal carries ErrorInfo (reason = Kafka's name, domain "quorate", the error's metadata), RetryInfo if the same
+request may succeed later, and BadRequest if a field is malformed (AIP-193).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import grpc
@@ -19,12 +19,33 @@ from google.rpc.status_pb2 import Status
 from kraft.errors import RETRIABLE, ErrorCode
 from quorate.errors import ApiError
 
-__all__ = ["DOMAIN", "error_from_call", "is_retriable", "rich_status", "status_code", "trailing_metadata"]
+__all__ = [
+    "BARE",
+    "DOMAIN",
+    "error_from_call",
+    "is_retriable",
+    "rich_status",
+    "shortened",
+    "status_code",
+    "trailing_metadata",
+]
 
 DOMAIN: Final = "quorate"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 RETRY_AFTER_MS: Final = 100
-"""What RetryInfo says unless the error's `retry_after_ms` says otherwise: about an election on loopback."""
+"""The delay of RetryInfo in ms if the error has no `retry_after_ms`: about an election on loopback."""
+
+MESSAGE_BYTES_MAX: Final = 512
+VALUE_BYTES_MAX: Final = 300
+VALUES_BYTES_MAX: Final = 1_000
+"""The limits on a refusal's size: its message, each metadata value, all values together.
+
+The refusal is sent in trailing metadata, three times and encoded; a client with a limit of 8 KiB for those (gRPC's
+default) would otherwise get RESOURCE_EXHAUSTED.
+"""
+
+BARE: Final = "without_details"
+"""The metadata key of an ApiError whose status had no details of ours: from gRPC itself, or from another server."""
 
 FIELD: Final = "field"
 """The metadata key of an ApiError that names the malformed field of the request."""
@@ -150,11 +171,11 @@ _KAFKA: Final = {
     _S.INVALID_ARGUMENT: _E.INVALID_REQUEST,
     _S.NOT_FOUND: _E.RESOURCE_NOT_FOUND,
 }
-"""What a status means that comes without details: from gRPC itself, or from a server that is not ours."""
+"""The Kafka error for a gRPC status without our details, which comes from gRPC itself or from a foreign server."""
 
 
 def status_code(code: ErrorCode) -> grpc.StatusCode:
-    """The gRPC status that a refusal with `code` has: what is not in the table by whether it may pass later.
+    """Returns the gRPC status of an error code; without a row UNAVAILABLE if retriable, else FAILED_PRECONDITION.
 
     >>> status_code(ErrorCode.NOT_CONTROLLER).name, status_code(ErrorCode.INCONSISTENT_CLUSTER_ID).name
     ('UNAVAILABLE', 'FAILED_PRECONDITION')
@@ -164,41 +185,71 @@ def status_code(code: ErrorCode) -> grpc.StatusCode:
 
 
 def is_retriable(error: ApiError) -> bool:
-    """May the same request succeed later, unchanged?"""
+    """Returns whether the same request, unchanged, may succeed later."""
     return error.code in RETRIABLE
 
 
+def shortened(text: str, bytes_max: int = MESSAGE_BYTES_MAX) -> str:
+    """Returns `text` shortened to about `bytes_max` bytes. The middle is left out, since the rule is at the end.
+
+    >>> shortened("name 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' is too long", 40)
+    "name 'aaaaaaaaaaaaaa… (37 left out) …aaaaaaa' is too long"
+    """
+    if len(text) * 4 <= bytes_max:
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= bytes_max:
+        return text
+    head = data[: bytes_max // 2].decode("utf-8", "ignore")
+    tail = data[-(bytes_max // 2) :].decode("utf-8", "ignore")
+    return f"{head}… ({len(text) - len(head) - len(tail)} left out) …{tail}"
+
+
 def rich_status(error: ApiError) -> Status:
-    """The whole refusal as google.rpc.Status."""
-    details: list[Message] = [ErrorInfo(reason=error.code.name, domain=DOMAIN, metadata=error.metadata)]
+    """Returns the error as google.rpc.Status, with long values shortened."""
+    message = shortened(error.message)
+    kept = _shortened_values(error.metadata)
+    details: list[Message] = [ErrorInfo(reason=error.code.name, domain=DOMAIN, metadata=kept)]
     if is_retriable(error):
         delay = Duration()
         delay.FromMilliseconds(int(error.metadata.get("retry_after_ms", RETRY_AFTER_MS)))
         details.append(RetryInfo(retry_delay=delay))
     if FIELD in error.metadata:
-        violation = BadRequest.FieldViolation(field=error.metadata[FIELD], description=error.message)
+        violation = BadRequest.FieldViolation(field=kept.get(FIELD, ""), description=message)
         details.append(BadRequest(field_violations=[violation]))
-    status = Status(code=status_code(error.code).value[0], message=error.message)
+    status = Status(code=status_code(error.code).value[0], message=message)
     for detail in details:
         status.details.add().Pack(detail)
     return status
 
 
+def _shortened_values(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Returns the metadata values that fit into VALUES_BYTES_MAX, in order, each shortened."""
+    kept, left = {}, VALUES_BYTES_MAX
+    for key, value in metadata.items():
+        short = shortened(value, VALUE_BYTES_MAX)
+        left -= len(key.encode()) + len(short.encode("utf-8", "replace"))
+        if left >= 0:
+            kept[key] = short
+    return kept
+
+
 def trailing_metadata(error: ApiError) -> tuple[tuple[str, bytes], ...]:
-    """The trailing metadata in which the rich status travels."""
+    """Returns the trailing metadata that carries the rich status."""
     return ((DETAILS_KEY, rich_status(error).SerializeToString()),)
 
 
 def error_from_call(error: grpc.aio.AioRpcError) -> ApiError:
-    """The refusal that a call ended with; the gRPC status by name stands in `metadata["grpc_status"]`.
+    """Returns the ApiError that a call failed with; `metadata["grpc_status"]` is the name of the gRPC status.
 
-    A status without our details, from gRPC itself, becomes the error of Kafka's that a client would treat alike.
+    A status without our details, such as one of gRPC itself, becomes the Kafka error that a client treats the same.
     """
     code = error.code()
     metadata = {"grpc_status": code.name}
     for info in _error_infos(error.trailing_metadata() or ()):
         if info.domain == DOMAIN and info.reason in ErrorCode.__members__:
             return ApiError(ErrorCode[info.reason], error.details() or "", metadata | dict(info.metadata))
+    metadata[BARE] = "true"
     return ApiError(_KAFKA.get(code, _E.UNKNOWN_SERVER_ERROR), f"{code.name}: {error.details()}", metadata)
 
 
@@ -209,7 +260,7 @@ def _error_infos(trailing: Iterable[tuple[str, str | bytes]]) -> Iterable[ErrorI
 
 
 def _unpacked(data: bytes) -> Iterable[ErrorInfo]:
-    # Whatever a stranger's server puts there, the call has failed already: what does not parse is left out.
+    # The call has failed already, so malformed details of a foreign server are ignored.
     try:
         details: Iterable[AnyMessage] = Status.FromString(data).details
         infos = [(detail, ErrorInfo()) for detail in details if detail.Is(ErrorInfo.DESCRIPTOR)]

@@ -1,10 +1,10 @@
-"""Traces: a span for every call, and spans hung on a context that travels in the log (design: write, commit, apply).
+"""Trace spans of every call, also under a trace context that travels in the log (W3C Trace Context, OpenTelemetry).
 
-On when OTEL_EXPORTER_OTLP_ENDPOINT (or …_TRACES_ENDPOINT) is set; the OTEL_* variables mean what the SDK says they
-mean. Off, a span costs a call that does nothing.
+Tracing is on if OTEL_EXPORTER_OTLP_ENDPOINT (or …_TRACES_ENDPOINT) is set; the OTEL_* variables have the SDK's meaning.
+If it is off, a span costs a call that does nothing.
 
-The SDK's own spans take locks and check every attribute (20 µs each); ours are a context while they live and one
-`ReadableSpan` when they end (4 µs), given to the SDK's batch processor.
+The SDK's own spans take locks and check every attribute (20 µs each). Ours are a trace context while they are open, and
+one `ReadableSpan` when they end (4 µs), which the SDK's batch processor exports.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
 Attributes: TypeAlias = Mapping[str, AttributeValue]
 
 EXPORT_DELAY_MS: Final = 100
-"""How long a finished span may wait for company, unless OTEL_BSP_SCHEDULE_DELAY says otherwise: people look at once."""
+"""The time in ms that a finished span waits for a batch, unless OTEL_BSP_SCHEDULE_DELAY is set; short for people."""
 
 QUEUE_MAX: Final = 16_384
-"""Spans that wait for export; a burst of 4,000 writes. Beyond it spans are dropped, never calls delayed."""
+"""The number of spans that may wait for export: a burst of 4,000 writes. Further ones are dropped; calls never wait."""
 
 SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _SCOPE: Final = InstrumentationScope("quorate")
@@ -60,7 +60,7 @@ _TRACEPARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-
 
 
 class Telemetry:
-    """Where one service's spans go. Several may live in one process, each with its own service name."""
+    """The span export of one service. A process may have several, each with its own service name."""
 
     __slots__ = ("_abandon", "_processor", "_provider", "enabled")
 
@@ -78,13 +78,14 @@ class Telemetry:
 
     @staticmethod
     def start(*, service: str, instance: str, environ: Mapping[str, str]) -> Telemetry:
-        """Spans of `service` (such as "controller"), one process of which is `instance`, to the endpoint in `environ`.
+        """Starts the export of spans of `service` (such as "controller") to the endpoint in `environ`.
 
-        Without an endpoint, or with OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none, telemetry is off.
+        `instance` identifies the process. Telemetry is off without an endpoint, or with OTEL_SDK_DISABLED=true or
+        OTEL_TRACES_EXPORTER=none.
         """
         if not _is_wanted(environ):
             return OFF
-        # Only here: the exporter's imports take as long as all others together.
+        # Imported only here: it takes as long as all other imports together.
         from quorate.runtime.export import LeanSpanExporter
 
         delay_ms = None if "OTEL_BSP_SCHEDULE_DELAY" in environ else EXPORT_DELAY_MS
@@ -97,7 +98,7 @@ class Telemetry:
     def to(
         processor: SpanProcessor, *, service: str, instance: str, abandon: Callable[[], None] = lambda: None
     ) -> Telemetry:
-        """Spans of `service` to any processor of the SDK; `abandon` makes an export that is under way give up."""
+        """Exports spans of `service` to any span processor of the SDK; `abandon` cancels an export in progress."""
         resource = Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance})
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(processor)
@@ -112,10 +113,10 @@ class Telemetry:
         attributes: Attributes | None = None,
         root: bool = True,
     ) -> Span:
-        """A span to be entered with `with`: it is the current one until it is left, which also ends it.
+        """Returns a span, to be used as a context manager: it is current inside the block and ends with it.
 
-        It hangs on `parent`, a traceparent from outside, or else on the current span. With neither it begins a
-        trace, unless `root` is False: then there is no span.
+        Its parent is `parent`, a traceparent from outside, or else the current span. Without either it begins a trace,
+        unless `root` is False: then nothing is recorded.
         """
         if self._provider is None:
             return _NO_SPAN
@@ -136,10 +137,10 @@ class Telemetry:
         error: str | None = None,
         links: Sequence[bytes] = (),
     ) -> bytes | None:
-        """Writes down a span that is already over, under the traceparent `parent`; returns its own traceparent.
+        """Records a span that is already over, with `parent`, a traceparent, as its parent. Returns its traceparent.
 
-        Times are in ns since 1970. `error` is the error's name if it failed. Nothing happens, and None is returned,
-        when telemetry is off or `parent` is absent, malformed or not sampled: the log may hold anything.
+        Times are in ns since 1970; `error` is the error's name if it failed. It does nothing and returns None if
+        telemetry is off, or if `parent` is absent, malformed or not sampled: the log may contain any bytes there.
         """
         above = parse_traceparent(parent) if self._provider is not None else None
         if above is None or not above.trace_flags.sampled:
@@ -153,12 +154,12 @@ class Telemetry:
         return format_traceparent(made)
 
     async def close(self, timeout_s: float = 3.0) -> None:
-        """Sends what waits, then stops; what cannot be sent in `timeout_s` is lost."""
+        """Exports the waiting spans and stops. Spans that cannot be sent within `timeout_s` are lost."""
         if self._provider is None:
             return
         loop, done = asyncio.get_running_loop(), asyncio.Event()
-        # The SDK's flush takes no timeout and tries for 15 s while nobody listens. A thread of our own can be left
-        # behind; one of the loop's executor would be waited for at the end.
+        # The SDK's flush has no timeout and tries for 15 s if no collector listens. A daemon thread can be left
+        # running; a thread of the loop's executor would be waited for at exit.
         threading.Thread(target=self._finish, args=(loop, done), daemon=True).start()
         try:
             async with asyncio.timeout(timeout_s):
@@ -178,7 +179,7 @@ class Telemetry:
     def _sampled(
         self, above: SpanContext | None, name: str, kind: SpanKind, attributes: Attributes | None
     ) -> SpanContext:
-        """The context of a span that begins a trace, or continues one from outside: the sampler decides."""
+        """Returns the context of a span that begins a trace, or continues one from outside; the sampler decides."""
         assert self._provider is not None
         trace_id = above.trace_id if above else _random_id(128)
         parent = trace.set_span_in_context(NonRecordingSpan(above)) if above else Context()
@@ -218,7 +219,10 @@ class Telemetry:
 
 
 class Span:
-    """A span while it lives. Entered, it is the current one; left, it is over, and failed if an error leaves it."""
+    """An open span. As a context manager it is the current span; at exit it ends, as failed after an `Exception`.
+
+    A cancellation (CancelledError) and GeneratorExit do not count as a failure.
+    """
 
     __slots__ = ("_above", "_attributes", "_context", "_error", "_kind", "_name", "_start_ns", "_telemetry", "_token")
 
@@ -243,16 +247,16 @@ class Span:
 
     @property
     def is_recording(self) -> bool:
-        """Will anybody see it?"""
+        """Whether the span is sampled, and so will be exported."""
         return bool(self._context.trace_flags.sampled)
 
     @property
     def traceparent(self) -> bytes | None:
-        """What to send along so that others can hang their spans here; None if nobody records."""
+        """The W3C traceparent to send with a call, so that other spans get this one as parent; None if not sampled."""
         return format_traceparent(self._context) if self.is_recording else None
 
     def set(self, key: str, value: AttributeValue) -> None:
-        """Notes one attribute."""
+        """Sets one attribute of the span."""
         self._attributes[key] = value
 
     def fail(self, error_type: str) -> None:
@@ -271,7 +275,7 @@ class Span:
         assert self._token is not None
         end_ns = time.time_ns()
         context.detach(self._token)
-        # Who cancels has stopped caring; that is no failure of what was cancelled.
+        # A cancelled call has not failed: its caller does not want the result any more.
         if kind is not None and self._error is None and not issubclass(kind, asyncio.CancelledError | GeneratorExit):
             self.fail(kind.__name__)
         if self.is_recording:
@@ -288,7 +292,7 @@ class Span:
 
 
 class _NoSpan(Span):
-    """The span of telemetry that is off: one for all, it remembers nothing and changes no context."""
+    """The span that is used if telemetry is off: it records nothing and changes no context."""
 
     __slots__ = ()
 
@@ -311,19 +315,19 @@ class _NoSpan(Span):
 
 
 def current_traceparent() -> bytes | None:
-    """The W3C traceparent of the current span, 55 bytes; None outside of one, or when it is not sampled."""
+    """Returns the W3C traceparent of the current span, 55 bytes; None without one, or if it is not sampled."""
     current = _current()
     return format_traceparent(current) if current is not None and current.trace_flags.sampled else None
 
 
 def format_traceparent(span: SpanContext) -> bytes:
-    """A span's context as W3C writes it."""
+    """Returns the W3C traceparent of a span's context."""
     return b"00-%032x-%016x-%02x" % (span.trace_id, span.span_id, span.trace_flags)
 
 
 @lru_cache(1024)  # every record of a batch has the same one
 def parse_traceparent(text: bytes | None) -> SpanContext | None:
-    """The context that `text` names; None if it is absent or not a valid traceparent.
+    """Returns the trace context in a W3C traceparent; None if it is absent or invalid.
 
     >>> parse_traceparent(b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").span_id == 0xb7ad6b7169203331
     True
@@ -359,6 +363,6 @@ def _endpoint(environ: Mapping[str, str]) -> str:
 
 
 OFF: Final = Telemetry()
-"""No telemetry at all."""
+"""Telemetry that is switched off: it records no spans."""
 
 _NO_SPAN: Final = _NoSpan()

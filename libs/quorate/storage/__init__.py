@@ -1,18 +1,18 @@
-"""The only code that opens files: Kafka's directory, byte by byte.
+"""Storage of one node in Kafka's file formats: log segments, checkpoints, quorum-state, meta.properties.
 
-names            what each file is called
-segment          the batches of one file
-sparse_index     offset → position and time → offset, for Kafka's tools
-disk_log         the log over segments: append, flush, read, truncate
-recovery         the scan at start; a torn tail and rot are told apart
-salvage          damage is put aside where others have what was lost
-durable_mark     how far the log was known to be on disk
+names            the names of all files
+segment          one log segment: a file of batches
+sparse_index     sparse offset index and time index of a segment, for Kafka's tools
+disk_log         the log over its segments: append, flush, read, truncate
+recovery         recovery scan at start: tells a torn tail from damage
+salvage          log salvage: puts damaged bytes aside that other nodes still have
+durable_mark     the offset up to which the log is known to be flushed
 epochs_file      leader-epoch-checkpoint
-snapshots        checkpoints, written aside and renamed whole (KIP-630)
-bootstrap        the records with which a new cluster begins
+snapshots        checkpoints, written to a temporary file and renamed (KIP-630)
+bootstrap        the bootstrap records of a new cluster
 election_file    quorum-state
-meta_properties  whose directory it is
-lock             one process at a time
-files            writing so that it stays written
-failpoints       where a test may stop the world
+meta_properties  meta.properties: cluster, node and directory id
+lock             a lock file: one process at a time
+files            durable writes: fsync, rename, fsync of the directory
+failpoints       places at which a test can crash the process
 """

@@ -1,4 +1,4 @@
-"""The log over segments: append, flush, read, truncate. It knows what is flushed, and says so only when it is."""
+"""The metadata log on disk, over its segments: append, flush, read, truncate. It tracks which offset is flushed."""
 
 from __future__ import annotations
 
@@ -23,40 +23,41 @@ from quorate.storage.names import (
     segment_bases,
     segment_file,
 )
-from quorate.storage.recovery import Course, Note, TornTail, check_topic, scan, where_it_starts
+from quorate.storage.recovery import Note, ScanPosition, TornTail, check_topic, scan, where_it_starts
 from quorate.storage.segment import Segment
 from quorate.wire.batch import BatchHeader, check_batch
 
 SEGMENT_BYTES: Final = 1 << 30
 SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
-"""Positions in an index have 31 bits, and so have offsets, relative to the segment's first."""
+"""The largest segment size in bytes: positions and relative offsets in Kafka's index files have 31 bits."""
 SEGMENT_MS: Final = 7 * 24 * 3600 * 1000
 MARK_INTERVAL_BYTES: Final = 64 * 1024
-"""The durable mark is rewritten after so many flushed bytes, and at every clean end."""
+"""The durable mark is rewritten after this many flushed bytes, and at every clean shutdown."""
 SPARE_BYTES: Final = 1 << 20
-"""Room that `reserve` leaves: for control batches, quorum-state and the like, which nobody asks for beforehand."""
+"""Bytes that `reserve` keeps free for writes without a reservation, such as control batches and quorum-state."""
 TRUSTED_BYTES: Final = 64 << 10
-"""The file system is asked again for its room after so many bytes."""
+"""`reserve` asks the file system for its free space again after this many bytes."""
 
 EMPTY: Final = OffsetAndEpoch(epoch=0, offset=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A flush that is under way: what lies below `end` will be on the disk."""
+    """A flush in progress: when it is done, every record below `end` (exclusive) is on the disk."""
 
     end: Offset
     segment: Segment
 
     def wait(self) -> None:
-        """Until it is. Raises OSError, as `DiskLog.flush`. May be called in another thread than everything else."""
+        """Waits for the disk, in any thread. Raises OSError; then the process must end, as after `DiskLog.flush`."""
         self.segment.flush()
 
 
 class DiskLog:
     """The metadata log of one node, opened for writing.
 
-    `start` ≤ `flushed` ≤ `leo`; all are exclusive ends but `start`. `torn` is what the scan at opening cut off.
+    `start` ≤ `flushed` ≤ `leo`: the log start offset, the end of the flushed records and the log end offset, the last
+    two exclusive. `torn` is the torn tail that the scan at opening has cut off, or None.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class DiskLog:
         segment_ms: int = SEGMENT_MS,
         seen: Note | None = None,
     ) -> None:
-        """Open the partition's directory under a log directory, and check every batch (`seen` is told of each).
+        """Opens the partition directory in a log directory and checks every batch; `seen` is called with each.
 
-        The log begins at 0, or where the earliest checkpoint ends that its first segment reaches. If the latest
-        checkpoint is ahead of the log, the log goes on from there, as Kafka's does: a crash came between its download
+        The log starts at 0, or at the end of the earliest checkpoint that its first segment reaches. If the latest
+        checkpoint is ahead of the log, the log continues from there, as in Kafka: the node crashed between the download
         and `restart_at`. Raises Corrupt for damage, naming file, position and offset.
         """
         assert 0 < segment_bytes <= SEGMENT_BYTES_MAX, segment_bytes
@@ -97,29 +98,29 @@ class DiskLog:
 
     @property
     def start(self) -> Offset:
-        """The first offset; a snapshot ends there unless it is 0."""
+        """The log start offset: 0, or the end of a snapshot."""
         return self.epochs.floor.offset
 
     @property
     def size(self) -> int:
-        """All segments, in bytes."""
+        """The size of all segments in bytes."""
         return sum(segment.size for segment in self._segments)
 
     def append(self, data: bytes) -> None:
-        """One whole batch that begins at `leo`; it is not durable before `flush`.
+        """Appends one whole batch, whose base offset must be `leo`. It is durable only after `flush`.
 
-        Raises OSError; then nothing is added. If it is NoSpace, another try may go better.
+        Raises OSError; then nothing is added. After NoSpace the caller may try again later.
         """
-        self._require_whole()
-        with self._saying_no_space():
+        self._require_working()
+        with self._raising_no_space():
             self._append(data)
 
     def reserve(self, size: int) -> None:
-        """See to it that there is room for `size` bytes of batches. Raises NoSpace.
+        """Reserves room for `size` bytes of batches. Raises NoSpace if the file system has less.
 
-        A file system that others fill at the same time may still have none; then `append` says so.
+        Other processes may use the space in the meantime; then `append` raises NoSpace.
         """
-        with self._saying_no_space():
+        with self._raising_no_space():
             reach("log.reserve")
             if size > self._room:
                 self._room = max(size, min(room_for(size + SPARE_BYTES, self.directory) - SPARE_BYTES, TRUSTED_BYTES))
@@ -145,7 +146,7 @@ class DiskLog:
         self.leo = header.next_offset
 
     def flush(self) -> Offset:
-        """Wait for the disk; everything below the answer is on it.
+        """Waits until everything is on the disk, and returns the end of the flushed records (exclusive).
 
         An OSError must end the process: after a failed fsync nobody knows what is on the disk. The log refuses
         every further append and flush with the same error.
@@ -158,16 +159,16 @@ class DiskLog:
         return self.flushed
 
     def begin_flush(self) -> Flush | None:
-        """A flush of all that was written, for the caller to wait for and to end; None if nothing is unflushed.
+        """Starts a flush of all that is written, for the caller to wait for and to end; None if all is flushed.
 
-        Appends and reads may go on meanwhile. If the wait fails, `fail_flush` is called, and the process must end.
+        Appends and reads may continue meanwhile. If the wait fails, call `fail_flush`, and end the process.
         """
-        self._require_whole()
+        self._require_working()
         return Flush(self.leo, self._segments[-1]) if self.flushed < self.leo else None
 
     def end_flush(self, flush: Flush) -> Offset:
-        """The wait is over, and everything below the answer is on the disk."""
-        assert flush.end <= self.leo, (flush.end, self.leo)  # nothing is truncated that is not flushed
+        """Ends a flush whose wait succeeded. Returns the end of the flushed records (exclusive)."""
+        assert flush.end <= self.leo, (flush.end, self.leo)  # unflushed records are never truncated
         self.flushed = max(self.flushed, flush.end)
         if self._marked_bytes >= MARK_INTERVAL_BYTES:
             self._mark.write(self.flushed)
@@ -175,13 +176,13 @@ class DiskLog:
         return self.flushed
 
     def fail_flush(self, error: OSError) -> None:
-        """The wait has failed: nothing more is believed of this disk."""
+        """Marks the log as failed after a failed flush: every further append and flush raises an error."""
         self._failed = error
 
     def read(self, offset: Offset, max_bytes: int) -> bytes:
-        """Whole batches from the one with `offset` on: as many as `max_bytes` hold, at least one; empty at the end.
+        """Returns whole batches from the one with `offset` on, at least one and up to `max_bytes`; empty at the end.
 
-        Batches of one segment. Raises Corrupt, naming file and position, for what the disk does not give back.
+        All of them are from one segment. Raises Corrupt, naming file and position, for an unreadable batch.
         """
         assert self.start <= offset <= self.leo, (self.start, offset, self.leo)
         if offset == self.leo:
@@ -190,8 +191,8 @@ class DiskLog:
         return segment.read(segment.position_of(offset), max_bytes)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove the batches from `offset` on, durably. `offset` begins a batch, or is the end."""
-        self._require_whole()
+        """Removes the batches from `offset` on, durably. `offset` is the first of a batch, or the end."""
+        self._require_working()
         assert self.start <= offset <= self.leo, (self.start, offset, self.leo)
         self._require_boundary(offset)
         with self._durably():
@@ -205,11 +206,11 @@ class DiskLog:
         self.leo = self.flushed = offset
 
     def restart_at(self, snapshot: OffsetAndEpoch) -> None:
-        """Remove everything: the log goes on from the end of a snapshot, which is on disk (KIP-630).
+        """Removes all segments and continues from the end of a snapshot, which must be on disk (KIP-630).
 
-        A crash on the way leaves the beginning of the old log, and `__init__` goes on from there.
+        After a crash in between, part of the old log is left, and `__init__` completes the removal.
         """
-        self._require_whole()
+        self._require_working()
         with self._durably():
             self._mark.lower(0)
             while self._segments:
@@ -222,12 +223,12 @@ class DiskLog:
         self.leo = self.flushed = snapshot.offset
 
     def start_at(self, snapshot: OffsetAndEpoch) -> list[Segment]:
-        """Forget what lies below the end of a snapshot, which is on disk; whole segments below it are put aside.
+        """Sets the log start offset to the end of a snapshot, which must be on disk, and retires older segments.
 
-        The answer is those, still open, for the caller to `remove`. What is left in the first segment may come back
-        when the log is opened again: if that segment begins at 0.
+        Returns the retired segments, renamed and still open, for the caller to `remove`. Records below the new start
+        that share a segment with later ones may come back when the log is opened again, if that segment begins at 0.
         """
-        self._require_whole()
+        self._require_working()
         assert self.start <= snapshot.offset <= self.leo, (self.start, snapshot, self.leo)
         self._require_boundary(snapshot.offset)
         retired: list[Segment] = []
@@ -236,33 +237,33 @@ class DiskLog:
                 reach("log.before_retire")
                 self._segments[0].retire()
                 retired.append(self._segments.pop(0))
-                sync_directory(self.directory)  # durably before the next: what is left never has a gap
+                sync_directory(self.directory)  # durable before the next one, so that a crash leaves no gap
             reach("log.after_retire")
         self.epochs.start_at(snapshot)
         self._is_epochs_file_stale = True
-        with suppress(NoSpace), self._saying_no_space():  # a full disk can be cleaned too: the next append writes it
+        with suppress(NoSpace), self._raising_no_space():  # a full disk must not stop cleaning; an append retries it
             self._epochs_file.write(self.epochs.entries, leo=self.leo)
             self._is_epochs_file_stale = False
         return retired
 
     def batch_before(self, offset: Offset) -> BatchHeader:
-        """The header of the batch with the record just before `offset`. Raises Corrupt."""
+        """Returns the header of the batch that contains the record before `offset`. Raises Corrupt."""
         assert self.start < offset <= self.leo, (self.start, offset, self.leo)
         segment = self._segment_of(offset - 1)
         return segment.header_at(segment.position_of(offset - 1))
 
     @property
     def first_base(self) -> Offset:
-        """Where the first segment begins: what lies between there and `start` cannot be removed."""
+        """The base offset of the first segment. Records between it and `start` stay on disk with that segment."""
         return self._segments[0].base_offset
 
     def end_segment(self) -> None:
-        """Go on in another segment if there is one only, and it begins below `start`: a later `start_at` removes it."""
+        """Rolls to a new segment if the only one begins below `start`, so that a later `start_at` can remove it."""
         if len(self._segments) == 1 and self.first_base < self.start:
             self._roll()
 
     def close(self) -> None:
-        """Flush, and leave a durable mark at the end. Raises OSError, but closes every file."""
+        """Flushes the log, writes the durable mark at its end, and closes every file. Raises OSError."""
         try:
             self.flush()
             self._mark.write(self.flushed)
@@ -272,7 +273,7 @@ class DiskLog:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close every file, and do nothing else: what is there is what a crash would leave."""
+        """Closes every file without a flush, as if the process had crashed."""
         self._mark.abandon()
         while self._segments:
             self._segments.pop().close()
@@ -282,7 +283,7 @@ class DiskLog:
         bases = segment_bases(self.directory) or [0]
         floor = where_it_starts(self.directory, bases[0], checkpoints)
         self.epochs = EpochCache(floor=floor)
-        course = Course(bases[0], floor=floor, listed=self._epochs_file.read(), durable=self._mark.read())
+        course = ScanPosition(bases[0], floor=floor, listed=self._epochs_file.read(), durable=self._mark.read())
         for base in bases:
             self._scan_segment(base, course, is_last=base == bases[-1], seen=seen)
         last = self._segments[-1]
@@ -290,7 +291,7 @@ class DiskLog:
             why = f"the log ends at offset {course.offset}, and was known to be on disk below {course.durable}"
             raise Corrupt(why, path=last.path, position=last.size)
         self.leo = course.offset
-        for segment in self._segments:  # the scan may have seen what is in memory only: a killed process left it
+        for segment in self._segments:  # after a kill the scan may have read bytes that are in the page cache only
             segment.flush()
         sync_directory(self.directory)
         self.flushed = self.leo
@@ -303,7 +304,7 @@ class DiskLog:
         self._epochs_file.write(self.epochs.entries, leo=self.leo)
         self._mark.write(self.leo)
 
-    def _scan_segment(self, base: Offset, course: Course, *, is_last: bool, seen: Note | None) -> None:
+    def _scan_segment(self, base: Offset, course: ScanPosition, *, is_last: bool, seen: Note | None) -> None:
         path = segment_file(self.directory, base, ".log")
         if base != course.offset:
             why = f"the segment at offset {base} follows one that ends at {course.offset}"
@@ -344,7 +345,7 @@ class DiskLog:
         )
 
     def _roll(self) -> None:
-        """Go on in another segment. What was written is flushed before, so that a torn tail is in the last one."""
+        """Starts a new segment. The old one is flushed first, so that only the last segment can have a torn tail."""
         full = self._segments[-1]
         with self._durably():
             full.flush()
@@ -355,7 +356,7 @@ class DiskLog:
         full.seal()
 
     def _remove(self, at: int) -> None:
-        """Delete one segment, durably before the next: what is left never has a gap."""
+        """Deletes one segment, durably before the next one, so that a crash leaves no gap."""
         self._segments.pop(at).remove()
         sync_directory(self.directory)
 
@@ -370,8 +371,8 @@ class DiskLog:
             assert header.base_offset == offset, (header.base_offset, offset)
 
     @contextmanager
-    def _saying_no_space(self) -> Iterator[None]:
-        """A full disk is told from one that fails; but no more is said of one that has failed to keep something."""
+    def _raising_no_space(self) -> Iterator[None]:
+        """Converts an OSError of a full disk to NoSpace, unless a durable write has failed before."""
         try:
             yield
         except OSError as error:
@@ -381,14 +382,14 @@ class DiskLog:
 
     @contextmanager
     def _durably(self) -> Iterator[None]:
-        """What is done here counts on the disk; once that has failed, nothing more is believed of it."""
+        """Runs writes that must be durable: if one raises OSError, the log is marked as failed."""
         try:
             yield
         except OSError as error:
             self._failed = error
             raise
 
-    def _require_whole(self) -> None:
+    def _require_working(self) -> None:
         if self._failed is not None:
             why = f"{self._failed.strerror}: the disk failed to keep an earlier write, and is not asked again"
             raise OSError(self._failed.errno, why, str(self.directory)) from self._failed

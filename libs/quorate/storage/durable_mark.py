@@ -1,8 +1,8 @@
-"""How far the log was known to be on disk: what parts a torn tail from rot.
+"""The durable mark: the offset up to which the log is known to be flushed; it tells a torn tail from damage.
 
-A few bytes beside the log, rewritten in place after a flush and not synced themselves. An old mark that is too low
-is safe: it only vouches for less. One that is too high is not, so before the log gets shorter the mark is lowered,
-and that is synced. A mark is believed if its checksum fits; a torn one counts as none.
+It is a small file beside the log, rewritten in place after flushes and not synced. An old mark that is too low is safe:
+it protects fewer records. A mark that is too high is not, so before a truncation the mark is lowered and synced. A mark
+counts only if its checksum matches; a torn one counts as none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from crc32c import crc32c
 
 from quorate.nouns import Offset
-from quorate.storage.files import FILE_MODE, write_all
+from quorate.storage.files import FILE_MODE, naming, write_all
 from quorate.storage.names import DURABLE_MARK
 
 _FORM: Final = "{offset:020d} {crc:08x}\n"
@@ -22,14 +22,14 @@ _SIZE: Final = len(_FORM.format(offset=0, crc=0))
 
 
 class DurableMark:
-    """The file with the mark of one log."""
+    """The file with the durable mark of one log."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / DURABLE_MARK
         self._descriptor: int | None = None
 
     def read(self) -> Offset:
-        """The offset below which everything was on disk; 0 if nothing is known."""
+        """Returns the offset below which every record was on disk (exclusive); 0 if there is no valid mark."""
         try:
             offset, crc = self._path.read_text("ascii").split()
             return int(offset) if _crc(offset) == int(crc, 16) else 0
@@ -37,29 +37,32 @@ class DurableMark:
             return 0
 
     def write(self, offset: Offset) -> None:
-        """Everything below `offset` has been flushed."""
+        """Sets the mark: every record below `offset` has been flushed. The file itself is not synced."""
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         digits = f"{offset:020d}"
         content = _FORM.format(offset=offset, crc=_crc(digits)).encode("ascii")
         assert len(content) == _SIZE, content
-        write_all(self._descriptor, content, 0)
+        with naming(self._path):
+            write_all(self._descriptor, content, 0)
 
     def lower(self, offset: Offset) -> None:
-        """The log is about to end at `offset`: durably vouch for no more than that."""
+        """Lowers the mark to `offset` if it is higher, and syncs it, before the log is truncated there."""
         if self.read() > offset:
             self.write(offset)
             assert self._descriptor is not None
-            os.fsync(self._descriptor)
+            with naming(self._path):
+                os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Sync the mark: this was a clean end."""
+        """Syncs the mark and closes its file, at a clean shutdown."""
         if self._descriptor is not None:
-            os.fsync(self._descriptor)
+            with naming(self._path):
+                os.fsync(self._descriptor)
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file and leave the mark as it is."""
+        """Closes the file without a sync."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,8 +1,8 @@
-"""`quorum-state`: the epoch, the leader and the vote that a node must not forget, replaced whole (KIP-595, KIP-853).
+"""The file `quorum-state`: epoch, leader and vote of a node, replaced atomically (KIP-595, KIP-853).
 
-Kafka's file is one line of JSON. We add a second line, the checksum of the first; Kafka reads one line only, and
-what it writes has none, which is believed as it is. A file of ours beside it says that a quorum-state was
-written, so that one which has gone is missing and not new.
+Kafka's file is one line of JSON. Ours has a second line with the checksum of the first; Kafka reads one line only. A
+file that Kafka wrote has no checksum, and is accepted without one. A second file of ours shows that a quorum-state was
+written, so that a missing one is detected.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from quorate.errors import Corrupt
-from quorate.nouns import Epoch, NodeId, ReplicaKey, parse_uuid, uuid_text
+from quorate.nouns import EPOCHS_END, ZERO_UUID, Epoch, NodeId, ReplicaKey, parse_uuid, uuid_text
 from quorate.storage.files import replace_whole
 from quorate.storage.names import ELECTION_MARK, QUORUM_STATE
 
 NOBODY: Final = -1
-EPOCH_MAX: Final = (1 << 31) - 1
 _SUM: Final = b"crc32c "
+_RESET: Final = "no other can follow it. Stop every voter, and go on in another epoch by `quorate storage reset-epoch`"
 _AGAIN: Final = (
     "the vote in it cannot be guessed. Join again as another replica: remove the directory and format it anew"
 )
@@ -29,7 +29,7 @@ _AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredElection:
-    """What the file says. `leader_id` and `voted` may both be set (KIP-996)."""
+    """The content of quorum-state. `leader_id` and `voted` may both be set (KIP-996)."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -37,7 +37,7 @@ class StoredElection:
 
 
 class ElectionFile:
-    """The file of one node. Version 0 names the static `voters`, version 1 the directory voted for (KIP-853)."""
+    """The quorum-state file of a node. Version 0 lists static `voters`, version 1 the vote's directory id (KIP-853)."""
 
     def __init__(self, directory: Path, *, voters: tuple[NodeId, ...] = ()) -> None:
         self.path = directory / QUORUM_STATE
@@ -45,10 +45,33 @@ class ElectionFile:
         self._voters = voters
 
     def read(self) -> StoredElection | None:
-        """What was written last; None if nothing ever was. Raises Corrupt for what is missing or not understood.
+        """Returns the stored epoch, leader and vote; None if none was ever written. Raises Corrupt for a bad file.
 
-        A node that went on without its vote could give it twice, so there is no way around a broken file.
+        A missing or unreadable file is an error, since a node without its vote could vote twice in one epoch.
         """
+        state = self._state()
+        stored = None if state is None else _parse(state)
+        if stored is not None and stored.epoch >= EPOCHS_END:
+            raise Corrupt(f"leaderEpoch is {stored.epoch}; {_RESET}", path=self.path)
+        return stored
+
+    def stored(self) -> StoredElection | None:
+        """Returns the same as `read`, also if its epoch is at the limit that no epoch can follow. Raises Corrupt."""
+        state = self._state()
+        return None if state is None else _parse(state)
+
+    def reset(self, epoch: Epoch) -> None:
+        """Writes `epoch` without leader and vote. A vote is forgotten, so only an operator may request it."""
+        assert 0 <= epoch < EPOCHS_END, epoch
+        state = self._state()
+        assert state is not None, self.path
+        told: dict[str, Any] = {"leaderId": NOBODY, "leaderEpoch": epoch, "votedId": NOBODY}
+        if "votedDirectoryId" in state:
+            told["votedDirectoryId"] = uuid_text(ZERO_UUID)
+        self._write({**state, **told})
+
+    def _state(self) -> dict[str, Any] | None:
+        """Returns the JSON, with all values checked; None if no quorum-state was ever written. Raises Corrupt."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -58,15 +81,17 @@ class ElectionFile:
         except OSError as problem:
             raise Corrupt(f"the disk does not give it back ({problem}); {_AGAIN}", path=self.path) from None
         try:
-            return _parse(json.loads(_checked(data)))
+            state: dict[str, Any] = json.loads(_checked(data))
+            _parse(state)
+            return state
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             why = f"not a quorum-state ({type(problem).__name__}: {problem}); {_AGAIN}"
             raise Corrupt(why, path=self.path) from None
 
     def write(self, election: StoredElection, *, version: int) -> None:
-        """Make it durable before anybody may learn of it. An OSError must end the process."""
+        """Writes epoch, leader and vote durably, before any answer tells them. An OSError must end the process."""
         assert version in (0, 1), version
-        assert 0 <= election.epoch <= EPOCH_MAX, election.epoch
+        assert 0 <= election.epoch < EPOCHS_END, election.epoch
         leader_id = NOBODY if election.leader_id is None else election.leader_id
         voted = election.voted or ReplicaKey(NOBODY)
         state: dict[str, Any]
@@ -88,6 +113,9 @@ class ElectionFile:
                 "votedDirectoryId": uuid_text(voted.directory_id),
                 "data_version": 1,
             }
+        self._write(state)
+
+    def _write(self, state: dict[str, Any]) -> None:
         line = json.dumps(state, separators=(",", ":")).encode("ascii")
         replace_whole(self.path, b"%b\n%b%08x\n" % (line, _SUM, crc32c(line)), failpoints="state")
         if not self._mark.exists():
@@ -95,7 +123,7 @@ class ElectionFile:
 
 
 def _checked(data: bytes) -> bytes:
-    """The line of JSON. Raises ValueError if there is a checksum and it is another's."""
+    """Returns the line of JSON. Raises ValueError if its checksum is there and does not match."""
     line, _, rest = data.partition(b"\n")
     if rest and rest != b"%b%08x\n" % (_SUM, crc32c(line)):
         raise ValueError(f"the line has checksum {crc32c(line):08x}, {rest!r} is written under it")
@@ -107,7 +135,7 @@ def _parse(state: Any) -> StoredElection:
     if version not in (0, 1):
         raise ValueError(f"data_version {version}; 0 and 1 are known")
     epoch, leader, voted = _number(state, "leaderEpoch"), _number(state, "leaderId"), _number(state, "votedId")
-    if not 0 <= epoch <= EPOCH_MAX or leader < NOBODY or voted < NOBODY:
+    if not 0 <= epoch <= EPOCHS_END or leader < NOBODY or voted < NOBODY:
         raise ValueError(f"leaderEpoch {epoch}, leaderId {leader}, votedId {voted}: beyond what they can be")
     directory = parse_uuid(state["votedDirectoryId"] if version == 1 else "")
     return StoredElection(

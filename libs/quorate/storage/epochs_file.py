@@ -1,7 +1,7 @@
-"""`leader-epoch-checkpoint`: where each epoch begins in the log, which a batch says of itself without a checksum.
+"""The file `leader-epoch-checkpoint`: the start offset of each epoch, to detect a flipped bit in a batch's epoch.
 
-The leader epoch of a batch lies outside of what its checksum covers. The file is written before the first batch of an
-epoch is, by Kafka too, so an epoch in the log that the file does not list was never written: it is a flipped bit.
+The checksum of a batch does not cover its leader epoch. In Kafka too, the file is written before the first batch of an
+epoch, so an epoch in the log that the file does not list was never written: it is a flipped bit.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ VERSION = "0"
 
 
 class EpochsFile:
-    """The file of one log."""
+    """The `leader-epoch-checkpoint` file of one log."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / LEADER_EPOCHS
 
     def read(self) -> tuple[tuple[Epoch, Offset], ...]:
-        """(epoch, start offset), oldest first; none if there is no such file, or none that can be read.
+        """Returns (epoch, start offset) pairs, oldest first; empty if the file is missing or unreadable.
 
-        It is made anew from the log at every start, so one that is damaged is as good as none.
+        Every start rebuilds the file from the log, so a damaged file is treated as a missing one.
         """
         try:
             version, count, *lines = self._path.read_text("ascii").split("\n")
@@ -36,7 +36,7 @@ class EpochsFile:
         return entries if sound else ()
 
     def write(self, entries: Sequence[tuple[Epoch, Offset]], *, leo: Offset) -> None:
-        """Durably. `entries` as an EpochCache has them; those without a record in the log are left out."""
+        """Writes the entries of an EpochCache, durably. Epochs without a record below `leo` are left out."""
         ends = [start for _, start in entries[1:]] + [leo]
         kept = [(epoch, start) for (epoch, start), end in zip(entries, ends, strict=True) if start < end]
         lines = [VERSION, str(len(kept)), *(f"{epoch} {start}" for epoch, start in kept)]

@@ -1,4 +1,4 @@
-"""Named places where a test may stop the world: between any two steps that a crash can part."""
+"""Failpoints: named places in the code at which a test can kill the process or make a write fail."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Final
 
 NAMES: Final = frozenset(
     {
+        "controller.deciding",
+        "controller.encoding",
+        "controller.applying",
         "append.before_write",
         "append.after_write",
         "log.before_fsync",
@@ -36,17 +39,22 @@ NAMES: Final = frozenset(
         "truncate.after",
     }
 )
-"""`log` is a segment, `state` is quorum-state, `file` is any other that is replaced whole."""
+"""The failpoints by name. `log` is a segment, `state` is quorum-state, `file` is any other file that is replaced whole;
+`controller` is a write of the active controller (services/controller/failing.py).
+"""
 
 ENVIRONMENT: Final = "QUORATE_FAILPOINTS"
-"""`name:action@count,…`: at the `count`th time that `name` is reached (1 if not said), do `action`."""
+"""The environment variable that sets failpoints: `name:action@count,…`.
+
+The action runs from the `count`th time on that the failpoint is reached; `count` is 1 by default.
+"""
 
 Hook = Callable[[], None]
 _hooks: dict[str, Hook] = {}
 
 
 def set_failpoint(name: str, hook: Hook | None) -> None:
-    """Call `hook` whenever `name` is reached; None takes it away. For tests."""
+    """Sets a hook that is called whenever failpoint `name` is reached; None removes it. For tests."""
     assert name in NAMES, name
     if hook is None:
         _hooks.pop(name, None)
@@ -55,15 +63,15 @@ def set_failpoint(name: str, hook: Hook | None) -> None:
 
 
 def reach(name: str) -> None:
-    """This place has been reached."""
+    """Runs the hook of failpoint `name`, if one is set."""
     if _hooks and (hook := _hooks.get(name)):
         hook()
 
 
 def set_from_environment(environ: Mapping[str, str]) -> None:
-    """Arm what QUORATE_FAILPOINTS asks for, in a process of its own. Raises ValueError, naming the part.
+    """Sets the failpoints that QUORATE_FAILPOINTS lists. Raises ValueError, naming the wrong part.
 
-    Actions: `kill` (this process, at once), and the errors `eio` and `enospc`.
+    Actions: `kill` (ends this process at once by SIGKILL), and the errors `eio` and `enospc`.
     """
     for part in filter(None, environ.get(ENVIRONMENT, "").split(",")):
         name, _, rest = part.partition(":")
@@ -74,7 +82,7 @@ def set_from_environment(environ: Mapping[str, str]) -> None:
 
 
 def at_count(count: int, action: Hook) -> Hook:
-    """A hook that does `action` at its `count`th call, and at every one after it."""
+    """Returns a hook that runs `action` at its `count`th call, and at every later one."""
     assert count > 0, count
     left = count
 

@@ -1,9 +1,11 @@
-"""Writing so that it stays written: aside, synced, renamed, and the directory synced too."""
+"""Durable file writes: write a temporary file, fsync, rename, fsync the directory."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,20 +15,23 @@ from quorate.storage.names import TEMPORARY
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
-"""The log holds password hashes and ACLs: it is its owner's alone. A JVM of the same user is not hindered."""
+"""Permissions of files and directories: owner only, since the log holds password hashes and ACLs.
+
+A JVM of the same user can read and write them.
+"""
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk, the owner's share of it, or the size that a file may have, is used up."""
+"""Error numbers for no room: the disk is full, the user's quota is used up, or the file would be too large."""
 
 
 class NoSpace(OSError):
-    """There is no room for what was to be written; nothing of it is left behind, and it may go better later."""
+    """Raised when there is no room for a write. Nothing of it is left behind, and a later try may succeed."""
 
 
 def replace_whole(path: Path, data: bytes, *, mode: int = FILE_MODE, failpoints: str = "file") -> None:
-    """Make `data` the content of `path`, now and after a power cut: the old content or the new one, never a part.
+    """Replaces the content of `path` atomically: a power loss leaves the old content or the new, never a part.
 
-    Raises OSError; then the old content is still there, and nothing else is. `failpoints` names the places on the way.
+    Raises OSError; then the old content is still there. `failpoints` is the prefix of the failpoints that are reached.
     """
     aside = path.with_name(path.name + TEMPORARY)
     try:
@@ -40,19 +45,31 @@ def replace_whole(path: Path, data: bytes, *, mode: int = FILE_MODE, failpoints:
     reach(f"{failpoints}.after_rename")
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds the file's path to OSErrors of calls on a descriptor, so that the operator knows which disk to look at."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def write_synced(path: Path, data: bytes, *, mode: int = FILE_MODE, failpoints: str = "file") -> None:
-    """Write a new file and wait for the disk."""
+    """Writes a new file and syncs it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        write_all(descriptor, data, 0)
-        reach(f"{failpoints}.before_tmp_fsync")
-        os.fsync(descriptor)
+        with naming(path):
+            write_all(descriptor, data, 0)
+            reach(f"{failpoints}.before_tmp_fsync")
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
-    """Write every byte at `position`; a short write is gone on with."""
+    """Writes all bytes at `position`, and continues after a short write."""
     view = memoryview(data)
     while view:
         written = os.pwrite(descriptor, view, position)
@@ -61,7 +78,7 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
 
 
 def read_at(descriptor: int, size: int, position: int, *, path: Path) -> bytes:
-    """What the file has there, `size` bytes at most. Raises Corrupt where the disk does not give it back."""
+    """Returns up to `size` bytes at `position`. Raises Corrupt for a read error of the disk (EIO)."""
     try:
         reach("file.before_read")
         return os.pread(descriptor, size, position)
@@ -72,7 +89,7 @@ def read_at(descriptor: int, size: int, position: int, *, path: Path) -> bytes:
 
 
 def room_for(size: int, directory: Path) -> int:
-    """How many bytes the file system has left for its ordinary users, at least `size`. Raises NoSpace."""
+    """Returns the free bytes of the file system for ordinary users. Raises NoSpace if they are fewer than `size`."""
     disk = os.statvfs(directory)
     room = disk.f_bavail * disk.f_frsize
     if size > room:
@@ -83,17 +100,18 @@ def room_for(size: int, directory: Path) -> int:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, durably, if it is not there."""
+    """Creates a directory, durably, unless it exists."""
     if not path.is_dir():
         path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
-    """Make creations, renames and removals in a directory durable."""
+    """Makes creations, renames and removals in a directory durable (fsync)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

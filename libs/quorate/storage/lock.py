@@ -1,4 +1,4 @@
-"""One process at a time: `.lock` in a log directory, locked the way a JVM locks it."""
+"""The lock file `.lock` of a log directory, compatible with Kafka's: one process at a time opens the directory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from quorate.storage.files import FILE_MODE
 from quorate.storage.names import LOCK
 
 _held: set[tuple[int, int]] = set()
-"""Device and inode of each lock of this process. POSIX grants a process its own lock again, and takes it away
-when *any* descriptor of the file is closed, so a second one must not even be opened."""
+"""Device and inode of each lock that this process holds.
+
+POSIX grants a process its own lock again, and releases it when *any* descriptor of the file is closed. So this
+process must not even open the file a second time.
+"""
 
 
 class Locked(Exception):
-    """Somebody has the directory already."""
+    """Raised if another process, or another part of this one, has locked the log directory."""
 
 
 class DirectoryLock:
-    """The lock on a log directory, from entering to leaving. Java's FileLock and this one exclude each other."""
+    """The lock on a log directory, as a context manager. It excludes Java's FileLock as well."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / LOCK
@@ -29,7 +32,7 @@ class DirectoryLock:
         self._key = (0, 0)
 
     def acquire(self) -> DirectoryLock:
-        """Take it. Raises Locked, naming the directory, if another process or another part of this one has it."""
+        """Takes the lock, without waiting. Raises Locked, naming the directory, if it is taken."""
         if self._path.exists() and _key(os.stat(self._path)) in _held:
             raise self._locked("this process")
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE)
@@ -45,7 +48,7 @@ class DirectoryLock:
         return self
 
     def release(self) -> None:
-        """Give it back; the file stays, as Kafka's does."""
+        """Releases the lock; the file stays, as Kafka's does."""
         if self._descriptor is not None:
             _held.discard(self._key)
             os.close(self._descriptor)

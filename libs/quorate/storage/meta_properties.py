@@ -1,4 +1,8 @@
-"""`meta.properties`: which cluster, node and disk a directory belongs to."""
+"""The file `meta.properties`: the cluster id, node id and directory id of a log directory.
+
+Kafka's file has no checksum. Ours ends in a comment line with one, which Kafka ignores and does not write; the line has
+a marker at both ends, so that no single wrong byte can turn it into another comment.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from crc32c import crc32c
+
 from kraft import Uuid
 from quorate.errors import Corrupt
 from quorate.nouns import NodeId, parse_uuid, reserved_uuid, uuid_text
@@ -17,14 +23,15 @@ from quorate.storage.files import replace_whole
 from quorate.storage.names import META_PROPERTIES
 
 NODE_ID: Final = {0: "broker.id", 1: "node.id"}
-"""What the node's id is called in each version of the file."""
+"""The property with the node's id, by version of the file."""
+_MARKS: Final = (b"#crc32c ", b" #quorate\n")
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + "-_.,;+*/@%&()[]{}<>|^~?$'`\"")
-"""What stands for itself in a value; Java escapes `=`, `:`, `#` and `!` there too."""
+"""Characters that need no escape in a value; Java escapes `=`, `:`, `#` and `!` in values, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """A directory's owner. `directory_id` is None in files older than KIP-858."""
+    """The ids of a log directory's cluster, node and disk. `directory_id` is None in files older than KIP-858."""
 
     cluster_id: str
     node_id: NodeId
@@ -33,12 +40,15 @@ class MetaProperties:
 
 
 def read_meta_properties(directory: Path) -> MetaProperties | None:
-    """What a directory says of itself; None if it is not formatted. Raises Corrupt, naming file, key and value."""
+    """Reads a directory's meta.properties; None if it is not formatted. Raises Corrupt, naming file, key and value."""
     path = directory / META_PROPERTIES
     try:
-        found = parse_properties(path.read_text("utf-8"))
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
+    try:
+        _check_sum(data)
+        found = parse_properties(data.decode("utf-8"))
     except (ValueError, UnicodeDecodeError) as problem:
         raise Corrupt(f"not a properties file: {problem}", path=path) from None
     version = _number(path, found, "version")
@@ -55,19 +65,20 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
 
 
 def write_meta_properties(directory: Path, meta: MetaProperties) -> None:
-    """Mark a directory as formatted: the last step, so that half a format is none."""
+    """Writes meta.properties. It is the last step of a format, so that an unfinished format does not count."""
     now = datetime.now(UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = ["#", f"#{now}", f"node.id={meta.node_id}"]
     if meta.directory_id is not None:
         lines.append(f"directory.id={uuid_text(meta.directory_id)}")
     lines += [f"version={meta.version}", f"cluster.id={_escaped(meta.cluster_id)}"]
-    replace_whole(directory / META_PROPERTIES, ("\n".join(lines) + "\n").encode("ascii"))
+    body = ("\n".join(lines) + "\n").encode("ascii")
+    replace_whole(directory / META_PROPERTIES, body + _sum_line(body))
 
 
 def check_owner(directory: Path, *, node_id: NodeId, cluster_id: str | None = None) -> MetaProperties:
-    """What the directory says of itself, if it is this node's.
+    """Returns the directory's meta.properties if the ids match this node and cluster.
 
-    Raises Corrupt, naming the file, both values and the rule.
+    Raises Corrupt otherwise, naming the file, both values and the rule.
     """
     meta = read_meta_properties(directory)
     path = directory / META_PROPERTIES
@@ -81,8 +92,20 @@ def check_owner(directory: Path, *, node_id: NodeId, cluster_id: str | None = No
     return meta
 
 
+def _sum_line(body: bytes) -> bytes:
+    return b"%b%08x%b" % (_MARKS[0], crc32c(body), _MARKS[1])
+
+
+def _check_sum(data: bytes) -> None:
+    """Raises ValueError if the file has our checksum and it does not match."""
+    if any(mark.strip() in data for mark in _MARKS):  # in a value Java escapes the `#`
+        body = data[: -len(_sum_line(b""))]
+        if _sum_line(body) != data[len(body) :]:
+            raise ValueError(f"its last line is {data[len(body) :]!r}, and by what stands above {_sum_line(body)!r}")
+
+
 def _escaped(value: str) -> str:
-    """A value as Java's Properties reads it back, whatever is in it and in whatever encoding the file is read."""
+    """Returns a value escaped as Java's Properties does it, in ASCII."""
     units = struct.unpack(f">{len(value.encode('utf-16-be')) // 2}H", value.encode("utf-16-be"))
     return "".join(chr(unit) if chr(unit) in _PLAIN else f"\\u{unit:04x}" for unit in units)
 

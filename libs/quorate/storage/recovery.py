@@ -1,8 +1,8 @@
-"""The scan at start: every batch is checked, a torn tail is cut, rot is named (reliability: disk-fault contract).
+"""Recovery scan at start: checks every batch, cuts a torn tail, and reports damage (reliability: disk-fault contract).
 
-The end of a log may be torn: what was being written when the power went was never acknowledged. Anything else that does
-not check is damage to what others rely on, and is never answered over. They are told apart by three signs, each
-of which means damage: the bad batch lies below the durable mark, another segment follows, or a sound batch does.
+A power loss may tear the end of the log; such a batch was never acknowledged. Any other bad batch is damage to records
+that others rely on, and must stop the node. Three signs show damage, and each is enough: the bad batch lies below the
+durable mark, another segment follows, or a sound batch follows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from quorate.storage.names import LEADER_EPOCHS, LOG, PARTITION_METADATA, segmen
 from quorate.wire.batch import BatchHeader, check_batch, read_header
 
 NO_PRODUCER: Final = b"\xff" * 14 + b"\0"
-"""What every batch of a metadata log has in its header and little else has: producer id, epoch and sequence are -1,
-and a record count below 2^24 follows. Bytes without it are passed over as fast as they can be read."""
+"""Header bytes that every batch of a metadata log has and that are rare elsewhere: producer id, epoch and sequence
+are -1, and a record count below 2^24 follows. A search for them skips other bytes at full speed.
+"""
 NO_PRODUCER_POSITION: Final = 43
 
 Note = Callable[[BatchHeader, bytes], None]
@@ -30,7 +31,7 @@ Note = Callable[[BatchHeader, bytes], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TornTail:
-    """What was cut off: from this position of a file on, because of this."""
+    """A torn tail that was cut off: its file, position, size in bytes, first offset, and why it is not valid."""
 
     path: Path
     position: int
@@ -39,12 +40,12 @@ class TornTail:
     reason: str
 
 
-class Course:
-    """Where the scan is: the next batch begins at `offset`, in no earlier epoch than `epoch`.
+class ScanPosition:
+    """The position of the recovery scan: the next batch must begin at `offset`, and its epoch be at least `epoch`.
 
-    From the `floor` on the log goes on from a checkpoint; what lies before is left over. `listed` are the epochs of
-    leader-epoch-checkpoint, which knows all from its first one on. Where they begin may lie before the first segment:
-    a crash came between the removal of older ones and the rewriting of that file, which a JVM puts off as well.
+    The log continues a checkpoint from `floor` on; records before it are leftovers. `listed` are the entries of
+    leader-epoch-checkpoint, complete from its first entry on. They may begin before the first segment: a crash came
+    between the removal of older segments and the rewrite of that file, which a JVM delays as well.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Course:
         self._listed = listed
 
     def take(self, header: BatchHeader, position: int) -> None:
-        """The next batch: it follows without a gap, in an epoch that has been. Raises Corrupt."""
+        """Advances over the next batch. Raises Corrupt for an offset gap, or an epoch that is lower or not listed."""
         base, epoch, end = header.base_offset, header.epoch, header.next_offset
         if base != self.offset:
             raise Corrupt(f"batch at offset {base}, where offset {self.offset} follows", position=position)
@@ -78,10 +79,10 @@ class Course:
         return self._listed[at][0] if at >= 0 else None
 
 
-def scan(data: bytes | mmap, path: Path, course: Course, *, is_last: bool, note: Note) -> TornTail | None:
-    """Check the batches of one segment and tell `note` of each, with its bytes.
+def scan(data: bytes | mmap, path: Path, course: ScanPosition, *, is_last: bool, note: Note) -> TornTail | None:
+    """Checks every batch of one segment and calls `note` with its header and bytes.
 
-    Answers with the torn tail if the last segment has one. For damage it raises Corrupt, naming file and position.
+    Returns the torn tail if the last segment has one, else None. Raises Corrupt for damage, naming file and position.
     """
     position, size = 0, len(data)
     while position < size:
@@ -101,8 +102,8 @@ def scan(data: bytes | mmap, path: Path, course: Course, *, is_last: bool, note:
     return None
 
 
-def _why_not_torn(data: bytes | mmap, position: int, course: Course, *, is_last: bool) -> str | None:
-    """Why the bytes from `position` on are damage and no torn tail; None if they may be one."""
+def _why_not_torn(data: bytes | mmap, position: int, course: ScanPosition, *, is_last: bool) -> str | None:
+    """Returns why the bytes from `position` on are damage and no torn tail; None if they may be a torn tail."""
     if course.offset < course.durable:
         return f"the log was known to be on disk below offset {course.durable}"
     if not is_last:
@@ -112,8 +113,11 @@ def _why_not_torn(data: bytes | mmap, position: int, course: Course, *, is_last:
 
 
 def sound_batch_after(data: bytes | mmap, position: int, offset: Offset) -> tuple[int, BatchHeader] | None:
-    """The first batch after `position` that checks and lies at `offset` or beyond, and where it begins."""
-    furthest = offset + len(data)  # a record takes more than a byte; this spares most checksums of mere noise
+    """Returns position and header of the first valid batch after `position` with base offset `offset` or higher.
+
+    None if there is none.
+    """
+    furthest = offset + len(data)  # a record takes more than a byte; this limit saves most checksums of random bytes
     at = data.find(NO_PRODUCER, position + 1 + NO_PRODUCER_POSITION)
     while at != -1:
         try:
@@ -127,7 +131,10 @@ def sound_batch_after(data: bytes | mmap, position: int, offset: Offset) -> tupl
 
 
 def where_it_starts(directory: Path, first_base: Offset, checkpoints: list[OffsetAndEpoch]) -> OffsetAndEpoch:
-    """Where the log starts: at 0, or at the end of the earliest checkpoint that its first segment reaches."""
+    """Returns the log start offset and its epoch: 0, or the end of the earliest checkpoint at or after `first_base`.
+
+    Raises Corrupt if the log begins above 0 and there is no such checkpoint.
+    """
     if first_base == 0:
         return OffsetAndEpoch(epoch=0, offset=0)
     for snapshot in checkpoints:
@@ -138,7 +145,7 @@ def where_it_starts(directory: Path, first_base: Offset, checkpoints: list[Offse
 
 
 def check_topic(directory: Path) -> None:
-    """`partition.metadata` names the metadata topic; it is made if it is missing. Raises Corrupt."""
+    """Checks that `partition.metadata` names the metadata topic, and creates a missing file. Raises Corrupt."""
     path = directory / PARTITION_METADATA
     expected = f"version: 0\ntopic_id: {uuid_text(METADATA_TOPIC_ID)}"
     try:
@@ -147,4 +154,6 @@ def check_topic(directory: Path) -> None:
         replace_whole(path, expected.encode("ascii"))
         return
     if found.split() != expected.encode("ascii").split():
-        raise Corrupt(f"{found!r} is not the metadata topic's, {expected!r}", path=path)
+        # A crash can leave the file empty; it holds nothing that the directory's name does not say.
+        what = "remove the file, and a start makes it anew" if not found.strip(b"\0 \n") else "it is another topic's"
+        raise Corrupt(f"{found!r} is not the metadata topic's, {expected!r}: {what}", path=path)

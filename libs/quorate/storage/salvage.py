@@ -1,8 +1,8 @@
-"""What a node does about damage when others have what it has lost: the sound prefix stays, the rest is put aside.
+"""Log salvage: the node keeps the sound prefix of a damaged log, puts the rest aside and fetches it from the leader.
 
-A node that goes on with less than it has promised must neither vote nor count before it has it back, also after a
-restart. So what was promised is written down first; then the files change, in an order in which a crash between any two
-steps leaves damage to be found again, or nothing.
+A node that has lost records which it had acknowledged must not vote or count for a majority until it has them again,
+also after a restart (protocol-aware recovery, FAST '18). So the acknowledged end offset is written to a file first;
+then the log's files change, in such an order that a crash between two steps leaves the damage to be found, or none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from quorate.storage.recovery import sound_batch_after
 from quorate.storage.segment import Segment
 from quorate.wire.batch import check_batch
 
-__all__ = ["Promise", "Salvage", "salvage"]
+__all__ = ["PromiseFile", "Salvage", "salvage"]
 
 NOTHING: Final = OffsetAndEpoch(epoch=0, offset=0)
 COPY_BYTES: Final = 1 << 20
@@ -44,21 +44,21 @@ COPY_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvage:
-    """What was damaged, where the bytes from there on are kept, and how far the log had promised to go."""
+    """The result of a salvage: the damage, the files put aside, and the offset and epoch for the log to reach again."""
 
     damage: Corrupt
     aside: tuple[Path, ...]
     promised: OffsetAndEpoch
 
 
-class Promise:
-    """The file that says how far the log has to go before its node may vote again."""
+class PromiseFile:
+    """A file with the offset and epoch that the log must reach before its node may vote again."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / PROMISE
 
     def read(self) -> OffsetAndEpoch | None:
-        """None if nothing is missed. Raises Corrupt: a promise that cannot be read must not be forgotten."""
+        """Returns the offset and epoch that the log must reach; None if nothing is missing. Raises Corrupt."""
         try:
             words = self._path.read_text("ascii").split()
             offset, epoch, crc = int(words[0]), int(words[1]), int(words[2], 16)
@@ -71,20 +71,20 @@ class Promise:
         return OffsetAndEpoch(offset=offset, epoch=epoch)
 
     def write(self, promised: OffsetAndEpoch) -> None:
-        """Durably."""
+        """Writes the offset and epoch that the log must reach, durably."""
         crc = _crc(promised.offset, promised.epoch)
         replace_whole(self._path, f"{promised.offset} {promised.epoch} {crc:08x}\n".encode("ascii"))
 
     def clear(self) -> None:
-        """The log has it back. Durably: what is kept again is not asked for again."""
+        """Removes the file, durably, when the log has reached the offset again."""
         self._path.unlink(missing_ok=True)
         sync_directory(self._path.parent)
 
 
 def salvage(directory: Path, damage: Corrupt) -> Salvage:
-    """Put aside what lies from `damage` on in a partition's directory, so that the log opens again.
+    """Puts aside the bytes from `damage` on in a partition directory, so that the log can be opened again.
 
-    Raises `damage` itself if it is not of a segment: then nobody else can help.
+    Raises `damage` itself if it is not in a log segment: other nodes cannot replace anything else.
     """
     path = damage.path
     if path is None or path.suffix != LOG or path.parent != directory or damage.position is None:
@@ -92,41 +92,44 @@ def salvage(directory: Path, damage: Corrupt) -> Salvage:
     bases = segment_bases(directory)
     at = bases.index(int(path.stem)) if path.exists() else len(bases)
     promised = _promised(directory, bases[at:], damage.position)
-    Promise(directory).write(promised)
+    PromiseFile(directory).write(promised)
     reach("salvage.after_promise")
     aside = [_put_aside(segment_file(directory, base, LOG)) for base in reversed(bases[at + 1 :])]
-    if at < len(bases) and damage.position < path.stat().st_size:
+    # An unusable segment is put aside even if it is empty: the next start would find it again.
+    if at < len(bases) and (damage.position == 0 or damage.position < path.stat().st_size):
         reach("salvage.before_cut")
         aside.append(_cut(path, damage.position))
         reach("salvage.after_cut")
     mark = DurableMark(directory)
-    mark.lower(0)  # what it vouched for is in the promise now
+    mark.lower(0)  # the promise file now records what the mark stood for
     mark.close()
     sync_directory(directory)
     return Salvage(damage=damage, aside=tuple(aside), promised=promised)
 
 
 def _promised(directory: Path, damaged: list[Offset], position: int) -> OffsetAndEpoch:
-    """How far the log is known to have gone: by the mark, a promise, a checkpoint, a batch that is still sound.
+    """Returns the furthest offset and epoch that the log is known to have had.
 
-    A batch's checksum does not cover its epoch, so that is taken from leader-epoch-checkpoint, which lists it before.
+    The durable mark, an earlier promise file, checkpoints and sound batches show it. All records before a segment were
+    flushed when it was created, so its base offset counts, too. A batch's checksum does not cover its epoch, so the
+    epoch comes from leader-epoch-checkpoint, which is written before the batch.
     """
     ends = [_last_sound(directory, base, position if base == damaged[0] else -1) for base in damaged]
-    known = [*ends, *_checkpoints(directory), Promise(directory).read() or NOTHING]
-    offset = max([DurableMark(directory).read(), *(each.offset for each in known)])
+    known = [*ends, *_checkpoints(directory), PromiseFile(directory).read() or NOTHING]
+    offset = max([DurableMark(directory).read(), *damaged, *(each.offset for each in known)])
     listed = EpochsFile(directory).read()
     epochs = [epoch for epoch, start in listed if start < offset] or [each.epoch for each in ends]
     return OffsetAndEpoch(offset=offset, epoch=max([*epochs, *(each.epoch for each in known[len(ends) :])]))
 
 
 def _checkpoints(directory: Path) -> list[OffsetAndEpoch]:
-    """What the names of checkpoints say, of damaged ones too."""
+    """Returns offset and epoch of each checkpoint by its name, damaged checkpoints included."""
     names = (path.with_name(path.name.removesuffix(DAMAGED)) for path in directory.iterdir())
     return [found for found in map(checkpoint_id, names) if found is not None]
 
 
 def _last_sound(directory: Path, base: Offset, position: int) -> OffsetAndEpoch:
-    """Where the last batch of a segment ends that lies after `position` and checks; NOTHING if there is none."""
+    """Returns the end offset and epoch of the last valid batch after `position`; NOTHING if there is none."""
     segment = Segment(directory, base)
     data: bytes | mmap = b""
     try:
@@ -147,7 +150,7 @@ def _last_sound(directory: Path, base: Offset, position: int) -> OffsetAndEpoch:
 
 
 def _cut(path: Path, position: int) -> Path:
-    """Put a whole segment aside, and leave what lies before `position` under its name."""
+    """Renames a whole segment, and leaves a copy of the bytes before `position` under its name."""
     if position == 0:
         return _put_aside(path)
     aside = _free_name(path)
@@ -164,7 +167,7 @@ def _cut(path: Path, position: int) -> Path:
 
 
 def _copy(source: BinaryIO, target: BinaryIO, size: int) -> None:
-    """Copy so many bytes, no more than a few at a time."""
+    """Copies `size` bytes, COPY_BYTES at a time."""
     while size:
         data = source.read(min(size, COPY_BYTES))
         assert data, (source.name, size)
@@ -186,7 +189,7 @@ def _remove_indexes(path: Path) -> None:
 
 
 def _free_name(path: Path) -> Path:
-    """A name for what is put aside; it may not be the first time."""
+    """Returns an unused name for a damaged file: with a number if the segment was damaged before."""
     name, count = path.with_name(path.name + DAMAGED), 1
     while name.exists():
         count += 1

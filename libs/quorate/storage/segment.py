@@ -1,7 +1,8 @@
-"""One segment: a file of batches, with indexes beside it for Kafka's tools."""
+"""One log segment: a file of record batches, with Kafka's offset index and time index beside it."""
 
 from __future__ import annotations
 
+import errno
 import os
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -10,23 +11,26 @@ from typing import Final
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
 from quorate.storage.failpoints import reach
-from quorate.storage.files import FILE_MODE, read_at, write_all
+from quorate.storage.files import FILE_MODE, naming, read_at, write_all
 from quorate.storage.names import DELETED, INDEX, LOG, TIME_INDEX, segment_file
 from quorate.storage.sparse_index import INDEX_INTERVAL_BYTES, SparseIndex
 from quorate.wire.batch import HEADER_BYTES, BatchHeader, batches, peek_header
 
 WINDOW_BYTES: Final = INDEX_INTERVAL_BYTES + HEADER_BYTES
-"""Read at once when a batch is looked for; an index entry is rarely further away."""
+"""Bytes that one read fetches when a batch is searched; an index entry is rarely further away."""
 
 READ_AHEAD_BYTES: Final = 1 << 20
-"""Read at once when a segment is opened: so fine it is told how far the disk gives it back."""
+"""Bytes of one read when a segment is opened: an unreadable area is located with this precision."""
+
+CLOSED: Final = -1
+"""Stands for the descriptor of a closed segment."""
 
 
 class Segment:
-    """The batches from `base_offset` on. Appends go to the end; nothing is durable before `flush`."""
+    """A log segment: the batches from `base_offset` on. Appends go to its end; nothing is durable before `flush`."""
 
     def __init__(self, directory: Path, base_offset: Offset) -> None:
-        """Open the file, or make it; batches that lie in it are not counted before they are noted."""
+        """Opens the file, or creates it. Batches in the file do not count before `note` is called for each."""
         self.base_offset = base_offset
         self.path = segment_file(directory, base_offset, LOG)
         self.size = 0
@@ -36,14 +40,14 @@ class Segment:
         self._log = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
 
     def note(self, header: BatchHeader) -> None:
-        """A batch lies at the end of the file: count it."""
+        """Counts a batch that is at the end of the file already: adds it to the size and to the index."""
         self._index.note(header, self.size)
         if self.first_timestamp is None:
             self.first_timestamp = header.max_timestamp
         self.size += header.size
 
     def append(self, data: bytes, header: BatchHeader) -> None:
-        """Write one batch at the end. Raises OSError; then nothing of it is left behind."""
+        """Writes one batch at the end. Raises OSError; then the file is cut back to its old size."""
         if self._may_have_indexes:
             self._remove_indexes()
         try:
@@ -56,16 +60,26 @@ class Segment:
         self.note(header)
 
     def flush(self) -> None:
-        """Wait until every batch is on the disk.
+        """Waits until every batch is on the disk (fdatasync).
 
-        An error must end the process: the kernel may have dropped the pages, and a second try would lie.
+        An OSError must end the process: the kernel may have dropped the pages, and a second fsync would report success.
+        Does nothing once the segment is closed: a flush may still be pending when its segment has been removed, which
+        happens only to a segment that was flushed when the log rolled, or whose batches were truncated.
         """
+        descriptor = self._log
+        if descriptor == CLOSED:
+            return
         reach("log.before_fsync")
-        os.fdatasync(self._log)
+        try:
+            with naming(self.path):
+                os.fdatasync(descriptor)
+        except OSError as error:
+            if error.errno != errno.EBADF or self._log != CLOSED:
+                raise
         reach("log.after_fsync")
 
     def position_of(self, offset: Offset) -> int:
-        """Where the batch begins that has `offset`, or the first one after it; the size if there is none."""
+        """Returns the position of the batch with `offset`, or of the first one after it; the size if there is none."""
         position = begin = self._index.position_before(offset)
         window = b""
         while position < self.size:
@@ -79,11 +93,11 @@ class Segment:
         return position
 
     def header_at(self, position: int) -> BatchHeader:
-        """The header of the batch at `position`."""
+        """Returns the header of the batch at `position`."""
         return self._peek(self._bytes(position, HEADER_BYTES), 0, position)
 
     def read(self, position: int, max_bytes: int) -> bytes:
-        """Whole batches from `position` on: as many as `max_bytes` hold, and at least one. Raises Corrupt."""
+        """Returns whole batches from `position` on, at least one and up to `max_bytes`. Raises Corrupt."""
         data = self._bytes(position, max(max_bytes, HEADER_BYTES))
         end = self._peek(data, 0, position).size
         if end > len(data):
@@ -99,9 +113,9 @@ class Segment:
         return data[:end]
 
     def read_all(self) -> tuple[bytes | mmap, Corrupt | None]:
-        """The file as it lies on the disk, mapped and not copied, up to what the disk does not give back.
+        """Returns the whole file, memory-mapped, up to the first unreadable area; and the read error, or None.
 
-        It is read before it is mapped: an error under a mapping would end the process without a word.
+        Each part is read before it is mapped: a disk error under a mapping would kill the process without a message.
         """
         size = os.fstat(self._log).st_size
         position = 0
@@ -116,11 +130,12 @@ class Segment:
         return (mmap(self._log, end, access=ACCESS_READ) if end else b""), unread
 
     def truncate(self, position: int) -> None:
-        """Remove everything from `position` on, durably."""
+        """Removes the batches from `position` on, durably, and the index files."""
         reach("truncate.before")
         self._remove_indexes()
-        os.ftruncate(self._log, position)
-        os.fsync(self._log)
+        with naming(self.path):
+            os.ftruncate(self._log, position)
+            os.fsync(self._log)
         reach("truncate.after")
         self.size = self._index.truncate(position)
         if self.size == 0:
@@ -130,21 +145,23 @@ class Segment:
         assert self.size == position, (self.size, position)
 
     def seal(self) -> None:
-        """Write the indexes: no batch will follow. They are not synced, since they can be made anew at any time."""
+        """Writes the index files of a segment that gets no more batches. They are not synced: a start rebuilds them."""
         self._may_have_indexes = True
         for suffix, content in ((INDEX, self._index.offset_entries()), (TIME_INDEX, self._index.time_entries())):
             path = self.path.with_suffix(suffix)
             try:
                 path.write_bytes(content)
-            except OSError:  # a full disk must not cost a batch, which is what the bytes are for
+            except OSError:  # a full disk must not cost a batch; the segment works without index files
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._log)
+        """Closes the file."""
+        # The descriptor's number may be reused for another file: nothing may use it from now on.
+        descriptor, self._log = self._log, CLOSED
+        os.close(descriptor)
 
     def retire(self) -> None:
-        """Rename the file out of the log's way, as Kafka does; who reads it may go on, and `remove` ends it later.
+        """Renames the file to `.deleted`, as Kafka does. Readers may continue; `remove` deletes it later.
 
         The caller syncs the directory.
         """
@@ -154,8 +171,8 @@ class Segment:
         self.path = aside
 
     def remove(self) -> None:
-        """Delete the files. The caller syncs the directory."""
-        os.close(self._log)
+        """Closes and deletes the files. The caller syncs the directory."""
+        self.close()
         if self.path.suffix == LOG:
             self._remove_indexes()
         self.path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Checkpoints: written aside, synced, made read-only and renamed whole; read only if whole (KIP-630).
+"""Checkpoint files (KIP-630): written to a temporary file, synced and renamed; a reader checks the whole file first.
 
-A checkpoint is a file of batches. The first holds control records, a SnapshotHeader before all others; then come
-the state's records; the last is a SnapshotFooter, so that a file that was cut anywhere is known to be none. The batches
-count their own offsets from 0, and all have the snapshot's epoch.
+A checkpoint is a file of batches. The first holds control records and begins with a SnapshotHeader; then come the
+records of the state; the last one is a SnapshotFooter, so that a truncated file is detected. Batch offsets count
+from 0, and all batches have the snapshot's epoch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.storage.failpoints import reach
 from quorate.storage.files import FILE_MODE, read_at, sync_directory, write_all
 from quorate.storage.names import (
+    BOOTSTRAP_ID,
     CHECKPOINT,
     DAMAGED,
     DELETED,
@@ -45,37 +46,34 @@ from quorate.wire.batch import (
 )
 
 BATCH_BYTES_MAX: Final = 8 << 20
-"""Kafka's largest batch of metadata, header included."""
+"""Kafka's largest metadata batch in bytes, header included."""
 BATCH_RECORDS_MAX: Final = 8192
-"""Records of one batch: few enough to be decoded in one go, many enough that the header costs nothing."""
+"""Records of one batch: few enough to decode at once, many enough to make the header's cost small."""
 
 READ_ONLY: Final = 0o400
-BOOTSTRAP_VOTERS: Final = OffsetAndEpoch(epoch=0, offset=0)
-"""The checkpoint in which a format leaves the first voters; it is never replicated (KIP-853)."""
-
 _CONTROL_KEY: Final = {kind.to_bytes(4, "big"): kind for kind in ControlType}
-"""A control record's key: version 0 and the type, two bytes each."""
+"""The key of a control record: version 0 and the type, two bytes each."""
 
 
 class SnapshotWriter:
-    """Writes one checkpoint; nothing is there under its name before `finish`.
+    """Writes one checkpoint. No file has the checkpoint's name before `finish`.
 
-    `path` may be that of another file of the same form, such as bootstrap.checkpoint. After an OSError it has left
-    nothing behind, and is of no more use.
+    `path` may name another file of the same format, such as bootstrap.checkpoint. After an OSError the writer has
+    removed its temporary file and cannot be used any more.
     """
 
     def __init__(
         self, directory: Path, snapshot: OffsetAndEpoch, *, timestamp_ms: int, path: Path | None = None
     ) -> None:
         self.id = snapshot
-        self._file = _Part(path or checkpoint_file(directory, snapshot))
+        self._file = _TemporaryFile(path or checkpoint_file(directory, snapshot))
         self._timestamp_ms = timestamp_ms
         self._next = 0
         self._values: list[bytes] = []
         self._values_bytes = HEADER_BYTES
 
     def control(self, content: Sequence[tuple[ControlType, bytes]]) -> None:
-        """One batch of control records. The first one begins with the SnapshotHeader."""
+        """Writes one batch of control records. The first batch must begin with the SnapshotHeader."""
         self._write_values()
         batch = control_batch(
             base_offset=self._next, epoch=self.id.epoch, timestamp_ms=self._timestamp_ms, records=content
@@ -83,7 +81,7 @@ class SnapshotWriter:
         self._write(batch, len(content))
 
     def data(self, values: Iterable[bytes]) -> None:
-        """Records of the state, as values. They are gathered into batches of no more than Kafka's largest."""
+        """Adds records of the state, encoded. They are grouped into batches of at most BATCH_BYTES_MAX."""
         for value in values:
             size = len(value) + RECORD_OVERHEAD_BYTES_MAX
             assert HEADER_BYTES + size <= BATCH_BYTES_MAX, size
@@ -93,7 +91,7 @@ class SnapshotWriter:
             self._values_bytes += size
 
     def finish(self, footer: bytes) -> int:
-        """Write the SnapshotFooter and put the file in its place, durably. The answer is its size in bytes."""
+        """Writes the SnapshotFooter and renames the file to its name, durably. Returns its size in bytes."""
         self.control([(ControlType.SNAPSHOT_FOOTER, footer)])
         reach("snapshot.before_freeze")
         self._file.freeze()
@@ -101,7 +99,7 @@ class SnapshotWriter:
         return self._file.size
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Removes the temporary file."""
         self._file.abandon()
 
     def _write_values(self) -> None:
@@ -118,12 +116,12 @@ class SnapshotWriter:
 
 
 class SnapshotReader:
-    """One checkpoint, checked whole before anything of it is believed."""
+    """An open checkpoint, which was checked completely when it was opened."""
 
     def __init__(self, path: Path, snapshot: OffsetAndEpoch | None = None) -> None:
-        """Open it and check every batch, its beginning and its end. Raises Corrupt, naming the file.
+        """Opens a checkpoint and checks every batch, its header and its footer. Raises Corrupt, naming the file.
 
-        `snapshot` is what the file is of; if it is not given, what the name says.
+        `snapshot` is the expected offset and epoch; by default they are taken from the file's name.
         """
         self.path = path
         snapshot = snapshot or checkpoint_id(path)
@@ -138,12 +136,12 @@ class SnapshotReader:
             raise
 
     def control_records(self) -> Iterator[tuple[ControlType, bytes]]:
-        """Every control record: the header's first, the footer's last. Raises Corrupt, naming the file."""
+        """Yields every control record: the SnapshotHeader first, the SnapshotFooter last. Raises Corrupt."""
         for position, header, data in self._batches():
             yield from self._controls(position, header, data)
 
     def values(self) -> Iterator[bytes]:
-        """The state's records, as values, in order. Raises Corrupt, naming the file."""
+        """Yields the encoded records of the state, in order. Raises Corrupt, naming the file."""
         for position, header, data in self._batches():
             if not header.is_control:
                 try:
@@ -152,22 +150,22 @@ class SnapshotReader:
                     raise damage.at(self.path, position) from None
 
     def read(self, position: int, max_bytes: int) -> bytes:
-        """Bytes as they lie in the file, for FetchSnapshot. Raises Corrupt, naming the file.
+        """Returns up to `max_bytes` of the file from `position` on, for FetchSnapshot. Raises Corrupt, naming the file.
 
-        The file is read and not mapped: what the disk does not give back would end the process without a word. It
-        may have been renamed or removed in the meantime; what is open stays.
+        The file is read and not mapped: a disk error under a mapping would kill the process without a message. The
+        file may have been renamed or removed in the meantime; the open descriptor still reads it.
         """
         assert self._descriptor is not None, self.path
         return read_at(self._descriptor, max_bytes, position, path=self.path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Closes the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def _batches(self) -> Iterator[tuple[int, BatchHeader, bytes]]:
-        """Each batch with its position in the file; the checksums are not looked at again."""
+        """Yields each batch with its position in the file. It checks no checksum; `_check` does, at opening."""
         position = 0
         while position < self.size:
             try:
@@ -180,7 +178,7 @@ class SnapshotReader:
             position += size
 
     def _check(self, epoch: int | None) -> None:
-        """Base offsets and epochs are not in the checksums, but there is one way only in which they can be."""
+        """Checks all batches, also base offset and epoch, which a checksum does not cover. Raises Corrupt."""
         first: ControlType | None = None
         last: ControlType | None = None
         offset = 0
@@ -214,7 +212,7 @@ class SnapshotReader:
 
 
 def control_records(data: bytes, header: BatchHeader) -> Iterator[tuple[ControlType, bytes]]:
-    """(type, value) of each record of a control batch. Raises Corrupt."""
+    """Yields (type, value) of each record of a control batch. Raises Corrupt."""
     for record in records(data, 0, header):
         kind = _CONTROL_KEY.get(record.key or b"")
         if kind is None:
@@ -225,26 +223,26 @@ def control_records(data: bytes, header: BatchHeader) -> Iterator[tuple[ControlT
         yield kind, record.value
 
 
-class Download:
-    """A checkpoint that comes in pieces from the leader: part of it is never seen under its name (KIP-630)."""
+class DownloadFile:
+    """A download of a checkpoint from the leader, in chunks; the file gets its name when it is complete (KIP-630)."""
 
     def __init__(self, directory: Path, snapshot: OffsetAndEpoch) -> None:
         self.id = snapshot
-        self._file = _Part(checkpoint_file(directory, snapshot))
+        self._file = _TemporaryFile(checkpoint_file(directory, snapshot))
 
     @property
     def position(self) -> int:
-        """How much of it is here: where the next piece begins."""
+        """The number of bytes received, which is the position of the next chunk."""
         return self._file.size
 
     def write(self, position: int, data: bytes) -> None:
-        """The next piece."""
+        """Writes the next chunk of the download, which must begin at `position`."""
         assert position == self.position, (position, self.position)
         self._file.append(data)
         reach("snapshot.chunk_received")
 
     def finish(self) -> SnapshotReader:
-        """Check it whole, and put it in its place. Raises Corrupt, and leaves nothing, for what is no checkpoint."""
+        """Checks the downloaded file and renames it. Raises Corrupt, and removes it, if it is not a valid one."""
         self._file.freeze()
         try:
             reader = SnapshotReader(self._file.aside, self.id)
@@ -256,12 +254,12 @@ class Download:
         return reader
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Removes the temporary file."""
         self._file.abandon()
 
 
-class _Part:
-    """A file under another name until it is whole. After an OSError nothing of it is left."""
+class _TemporaryFile:
+    """A temporary file that is renamed when it is complete. After an OSError it is removed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -270,7 +268,7 @@ class _Part:
         self._descriptor: int | None = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
 
     def append(self, data: bytes) -> None:
-        """Write at the end."""
+        """Appends data. Raises OSError, after removing the file."""
         assert self._descriptor is not None, self.path
         try:
             write_all(self._descriptor, data, self.size)
@@ -280,7 +278,7 @@ class _Part:
         self.size += len(data)
 
     def freeze(self) -> None:
-        """Wait for the disk; from now on the file does not change."""
+        """Syncs the file and makes it read-only."""
         assert self._descriptor is not None, self.path
         try:
             os.fsync(self._descriptor)
@@ -292,7 +290,7 @@ class _Part:
         self._descriptor = None
 
     def put_in_place(self) -> None:
-        """Give the file its name, durably."""
+        """Renames the file to its final name, durably."""
         assert self._descriptor is None, self.path
         reach("snapshot.before_rename")
         os.replace(self.aside, self.path)
@@ -300,7 +298,7 @@ class _Part:
         reach("snapshot.after_rename")
 
     def abandon(self) -> None:
-        """Close and remove it."""
+        """Closes and removes the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -308,10 +306,10 @@ class _Part:
 
 
 def open_checkpoints(directory: Path) -> tuple[dict[OffsetAndEpoch, SnapshotReader], tuple[Corrupt, ...]]:
-    """Every sound checkpoint of a partition's directory, and what is wrong with the others.
+    """Opens every checkpoint of a partition directory. Returns the valid ones, and the errors of the others.
 
-    A damaged one is renamed out of the way, so that the log goes on from another or none. Not so the voters that a
-    format left: nobody else has them. For those it raises Corrupt.
+    A damaged checkpoint is renamed, so that the log continues from another one or from none. The bootstrap checkpoint
+    is not, since no other node has its voters and first records: damage there raises Corrupt.
     """
     sound: dict[OffsetAndEpoch, SnapshotReader] = {}
     damaged = []
@@ -320,7 +318,7 @@ def open_checkpoints(directory: Path) -> tuple[dict[OffsetAndEpoch, SnapshotRead
         try:
             sound[snapshot] = SnapshotReader(path)
         except Corrupt as damage:
-            if snapshot == BOOTSTRAP_VOTERS:
+            if snapshot == BOOTSTRAP_ID:
                 raise
             os.replace(path, path.with_name(path.name + DAMAGED))
             damaged.append(damage)
@@ -330,7 +328,10 @@ def open_checkpoints(directory: Path) -> tuple[dict[OffsetAndEpoch, SnapshotRead
 
 
 def remove_leftovers(directory: Path) -> list[Path]:
-    """At start: parts, files aside, what Kafka meant to delete and indexes of nothing are never read, but removed."""
+    """Removes leftover files at start: temporary and `.deleted` files, and index files without a segment.
+
+    Returns the removed paths.
+    """
     found = sorted(directory.iterdir())
     left = [path for path in found if path.name.endswith((PART, DELETED, TEMPORARY))]
     left += [path for path in found if path.suffix in (INDEX, TIME_INDEX) and not path.with_suffix(LOG).exists()]

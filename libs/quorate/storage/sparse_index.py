@@ -1,7 +1,7 @@
-"""Two sparse indexes into a segment: offset → position, and time → offset, as Kafka writes and checks them.
+"""The sparse indexes of a segment: offset to position, and timestamp to offset, in Kafka's format.
 
-They are kept in memory and written when the segment is closed. Whoever opens a metadata log scans it and makes
-them anew, Kafka as well, so nothing is lost with them, and an append costs no second file.
+They are kept in memory and written when the segment is closed. Opening a metadata log scans it and rebuilds them, in
+Kafka too, so a loss of the files costs nothing, and an append writes one file only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.nouns import Offset
 from quorate.wire.batch import BatchHeader
 
 INDEX_INTERVAL_BYTES: Final = 4096
-"""`index.interval.bytes`: an index entry is written after so many bytes of batches."""
+"""Kafka's `index.interval.bytes`: an index entry is added after this many bytes of batches."""
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
@@ -23,7 +23,7 @@ NEVER: Final = -1
 
 
 class SparseIndex:
-    """The entries of one segment. An entry names the *last* offset of the batch that it points to."""
+    """The index entries of one segment. An entry holds the *last* offset of the batch that it points to."""
 
     def __init__(self, base_offset: Offset) -> None:
         self._base_offset = base_offset
@@ -35,7 +35,7 @@ class SparseIndex:
         self._largest: tuple[int, Offset] = (NEVER, base_offset)
 
     def note(self, header: BatchHeader, position: int) -> None:
-        """A batch lies at `position`; it is the last one."""
+        """Adds the next batch, which lies at `position`. Only one batch each INDEX_INTERVAL_BYTES gets an entry."""
         if header.max_timestamp > self._largest[0]:
             self._largest = header.max_timestamp, header.last_offset
         if self._since_entry > INDEX_INTERVAL_BYTES:
@@ -47,12 +47,12 @@ class SparseIndex:
         self._since_entry += header.size
 
     def position_before(self, offset: Offset) -> int:
-        """Where to begin to look for `offset`: the batch there does not lie after it."""
+        """Returns a position at or before the batch with `offset`, from which a search for it can start."""
         entry = bisect_right(self._offsets, offset) - 1
         return self._positions[entry] if entry >= 0 else 0
 
     def truncate(self, position: int) -> int:
-        """Forget the batches from `position` on. The batches from the answer up to there are to be noted again."""
+        """Drops the batches from `position` on. The caller must `note` those from the result to `position` again."""
         while self._positions and self._positions[-1] >= position:
             for column in (self._offsets, self._positions, self._times, self._time_offsets):
                 column.pop()
@@ -64,12 +64,12 @@ class SparseIndex:
         return self._positions[-1]
 
     def offset_entries(self) -> bytes:
-        """The content of the `.index` file: relative offset and position."""
+        """Returns the content of the `.index` file: pairs of relative offset and position."""
         pairs = zip(self._offsets, self._positions, strict=True)
         return b"".join(_OFFSET_ENTRY.pack(offset - self._base_offset, position) for offset, position in pairs)
 
     def time_entries(self) -> bytes:
-        """The content of the `.timeindex` file: rising timestamps with relative offsets, the largest of all last."""
+        """Returns the content of the `.timeindex` file: rising timestamps with relative offsets, the largest last."""
         parts = []
         before = NEVER
         for timestamp, offset in (*zip(self._times, self._time_offsets, strict=True), self._largest):

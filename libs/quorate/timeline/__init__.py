@@ -1,6 +1,6 @@
-"""Reversible state: the present is a plain dict, and each snapshot keeps only what has been overwritten since.
+"""Collections with undo: the present is a plain dict, and each snapshot keeps only the values overwritten since then.
 
-registry      snapshots by offset: create, revert, forget
+registry      the snapshots by offset: create, revert to one, forget old ones
 collections   TimelineDict, TimelineSet, TimelineValue
 
 >>> registry = SnapshotRegistry()

@@ -1,10 +1,10 @@
-"""A dict, a set and a value that can go back to the snapshots of their registry.
+"""A dict, a set and a value that can revert to the snapshots of their registry.
 
-Reads of the present are reads of a plain dict. `at(offset)` reads a snapshot: a view, not a copy, which
-stays right while the present moves on, and is refused once its snapshot is forgotten.
+A read of the present is a read of a plain dict. `at(offset)` returns a view of a snapshot, not a copy. It stays correct
+while the present changes, and fails an assertion after its snapshot is forgotten.
 
-Iteration is in order of insertion, and so the same on every replica that applied the same records, but
-for keys that a revert brought back: sort what must not depend on it.
+Iteration is in order of insertion, and so the same on every replica that applied the same records, except for keys that
+a revert brought back: sort where the order matters.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 class TimelineDict(Mapping[K, V]):
-    """A dict that can go back.
+    """A dict that can revert to a snapshot of its registry.
 
-    It holds values, not copies of them: what can be changed in place would change in the past too, so
-    values are immutable, or reversible themselves (a TimelineDict in a TimelineDict).
+    It stores values without copying them. A value changed in place would change in every snapshot, too, so values must
+    be immutable, or be timeline collections themselves.
 
-    Equal to any mapping with the same contents; not hashable.
+    It is equal to any mapping with the same contents, and is not hashable.
     """
 
     __slots__ = ("__weakref__", "_present", "_registry", "changed_at")
@@ -70,10 +70,10 @@ class TimelineDict(Mapping[K, V]):
         return f"TimelineDict({self._present!r})"
 
     def at(self, offset: Offset) -> Mapping[K, V]:
-        """The contents at the snapshot at `offset`, read-only.
+        """Returns a read-only view of the contents at the snapshot at `offset`.
 
-        Its keys are settled when an iteration starts, each value when it is reached: a writer of
-        checkpoints may take its time while the present moves on.
+        An iteration fixes its keys at its start and looks up each value when it reaches it, so a checkpoint can be
+        written slowly while the present changes.
         """
         assert offset in self._registry, f"no snapshot at offset {offset}; there are {list(self._registry.offsets)}"
         return _DictAt(self, offset)
@@ -87,14 +87,14 @@ class TimelineDict(Mapping[K, V]):
         self._present[key] = value
 
     def __delitem__(self, key: K) -> None:
-        """Raises KeyError, and changes nothing, if there is no `key`."""
+        """Deletes `key`. Raises KeyError, and changes nothing, if it does not exist."""
         value = self._present.pop(key)
         snapshot = self._registry.newest
         if snapshot is not None:
             snapshot.keep(self).setdefault(key, value)
 
     def pop(self, key: K, default: D, /) -> V | D:
-        """Remove `key` and return its value; `default` if there is none."""
+        """Removes `key` and returns its value; returns `default` if it does not exist."""
         if key not in self._present:
             return default
         value = self._present[key]
@@ -102,7 +102,7 @@ class TimelineDict(Mapping[K, V]):
         return value
 
     def update(self, pairs: Mapping[K, V] | Iterable[tuple[K, V]], /) -> None:
-        """Set many keys. While no snapshot is live this is the dict's own update: the way to load a checkpoint."""
+        """Sets many keys. Without a snapshot it costs the same as for a plain dict, so a checkpoint loads fast."""
         snapshot = self._registry.newest
         if snapshot is None:
             self._present.update(pairs)
@@ -114,7 +114,7 @@ class TimelineDict(Mapping[K, V]):
             present[key] = value
 
     def clear(self) -> None:
-        """Remove every key."""
+        """Removes all keys from the dict."""
         snapshot = self._registry.newest
         if snapshot is not None:
             overwritten = snapshot.keep(self)
@@ -123,17 +123,17 @@ class TimelineDict(Mapping[K, V]):
         self._present.clear()
 
     def overwritten_since(self, offset: Offset) -> Mapping[K, V | Absent]:
-        """What was overwritten since the snapshot at `offset`: the value it had there, ABSENT if none.
+        """Returns the values overwritten since the snapshot at `offset`, as they were there; ABSENT for a new key.
 
-        These are all the keys that may differ between then and now.
+        All keys that may differ between that snapshot and the present are in it.
         """
         since: dict[K, V | Absent] = {}
         for overwritten in reversed(list(self._registry.kept_since(offset, self))):
-            since.update(overwritten)  # newest first: the older one knows better
+            since.update(overwritten)  # newest first, so that the value of the oldest snapshot remains
         return since
 
     def was(self, offset: Offset, key: K) -> V | Absent:
-        """The value of `key` at the snapshot at `offset`; ABSENT if it had none."""
+        """Returns the value of `key` at the snapshot at `offset`; ABSENT if it did not exist."""
         for overwritten in self._registry.kept_since(offset, self):
             if key in overwritten:
                 before: V | Absent = overwritten[key]
@@ -141,7 +141,7 @@ class TimelineDict(Mapping[K, V]):
         return self._present.get(key, ABSENT)
 
     def put_back(self, overwritten: Overwritten) -> None:
-        """For the registry: see `Reversible`."""
+        """Restores old values when the registry reverts; called by the registry only."""
         for key, value in overwritten.items():
             if value is ABSENT:
                 self._present.pop(key, None)
@@ -149,13 +149,13 @@ class TimelineDict(Mapping[K, V]):
                 self._present[key] = value
 
     def empty(self) -> None:
-        """For the registry: see `Reversible`."""
+        """Empties the dict when the registry is reset; called by the registry only."""
         self._present.clear()
         self.changed_at = UNCHANGED
 
 
 class _DictAt(Mapping[K, V]):
-    """A TimelineDict as it was at one snapshot."""
+    """A read-only view of a TimelineDict at one snapshot."""
 
     __slots__ = ("_dict", "_offset")
 
@@ -170,7 +170,7 @@ class _DictAt(Mapping[K, V]):
         return value
 
     def __contains__(self, key: object) -> bool:
-        return self._dict.was(self._offset, key) is not ABSENT  # type: ignore[arg-type]  # any object may be asked for
+        return self._dict.was(self._offset, key) is not ABSENT  # type: ignore[arg-type]  # `in` accepts any object
 
     def __len__(self) -> int:
         count = len(self._dict)
@@ -189,7 +189,7 @@ class _DictAt(Mapping[K, V]):
 
 
 class TimelineSet(Generic[T]):
-    """A set that can go back, iterated in order of insertion (a plain set's order may differ between replicas)."""
+    """A set that can revert to a snapshot, iterated in order of insertion, which is the same on every replica."""
 
     __slots__ = ("_members",)
 
@@ -209,33 +209,33 @@ class TimelineSet(Generic[T]):
         return f"TimelineSet({list(self._members)!r})"
 
     def at(self, offset: Offset) -> Set[T]:
-        """The members at the snapshot at `offset`, read-only; as `TimelineDict.at`."""
+        """Returns a read-only view of the members at the snapshot at `offset`."""
         return self._members.at(offset).keys()
 
     def add(self, member: T) -> None:
-        """Put `member` in; nothing changes if it is there."""
+        """Adds `member` to the set, unless it is there."""
         if member not in self._members:
             self._members[member] = None
 
     def update(self, members: Iterable[T], /) -> None:
-        """Put many in; as `TimelineDict.update`."""
+        """Adds many members to the set; fast while there is no snapshot."""
         self._members.update((member, None) for member in members)
 
     def remove(self, member: T) -> None:
-        """Take `member` out. Raises KeyError if it is not there."""
+        """Removes `member`. Raises KeyError if it is not in the set."""
         del self._members[member]
 
     def discard(self, member: T) -> None:
-        """Take `member` out if it is there."""
+        """Removes `member` if it is in the set."""
         self._members.pop(member, None)
 
     def clear(self) -> None:
-        """Take all out."""
+        """Removes all members from the set."""
         self._members.clear()
 
 
 class TimelineValue(Generic[T]):
-    """One value that can go back. It starts, and is again after a reset, at `initial`."""
+    """A single value that can revert to a snapshot of its registry. It is `initial` at first and after a reset."""
 
     __slots__ = ("__weakref__", "_initial", "_registry", "_value", "changed_at")
 
@@ -248,7 +248,7 @@ class TimelineValue(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The present value."""
+        """The present value. Setting it keeps the old value for the newest snapshot."""
         return self._value
 
     @value.setter
@@ -259,7 +259,7 @@ class TimelineValue(Generic[T]):
         self._value = value
 
     def at(self, offset: Offset) -> T:
-        """The value at the snapshot at `offset`."""
+        """Returns the value at the snapshot at `offset`."""
         for overwritten in self._registry.kept_since(offset, self):
             before: T = overwritten[None]
             return before
@@ -269,10 +269,10 @@ class TimelineValue(Generic[T]):
         return f"TimelineValue({self._value!r})"
 
     def put_back(self, overwritten: Overwritten) -> None:
-        """For the registry: see `Reversible`."""
+        """Restores the old value when the registry reverts; called by the registry only."""
         self._value = overwritten[None]
 
     def empty(self) -> None:
-        """For the registry: see `Reversible`."""
+        """Sets the initial value when the registry is reset; called by the registry only."""
         self._value = self._initial
         self.changed_at = UNCHANGED

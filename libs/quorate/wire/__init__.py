@@ -1,8 +1,8 @@
-"""Kafka's bytes.
+"""Kafka's wire format: messages, records and record batches as bytes, as protobuf and as JSON.
 
-schema       what a message looks like, read off its protobuf descriptor
-codec        a message to bytes and back; compile writes the source for it, walk finds what does not fit
-protobuf     the same message as struct, as protobuf, as Kafka's JSON
+schema       the layout of a message, read from its protobuf descriptor
+codec        encodes and decodes messages; compile generates the code for it, walk locates errors
+protobuf     converts a message between struct, protobuf and Kafka's JSON
 batch        record batches, version 2
 primitives   varints
 """

@@ -1,8 +1,8 @@
-"""Record batches, version 2: the unit that is written, checked and replicated (KIP-98).
+"""Record batches, version 2: encodes, decodes and checks the unit that is written and replicated (KIP-98).
 
-A batch is a 61-byte header and records. The checksum covers everything after it; the leader epoch lies
-before it, so that a leader can stamp a batch without computing the sum again. KRaft writes one kind of data
-record, with a value and nothing else, and control records with a key and a value.
+A batch is a header of 61 bytes and records. The CRC-32C covers everything after it; the leader epoch is before it, so
+that a leader can set the epoch without a new checksum. KRaft writes data records with a value only, and control records
+with a key and a value.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from quorate.wire.primitives import read_varint, varint
 Buffer = bytes | bytearray | memoryview | mmap
 
 HEADER_BYTES: Final = 61
-"""Everything before the first record."""
+"""The size of a batch header in bytes; the first record follows it."""
 LENGTH_PREFIX_BYTES: Final = 12
-"""Base offset and length: not counted by the length."""
+"""The size in bytes of base offset and length, the first two header fields, which the length does not count."""
 CRC_POSITION: Final = 17
 CHECKED_FROM: Final = 21
 MAGIC: Final = 2
@@ -36,16 +36,16 @@ CONTROL: Final = 0x20
 COMPRESSION: Final = 0x07
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 INFLATED_BYTES_MAX: Final = 64 << 20
-"""A compressed batch that would be larger than this is refused; KRaft's largest is 8 MiB."""
+"""A batch that decompresses to more bytes than this is refused; KRaft's largest batch is 8 MiB."""
 RECORD_OVERHEAD_BYTES_MAX: Final = 19
-"""What a data record takes beside its value, at most: three varints of five bytes and four single ones."""
+"""The largest overhead of a data record beside its value: three varints of five bytes and four of one byte."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert _HEADER.size == HEADER_BYTES
 
 
 class ControlType(IntEnum):
-    """What a control record says: the second number of its key."""
+    """The type of a control record: the second number of its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -57,7 +57,7 @@ class ControlType(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch. `size` is that of the whole batch in bytes; timestamps in ms since 1970."""
+    """The header of a batch. `size` is that of the whole batch in bytes; timestamps are in ms since 1970."""
 
     base_offset: Offset
     size: int
@@ -74,28 +74,28 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Are its records raft's own?"""
+        """Whether the batch holds control records, which Raft itself writes."""
         return bool(self.attributes & CONTROL)
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last record, inclusive."""
+        """The offset of the last record (inclusive)."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> Offset:
-        """The offset after the last record."""
+        """The offset after the last record (exclusive end)."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> str:
-        """The codec of the records by name; KRaft itself writes none."""
+        """The name of the compression codec; KRaft itself writes uncompressed batches."""
         code = self.attributes & COMPRESSION
         return CODECS[code] if code < len(CODECS) else f"codec {code}"
 
 
 class RawRecord(NamedTuple):
-    """A record as it lies in its batch. `timestamp` in ms since 1970; headers as (key, value)."""
+    """One record of a batch. `timestamp` is in ms since 1970; headers are (key, value) pairs."""
 
     offset: Offset
     timestamp: int
@@ -105,7 +105,7 @@ class RawRecord(NamedTuple):
 
 
 def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, though the batch may go beyond the buffer. Raises Corrupt if it cannot be one."""
+    """Returns the header at `position`; the batch may extend beyond the buffer. Raises Corrupt if it is not valid."""
     assert position >= 0, position
     left = len(buffer) - position
     if left < HEADER_BYTES:
@@ -124,7 +124,7 @@ def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the whole batch at `position`; its checksum is not looked at. Raises Corrupt."""
+    """Returns the header at `position` of a batch that is complete, without a check of the checksum. Raises Corrupt."""
     header = peek_header(buffer, position)
     if header.size > len(buffer) - position:
         raise Corrupt(f"batch of {header.size} bytes, {len(buffer) - position} are left", position=position)
@@ -132,7 +132,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`, whose bytes are what was written. Raises Corrupt."""
+    """Returns the header of the batch at `position` after checking its CRC-32C. Raises Corrupt."""
     header = read_header(buffer, position)
     found = crc32c(memoryview(buffer)[position + CHECKED_FROM : position + header.size])
     if found != header.crc:
@@ -142,7 +142,7 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def batches(buffer: Buffer, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch's position and header, from `start` to the end of the buffer. Raises Corrupt."""
+    """Yields the position and header of each batch from `start` to the end of the buffer. Raises Corrupt."""
     position = start
     while position < len(buffer):
         header = read_header(buffer, position)
@@ -151,9 +151,9 @@ def batches(buffer: Buffer, start: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawRecord]:
-    """The records of the batch at `position`. Raises Corrupt.
+    """Yields the records of the batch at `position`. Raises Corrupt.
 
-    The position that it names is that of the record; in a compressed batch, that of the batch.
+    The position in the error is that of the record; in a compressed batch, that of the batch.
     """
     data = _content(buffer, position, header)
     begin = position if header.attributes & COMPRESSION else position + HEADER_BYTES
@@ -174,7 +174,7 @@ def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawR
 
 
 def _content(buffer: Buffer, position: int, header: BatchHeader) -> bytes:
-    """The bytes of the records, decompressed."""
+    """Returns the bytes of the records, decompressed."""
     data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
     codec = header.compression
     if codec == "none":
@@ -232,15 +232,15 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 _COMMON_BYTES: Final = 1 << 13
-"""Frames of values up to this size are kept; about what a length of two bytes holds."""
+"""Frames of values up to this size are cached; that is about the range of a two-byte length."""
 _COMMON_COUNT: Final = 1 << 13
-"""Deltas of batches up to this size are kept; above, a delta takes three bytes."""
+"""Offset deltas of batches up to this size are cached; above, a delta takes three bytes."""
 
 
 class _Frames(dict[int, tuple[bytes, bytes, int]]):
-    """How KRaft frames a data record, by the size of its value: (length varint, size varint, value size).
+    """Cached framing of a data record by the size of its value: (length varint, size varint, value size).
 
-    But for the offset delta, of which only the width counts, all that stands before a value follows from its size.
+    Everything before the value follows from its size, except the offset delta, of which only the width counts.
     """
 
     def __init__(self, delta_width: int) -> None:
@@ -257,9 +257,9 @@ class _Frames(dict[int, tuple[bytes, bytes, int]]):
 
 
 class _Shapes(dict[int, tuple[bytes, int]]):
-    """The same the other way round: (size varint, value size) by the first varint as it is written, two bytes at most.
+    """The reverse of _Frames: (size varint, value size) by the record's length varint, read as a raw number.
 
-    Raises KeyError for a length that KRaft does not write.
+    Raises KeyError for a length that KRaft does not write, or of more than two bytes.
     """
 
     def __init__(self, frames: _Frames) -> None:
@@ -282,14 +282,16 @@ _SHAPES: Final = (_Shapes(_FRAMES[0]), _Shapes(_FRAMES[1]))
 _ONE_BYTE_DELTAS: Final = 64
 _TWO_BYTES_END: Final = 1 << 14
 _MIDDLES: Final = tuple(b"\0\0" + varint(index) + b"\x01" for index in range(_COMMON_COUNT))
-"""Attributes 0, timestamp delta 0, the offset delta, and a key of -1 bytes: none."""
+"""The record bytes between length and value size, by offset delta: attributes 0, timestamp delta 0, the offset delta,
+and key size -1, which means no key.
+"""
 
 
 def data_values(buffer: Buffer, position: int = 0, header: BatchHeader | None = None) -> list[bytes]:
-    """The values of a data batch as KRaft writes it: one value a record and nothing else. Raises Corrupt.
+    """Returns the values of a data batch as KRaft writes it: each record has a value only. Raises Corrupt.
 
-    This is the way into replay, so no object is made but the values. What stands around a value is not parsed but
-    compared with what KRaft would have written; a batch that differs anywhere is read record by record.
+    Replay reads all batches through this, so it creates no objects except the values. It does not parse the bytes
+    around a value but compares them with those that KRaft writes; a batch that differs is read record by record.
     """
     header = header or read_header(buffer, position)
     if header.count != header.last_offset_delta + 1:
@@ -325,7 +327,7 @@ def data_values(buffer: Buffer, position: int = 0, header: BatchHeader | None = 
 
 
 def _values_one_by_one(buffer: Buffer, position: int, header: BatchHeader) -> list[bytes]:
-    """The same for batches that are out of the ordinary, or damaged; then it says what is wrong."""
+    """Returns the values of an unusual batch, read record by record. Raises Corrupt for a damaged batch."""
     values = []
     for index, record in enumerate(records(buffer, position, header)):
         if record.key is not None or not record.value or record.headers:
@@ -339,7 +341,7 @@ def _values_one_by_one(buffer: Buffer, position: int, header: BatchHeader) -> li
 
 
 def data_batch(*, base_offset: Offset, epoch: Epoch, timestamp_ms: int, values: Sequence[bytes]) -> bytes:
-    """One batch of data records as KRaft writes them: no key, no header, all of one time. At least one value."""
+    """Returns a batch of data records as KRaft writes them: no keys, no headers, one timestamp. At least one value."""
     assert all(values), "a data record has a value"
     parts: list[tuple[bytes, ...]] = []
     for index, value in enumerate(values):
@@ -352,7 +354,7 @@ def data_batch(*, base_offset: Offset, epoch: Epoch, timestamp_ms: int, values: 
 def control_batch(
     *, base_offset: Offset, epoch: Epoch, timestamp_ms: int, records: Sequence[tuple[ControlType, bytes]]
 ) -> bytes:
-    """One batch of control records: their types and the bytes of their values."""
+    """Returns a batch of control records, given their types and encoded values."""
     parts = []
     for index, (kind, value) in enumerate(records):
         key = struct.pack(">hh", 0, kind)

@@ -1,7 +1,7 @@
-"""Kafka's bytes of a message, and back: `encode(message, version)`, `decode(Message, data, version)`.
+"""Encodes and decodes Kafka messages: `encode(message, version)`, `decode(Message, data, version)`.
 
-Every version in the flexible encoding (KIP-482) is spoken; tagged fields that the schema does not know
-are kept. Decoding what `encode` wrote, and encoding what `decode` read, change nothing.
+It supports every version that Kafka 4 does, in the flexible encoding (KIP-482) and in the one before it, and keeps
+tagged fields that the schema does not know. What was encoded is decoded to the same message.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from quorate.wire.schema import Layout, layout_of
 M = TypeVar("M", bound=Message)
 
 _MISFITS = (compile.Short, IndexError, struct.error, UnicodeError, TypeError, AttributeError, Corrupt)
-"""What compiled source raises when bytes or values do not fit; `walk` then finds the words."""
+"""Errors that the generated code raises for unfit bytes or values; `walk` then finds the error text."""
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The body of `message` in `version`, without any header.
+    """Returns the body of `message` in `version`, without a header.
 
-    Raises ApiError(UNSUPPORTED_VERSION) for a version there is not, or that has no room for a field that
-    is set; ValueError, naming field and value, for what the field's type cannot hold.
+    Raises ApiError(UNSUPPORTED_VERSION) for an unknown version, or one that lacks a field that is set; ValueError,
+    naming field and value, for a value outside the field's type.
     """
     return encoder(type(message), version)(message)
 
 
 def decode(message: type[M], data: bytes, version: int) -> M:
-    """The message whose body in `version` is `data`, to the last byte.
+    """Returns the message whose body in `version` is exactly `data`.
 
     Raises ApiError(UNSUPPORTED_VERSION), or Corrupt with the field and its position in `data`.
     """
@@ -45,7 +45,7 @@ def decode(message: type[M], data: bytes, version: int) -> M:
 
 @cache
 def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
-    """`encode` for one class and version, looked up once."""
+    """Returns the function that encodes one message class in one version."""
     layout = _layout(message, version)
     write = compile.encoder(layout, version)
 
@@ -63,7 +63,7 @@ def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
 
 @cache
 def decoder(message: type[M], version: int) -> Callable[[bytes, int], tuple[M, int]]:
-    """`decode` for one class and version, from a position on; answers the position after the message too."""
+    """Returns the function that decodes one message class in one version: (data, position) to (message, end)."""
     layout = _layout(message, version)
     read = compile.decoder(layout, version)
 

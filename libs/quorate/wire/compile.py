@@ -1,14 +1,14 @@
-"""Turns a layout and a version into Python source: one straight decoder and encoder for each message.
+"""Generates the codec: Python source for one decoder and one encoder for each message and version.
 
-Reading a field through a general reader costs more than the field. So the source is written out for
-exactly one version: fixed-width fields that stand together become one `struct` call, lengths are read
-in place, a struct is made with one positional call. Arrays of numbers and uuids are looked up by their
-bytes before they are unpacked, which also makes equal arrays one shared tuple.
+A general reader would cost more than the fields that it reads. So the source is written for exactly one version:
+neighbouring fields of fixed width are one `struct` call, lengths are read in place, a struct is created by one
+positional call. Arrays of numbers and uuids are looked up by their bytes before they are unpacked, which also makes
+equal arrays one shared tuple.
 
-The source has no words for errors: it raises whatever Python raises, or `Short`, and the codec then
-asks `walk` what is wrong and where. Few lengths are compared with the bytes that there are: a slice is
-never longer than those, and whatever was cut short is followed by the count of tags, which is then
-beyond the end. Where a length makes a loop it is compared before.
+The generated code has no error texts: it raises any Python error, or `Short`, and the codec then calls `walk` to locate
+the error. Few lengths are compared with the available bytes: a slice is never longer than these, and a truncated value
+is followed by the count of tags, whose position is then beyond the end. A length that controls a loop is checked, and
+so is every length in a version without tags (before KIP-482).
 """
 
 from __future__ import annotations
@@ -22,58 +22,66 @@ from typing import Any, Final
 
 from kraft import Message
 from quorate.wire.primitives import read_uvarint, uvarint
-from quorate.wire.schema import Field, Kind, Layout
+from quorate.wire.schema import Field, FieldType, Layout
 
 FIXED: Final = {
-    Kind.BOOL: "?",
-    Kind.INT8: "b",
-    Kind.INT16: "h",
-    Kind.INT32: "i",
-    Kind.INT64: "q",
-    Kind.UINT16: "H",
-    Kind.UINT32: "I",
-    Kind.FLOAT64: "d",
-    Kind.UUID: "16s",
+    FieldType.BOOL: "?",
+    FieldType.INT8: "b",
+    FieldType.INT16: "h",
+    FieldType.INT32: "i",
+    FieldType.INT64: "q",
+    FieldType.UINT16: "H",
+    FieldType.UINT32: "I",
+    FieldType.FLOAT64: "d",
+    FieldType.UUID: "16s",
 }
-"""Kinds of one width, and how `struct` writes them big-endian."""
+"""The kinds of fixed width, and their big-endian `struct` codes."""
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
 
 SHARED_ARRAYS_MAX: Final = 1 << 16
-"""How many different arrays are kept for sharing before all are let go: replica lists repeat, so this is ample."""
+"""How many different arrays are cached before the cache is cleared; replica lists repeat, so this is ample."""
 
 Decode = Callable[[bytes, int, int], tuple[Any, int]]
-"""(buffer, position, end) → (message, position after it)."""
+"""The type of a decoder: (buffer, position, end) → (message, position after it)."""
 Encode = Callable[[Any, Callable[[bytes], None]], None]
-"""(message, where to put its bytes)."""
+"""The type of an encoder: (message, function that takes the encoded bytes) → None."""
+
+
+def old_length(kind: FieldType, *, array: bool) -> struct.Struct:
+    """Returns the format of a length before KIP-482: two bytes for a string, four for all else; -1 is null."""
+    return _INT16 if kind is FieldType.STRING and not array else _INT32
 
 
 class Short(Exception):
-    """The bytes end before the value does, or a length is impossible."""
+    """Raised if the bytes end before the value does, or if a length is impossible."""
 
 
 @cache
 def decoder(layout: Layout, version: int) -> Decode:
-    """The function that reads one message or struct of this layout."""
+    """Returns the function that decodes one message or struct of this layout."""
     built: Decode = _build("decode", _DecoderSource(layout, version))
     return built
 
 
 @cache
 def encoder(layout: Layout, version: int) -> Encode:
-    """The function that writes one message or struct of this layout."""
+    """Returns the function that encodes one message or struct of this layout."""
     built: Encode = _build("encode", _EncoderSource(layout, version))
     return built
 
 
-def _build(name: str, source: _Source) -> Any:
+def _build(name: str, source: _CodecSource) -> Any:
     text = "\n".join(source.lines())
     exec(compile(text, f"<{name} {source.layout.name} v{source.version}>", "exec"), source.names)
     return source.names[name]
 
 
 class _SharedArrays(dict[bytes, tuple[Any, ...]]):
-    """Arrays of one fixed kind by their bytes, unpacked once."""
+    """A cache of arrays of one fixed-width kind, unpacked, by their bytes."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: FieldType) -> None:
         self.code = FIXED[kind]
         self.width = struct.calcsize(f">{self.code}")
 
@@ -87,42 +95,51 @@ class _SharedArrays(dict[bytes, tuple[Any, ...]]):
 
 
 class _SharedBytes(dict[tuple[Any, ...], bytes]):
-    """The other way: the bytes of arrays of one fixed kind, length included, packed once."""
+    """Caches encoded arrays of one fixed-width kind: the key is the array, the value its length and bytes."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: FieldType, prefix: Callable[[int], bytes]) -> None:
         self.code = FIXED[kind]
+        self.prefix = prefix
 
     def __missing__(self, items: tuple[Any, ...]) -> bytes:
         if len(self) >= SHARED_ARRAYS_MAX:
             self.clear()
-        found = uvarint(len(items) + 1) + struct.pack(">" + self.code * len(items), *items)
+        found = self.prefix(len(items)) + struct.pack(">" + self.code * len(items), *items)
         self[items] = found
         return found
 
 
 _ARRAYS = {kind: _SharedArrays(kind) for kind in FIXED}
-_BYTES = {kind: _SharedBytes(kind) for kind in FIXED}
+_BYTES = {
+    compact: {kind: _SharedBytes(kind, prefix) for kind in FIXED}
+    for compact, prefix in ((True, lambda count: uvarint(count + 1)), (False, struct.Struct(">i").pack))
+}
 
 
-class _Source:
-    """What both directions share: the fields of the version, and the names that the source refers to."""
+class _CodecSource:
+    """The generated source for one layout and version: its fields, and the names that it uses."""
 
     def __init__(self, layout: Layout, version: int) -> None:
         self.layout = layout
         self.version = version
+        self.flexible = layout.is_flexible(version)
         self.present = [field for field in layout.fields if field.in_version(version)]
         self.plain = [field for field in self.present if field.tag is None]
         self.tagged = sorted((field for field in self.present if field.tag is not None), key=lambda f: f.tag or 0)
         self.names: dict[str, Any] = {"Short": Short, "read_uvarint": read_uvarint, "uvarint": uvarint}
 
     def name(self, value: Any, prefix: str) -> str:
-        """A name under which the source finds `value`."""
+        """Adds `value` to the names of the generated code, and returns its name there."""
         found = f"{prefix}{len(self.names)}"
         self.names[found] = value
         return found
 
+    def compact(self, field: Field) -> bool:
+        """Returns whether the field has a compact length: a varint of the length plus one."""
+        return self.flexible and not field.never_compact
+
     def runs(self, fields: Iterable[Field]) -> Iterator[tuple[bool, list[Field]]]:
-        """Neighbouring fields of fixed width together, others one by one."""
+        """Yields groups of fields: neighbours of fixed width together, every other field alone."""
         for fixed, group in groupby(fields, key=lambda f: f.kind in FIXED and not f.array):
             if fixed:
                 yield True, list(group)
@@ -133,7 +150,7 @@ class _Source:
         raise NotImplementedError
 
 
-class _DecoderSource(_Source):
+class _DecoderSource(_CodecSource):
     def lines(self) -> list[str]:
         lines = ["def decode(b, p, e):"]
         for fixed, fields in self.runs(self.plain):
@@ -155,22 +172,36 @@ class _DecoderSource(_Source):
         return [f"    {targets}, = {unpack}(b, p)", f"    p += {layout.size}"]
 
     def _length(self, field: Field, *, null: str) -> list[str]:
-        """Reads a compact length into n (one more than the length) and branches on null."""
-        lines = ["    n = b[p]", "    p += 1", "    if n > 127:", "        n, p = read_uvarint(b, p - 1)"]
+        """Returns the lines that read a length plus one into n, and branch on null."""
+        if self.compact(field):
+            lines = ["    n = b[p]", "    p += 1", "    if n > 127:", "        n, p = read_uvarint(b, p - 1)"]
+        else:
+            lines = [f"    {line}" for line in self._old_length(field.kind, array=field.array)]
         if field.nullable_in(self.version):
             return [*lines, "    if n == 0:", f"        {null}", "    else:"]
         return [*lines, "    if n == 0:", "        raise Short", "    else:"]
+
+    def _old_length(self, kind: FieldType, *, array: bool) -> list[str]:
+        """Returns the lines that read a length of fixed width plus one into n. Kafka takes any negative one as null."""
+        length = old_length(kind, array=array)
+        unpack = self.name(length.unpack_from, "unpack")
+        return [f"n, = {unpack}(b, p)", f"p += {length.size}", "n = n + 1 if n >= 0 else 0"]
+
+    def _bounded(self, indent: str = "        ") -> list[str]:
+        """Returns the lines that find a truncated value where no count of tags follows."""
+        return [] if self.flexible else [f"{indent}if q > e:", f"{indent}    raise Short"]
 
     def _read(self, field: Field) -> list[str]:
         into = f"_{field.name}"
         if field.array:
             return self._read_array(field, into)
-        if field.kind is Kind.STRUCT:
+        if field.kind is FieldType.STRUCT:
             return self._read_struct(field, into)
-        text = ".decode()" if field.kind is Kind.STRING else ""
+        text = ".decode()" if field.kind is FieldType.STRING else ""
         return [
             *self._length(field, null=f"{into} = None"),
             "        q = p + n - 1",
+            *self._bounded(),
             f"        {into} = b[p:q]{text}",
             "        p = q",
         ]
@@ -195,23 +226,32 @@ class _DecoderSource(_Source):
         if field.kind in FIXED:
             width = _ARRAYS[field.kind].width
             arrays = self.name(_ARRAYS[field.kind], "arrays")
-            lines += [f"        q = p + n * {width} - {width}", f"        {into} = {arrays}[b[p:q]]", "        p = q"]
+            lines += [f"        q = p + n * {width} - {width}", *self._bounded()]
+            lines += [f"        {into} = {arrays}[b[p:q]]", "        p = q"]
+            if not self.compact(field):
+                return lines
             # most arrays of numbers in a log are empty
             empty = ["    if b[p] == 1:", f"        {into} = ()", "        p += 1", "    else:"]
             return [*empty, *(f"    {line}" for line in lines)]
         lines += ["        if n - 1 > e - p:", "            raise Short", "        items = []"]
         lines += ["        for _ in range(n - 1):"]
-        if field.kind is Kind.STRUCT:
+        if field.kind is FieldType.STRUCT:
             assert field.struct is not None
             read = self.name(decoder(field.struct, self.version), "read")
             lines += [f"            item, p = {read}(b, p, e)"]
         else:
-            assert field.kind is Kind.STRING, (self.layout, field)
+            assert field.kind is FieldType.STRING, (self.layout, field)
+            size = (
+                ["n, p = read_uvarint(b, p)"]
+                if self.compact(field)
+                else self._old_length(FieldType.STRING, array=False)
+            )
             lines += [
-                "            n, p = read_uvarint(b, p)",
+                *(f"            {line}" for line in size),
                 "            if n == 0:",
                 "                raise Short",
                 "            q = p + n - 1",
+                *self._bounded("            "),
                 "            item = b[p:q].decode()",
                 "            p = q",
             ]
@@ -219,7 +259,10 @@ class _DecoderSource(_Source):
 
     def _tags(self) -> list[str]:
         lines = [f"    _{f.name} = {self._default(f)}" for f in self.tagged]
-        lines += ["    unknown = ()", "    n = b[p]", "    p += 1", "    if n:"]
+        lines += ["    unknown = ()"]
+        if not self.flexible:
+            return lines
+        lines += ["    n = b[p]", "    p += 1", "    if n:"]
         lines += ["        if n > 127:", "            n, p = read_uvarint(b, p - 1)", "        for _ in range(n):"]
         lines += ["            tag, size = b[p], b[p + 1]", "            p += 2"]
         lines += ["            if tag > 127 or size > 127:"]
@@ -239,7 +282,7 @@ class _DecoderSource(_Source):
         return lines
 
 
-class _EncoderSource(_Source):
+class _EncoderSource(_CodecSource):
     def lines(self) -> list[str]:
         lines = ["def encode(m, w):"]
         for field in self.layout.fields:
@@ -257,42 +300,56 @@ class _EncoderSource(_Source):
 
     def _fixed(self, fields: list[Field]) -> list[str]:
         pack = self.name(struct.Struct(">" + "".join(FIXED[f.kind] for f in fields)).pack, "pack")
-        checks = [f"    if len(m.{f.name}) != 16:\n        raise Short" for f in fields if f.kind is Kind.UUID]
+        checks = [f"    if len(m.{f.name}) != 16:\n        raise Short" for f in fields if f.kind is FieldType.UUID]
         return [*checks, f"    w({pack}({', '.join(f'm.{f.name}' for f in fields)}))"]
 
     def _write(self, field: Field, value: str, w: str) -> list[str]:
-        """The lines that write one field of variable width; `value` is an expression, `w` takes bytes."""
+        """Returns the lines that write one field of variable width; `value` is an expression, `w` takes the bytes."""
         lines = [f"    v = {value}"]
-        null = 'b"\\xff"' if field.kind is Kind.STRUCT and not field.array else 'b"\\0"'
+        null = repr(self._null(field))
         if field.nullable_in(self.version):
             lines += ["    if v is None:", f"        {w}({null})", "    else:"]
         else:
             lines += ["    if v is None:", "        raise Short", "    else:"]
         return lines + [f"    {line}" for line in self._present(field, w)]
 
+    def _null(self, field: Field) -> bytes:
+        if field.kind is FieldType.STRUCT and not field.array:
+            return b"\xff"
+        return b"\0" if self.compact(field) else old_length(field.kind, array=field.array).pack(-1)
+
+    def _length(self, field: Field, value: str, *, array: bool) -> str:
+        """Returns the expression for the encoded length of `value`."""
+        if self.compact(field):
+            return f"uvarint(len({value}) + 1)"
+        return f"{self.name(old_length(field.kind, array=array).pack, 'pack')}(len({value}))"
+
     def _present(self, field: Field, w: str) -> list[str]:
         if field.array:
             return self._array(field, w)
-        if field.kind is Kind.STRUCT:
+        if field.kind is FieldType.STRUCT:
             assert field.struct is not None
             write = self.name(encoder(field.struct, self.version), "write")
             head = [f'    {w}(b"\\1")'] if field.nullable_in(self.version) else []
             return [*head, f"    {write}(v, {w})"]
-        lines = ["    v = v.encode()"] if field.kind is Kind.STRING else []
-        return [*lines, f"    {w}(uvarint(len(v) + 1))", f"    {w}(v)"]
+        lines = ["    v = v.encode()"] if field.kind is FieldType.STRING else []
+        return [*lines, f"    {w}({self._length(field, 'v', array=False)})", f"    {w}(v)"]
 
     def _array(self, field: Field, w: str) -> list[str]:
         if field.kind in FIXED:
-            table = self.name(_BYTES[field.kind], "bytes")
+            table = self.name(_BYTES[self.compact(field)][field.kind], "bytes")
             return [f"    {w}({table}[v])"]
-        lines = [f"    {w}(uvarint(len(v) + 1))", "    for item in v:"]
-        if field.kind is Kind.STRUCT:
+        lines = [f"    {w}({self._length(field, 'v', array=True)})", "    for item in v:"]
+        if field.kind is FieldType.STRUCT:
             assert field.struct is not None
             write = self.name(encoder(field.struct, self.version), "write")
             return [*lines, f"        {write}(item, {w})"]
-        return [*lines, "        item = item.encode()", f"        {w}(uvarint(len(item) + 1))", f"        {w}(item)"]
+        size = self._length(field, "item", array=False)
+        return [*lines, "        item = item.encode()", f"        {w}({size})", f"        {w}(item)"]
 
     def _tags(self) -> list[str]:
+        if not self.flexible:
+            return ["    if m.unknown_tags:", "        raise Short"]
         if not self.tagged:
             return ["    if m.unknown_tags:", *self._merge("        ", "list(m.unknown_tags)"), *self._no_tags()]
         lines = ["    tags = []"]
@@ -316,7 +373,7 @@ class _EncoderSource(_Source):
 
 
 def _write_tags(tags: list[tuple[int, bytes]], w: Callable[[bytes], None]) -> None:
-    """The tagged section: ascending by tag, each with its size; a tag twice cannot be written."""
+    """Writes the tagged fields, sorted by tag, each with its size. Raises Short for a repeated tag."""
     tags.sort()
     w(uvarint(len(tags)))
     last = -1
@@ -329,7 +386,7 @@ def _write_tags(tags: list[tuple[int, bytes]], w: Callable[[bytes], None]) -> No
 
 @cache
 def struct_class(layout: Layout | None) -> type[Message]:
-    """The generated class that has this layout."""
+    """Returns the generated struct class of this layout."""
     assert layout is not None
     found: Any = importlib.import_module(layout.module)
     for part in layout.name.split("."):

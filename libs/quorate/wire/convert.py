@@ -1,7 +1,7 @@
-"""Turns a layout into Python source: one straight function from struct to protobuf, and one back.
+"""Generates the converters between struct and protobuf: Python source for one function in each direction.
 
-As in `compile`, going through a general converter costs more than the fields. The source has no words for errors:
-what does not fit raises ValueError, and `protobuf` then says which field and why.
+As in `compile`, a general converter would cost more than the fields. The generated code has no error texts: an unfit
+value raises ValueError, and `protobuf` then finds the field and the reason.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from google.protobuf.message import Message as ProtobufMessage
 from kraft import Message
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, Kind, Layout
+from quorate.wire.schema import Field, FieldType, Layout
 from quorate.wire.shared import Shared
 
 __all__ = ["RANGES", "reader", "writer"]
 
 RANGES: Final = {
-    Kind.INT8: (-(1 << 7), (1 << 7) - 1),
-    Kind.INT16: (-(1 << 15), (1 << 15) - 1),
-    Kind.UINT16: (0, (1 << 16) - 1),
+    FieldType.INT8: (-(1 << 7), (1 << 7) - 1),
+    FieldType.INT16: (-(1 << 15), (1 << 15) - 1),
+    FieldType.UINT16: (0, (1 << 16) - 1),
 }
-"""What Kafka's type holds, where protobuf's holds more."""
+"""The range of Kafka's integer types that are narrower than protobuf's."""
 
 Make = Callable[..., ProtobufMessage]
-"""A class of protobuf messages, or a repeated field's `add`: scalars by name, and None for what is absent."""
+"""A protobuf message class, or the `add` of a repeated field: takes scalars by name, None for an absent one."""
 
 
 @cache
 def writer(layout: Layout) -> Callable[[Message, Make], ProtobufMessage]:
-    """The function that makes the protobuf message of a struct."""
+    """Returns the function that converts a struct of this layout to protobuf."""
     names: dict[str, Any] = {"uuid_text": uuid_text, "Shared": Shared, "copied": _copied}
     lines = ["def write(m, new):", f"    made = new({_write_members(layout, 'm', names)})"]
     for field in layout.fields:
@@ -46,7 +46,7 @@ def writer(layout: Layout) -> Callable[[Message, Make], ProtobufMessage]:
 
 
 def _write_members(layout: Layout, value: str, names: dict[str, Any]) -> str:
-    """The arguments that need no loop of their own."""
+    """Returns the keyword arguments for the fields that need no loop of their own."""
     return ", ".join(
         f"{field.name}={_write_one(field, f'{value}.{field.name}', names)}"
         for field in layout.fields
@@ -62,7 +62,7 @@ def _write_one(field: Field, value: str, names: dict[str, Any]) -> str:
 
 
 def _write_each(field: Field, names: dict[str, Any], *, indent: int) -> list[str]:
-    """A loop over structs that hands each to `add`: in one go if they hold no arrays of structs themselves."""
+    """Returns a loop that adds each struct of an array by `add`: in one call if it has no arrays of structs itself."""
     assert field.struct is not None
     if any(each.box or (each.array and each.struct) for each in field.struct.fields):
         body = f"{_named(names, writer(field.struct))}(item, add)"
@@ -95,7 +95,7 @@ def _copied(box: ProtobufMessage) -> ProtobufMessage:
 
 
 def _to_text(field: Field, value: str) -> str:
-    if field.kind is not Kind.UUID:
+    if field.kind is not FieldType.UUID:
         return value
     if field.array:
         return f"[uuid_text(item) for item in {value}]"
@@ -104,7 +104,7 @@ def _to_text(field: Field, value: str) -> str:
 
 @cache
 def reader(layout: Layout) -> Callable[[ProtobufMessage], Any]:
-    """The function that makes the struct of a protobuf message. Raises ValueError for what does not fit."""
+    """Returns the function that converts a protobuf message to a struct. It raises ValueError for an unfit value."""
     names: dict[str, Any] = {"parse_uuid": parse_uuid, "within": _within}
     make = _named(names, struct_class(layout))
     values = ", ".join(_read(field, names) for field in layout.fields)
@@ -122,7 +122,7 @@ def _read(field: Field, names: dict[str, Any]) -> str:
     one = _read_one(field, value, names)
     if field.nullable_since is not None:
         return f"{one} if {is_there} else None"
-    if field.kind in (Kind.STRUCT, Kind.UUID):
+    if field.kind in (FieldType.STRUCT, FieldType.UUID):
         absent = struct_class(field.struct)() if field.struct else field.default
         return f"{one} if {is_there} else {_named(names, absent)}"
     return one
@@ -131,7 +131,7 @@ def _read(field: Field, names: dict[str, Any]) -> str:
 def _read_one(field: Field, value: str, names: dict[str, Any]) -> str:
     if field.struct:
         return f"{_named(names, reader(field.struct))}({value})"
-    if field.kind is Kind.UUID:
+    if field.kind is FieldType.UUID:
         return f"parse_uuid({value})"
     if field.kind in RANGES:
         low, high = RANGES[field.kind]
@@ -146,7 +146,7 @@ def _within(value: int, low: int, high: int) -> int:
 
 
 def _named(names: dict[str, Any], value: Any) -> str:
-    """A name under which the source finds `value`."""
+    """Adds `value` to the names of the generated code, and returns its name there."""
     found = f"_{len(names)}"
     names[found] = value
     return found

@@ -1,4 +1,4 @@
-"""Varints: the numbers whose length depends on their size."""
+"""Varints: encodes and decodes integers of variable length (zigzag for signed ones)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned number in base 128, least significant group first.
+    """Returns an unsigned integer as a varint: base 128, least significant group first.
 
     >>> uvarint(300).hex()
     'ac02'
@@ -25,7 +25,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buffer: bytes, position: int) -> tuple[int, int]:
-    """The 32-bit unsigned varint at `position`, and the position after it. Raises Corrupt."""
+    """Returns the unsigned 32-bit varint at `position`, and the position after it. Raises Corrupt."""
     value = shift = 0
     start = position
     while True:
@@ -45,7 +45,7 @@ def read_uvarint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """A signed number: zigzag, then as `uvarint`. Inside record batches all numbers are written so.
+    """Returns a signed integer as a zigzag varint. Record batches write all numbers inside records in this form.
 
     >>> varint(-1).hex(), varint(1).hex()
     ('01', '02')
@@ -54,7 +54,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """The signed varint of up to 64 bits at `position`, and the position after it. Raises Corrupt."""
+    """Returns the signed zigzag varint of up to 64 bits at `position`, and the position after it. Raises Corrupt."""
     value = shift = 0
     start = position
     while True:

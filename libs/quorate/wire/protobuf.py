@@ -1,7 +1,7 @@
-"""The same message in its three forms: struct, protobuf, and the JSON that Kafka's own tools print.
+"""Converts a message between its three forms: struct, protobuf, and the JSON of Kafka's own tools.
 
-`to_struct` and `to_protobuf` are the border between gRPC and the cores: ids become bytes, absent
-fields Kafka's defaults, absent nullable fields null.
+`to_struct` and `to_protobuf` separate gRPC from the cores: id texts become bytes, absent fields become Kafka's
+defaults, absent nullable fields become null.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kraft import Message
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.convert import RANGES, reader, writer
-from quorate.wire.schema import Field, Kind, Layout, layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout, layout_of
 
 P = TypeVar("P", bound=ProtobufMessage)
 
 
 def to_struct(message: ProtobufMessage) -> Any:
-    """The struct with the values of a protobuf message.
+    """Returns the struct with the values of a protobuf message.
 
-    Raises ApiError(INVALID_REQUEST) naming the field that does not fit Kafka's type.
+    Raises ApiError(INVALID_REQUEST), naming the field, for a value outside Kafka's type.
     """
     shape = layout(type(message))  # type: ignore[arg-type]  # classes hash; the stubs look at instances
     try:
@@ -34,18 +34,18 @@ def to_struct(message: ProtobufMessage) -> Any:
 
 
 def to_protobuf(message: Message) -> ProtobufMessage:
-    """The protobuf message with the values of a struct."""
+    """Returns the protobuf message with the values of a struct."""
     shape = layout_of(type(message))
     return writer(shape)(message, shape.protobuf)
 
 
 def json_form(message: Message) -> dict[str, Any]:
-    """Field by field as Kafka's JSON converters print it: camelCase, ids as text, bytes as base64."""
+    """Returns a message as Kafka's JSON converters print it: camelCase names, ids as text, bytes as base64."""
     return _json(layout_of(type(message)), message)
 
 
 def _find_misfit(shape: Layout, message: ProtobufMessage, path: str) -> None:
-    """Raises ApiError for the first field that does not fit."""
+    """Raises ApiError for the first field whose value is outside Kafka's type."""
     for field in shape.fields:
         value, where = getattr(message, field.name), f"{path}{field.name}"
         if field.array:
@@ -58,7 +58,7 @@ def _find_misfit(shape: Layout, message: ProtobufMessage, path: str) -> None:
 def _check_one(field: Field, value: Any, path: str) -> None:
     if field.struct is not None:
         _find_misfit(field.struct, value, f"{path}.")
-    elif field.kind is Kind.UUID:
+    elif field.kind is FieldType.UUID:
         try:
             parse_uuid(value)
         except ValueError as problem:
@@ -87,12 +87,12 @@ def _json_value(field: Field, value: Any) -> Any:
 
 def _json_one(field: Field, value: Any) -> Any:
     match field.kind:
-        case Kind.STRUCT:
+        case FieldType.STRUCT:
             assert field.struct is not None
             return _json(field.struct, value)
-        case Kind.UUID:
+        case FieldType.UUID:
             return uuid_text(value)
-        case Kind.BYTES | Kind.RECORDS:
+        case FieldType.BYTES | FieldType.RECORDS:
             return b64encode(value).decode("ascii")
         case _:
             return value

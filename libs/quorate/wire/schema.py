@@ -1,7 +1,7 @@
-"""What a message looks like on Kafka's wire, read off its protobuf descriptor.
+"""The layout of each message on Kafka's wire, read from the options of its protobuf descriptor.
 
-`protos/kraft/schema.proto` has the options; this is the one place that reads them. The codec, the
-structs, the observer's tables and Spark's schemas are made from what stands here.
+`protos/kraft/schema.proto` defines the options; only this module reads them. The codec, the structs, the observer's
+tables and Spark's schemas are derived from these layouts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from kraft import schema_pb2
 ZERO_UUID = bytes(16)
 
 
-class Kind(Enum):
-    """A field's type in the terms of Kafka's message JSON; the value is how the JSON spells it."""
+class FieldType(Enum):
+    """The type of a field. Each member's value is the type's name in Kafka's message JSON.
+
+    For a struct, the JSON has the struct's own name; here it is STRUCT, and `Field.struct` has its layout.
+    """
 
     BOOL = "bool"
     INT8 = "int8"
@@ -43,15 +46,16 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field: where it stands is its place on the wire.
+    """One field of a message. The order of fields is their order on the wire.
 
-    `until` is inclusive and None when the field still exists. `nullable_since` is None for a field
-    that is never null. `struct` is the element's layout when the kind is STRUCT. `box` says that
-    the protobuf field is a message around the list, `secret` that its value is not to be shown.
+    `since` and `until` are the versions that have the field, inclusive; `until` is None for a current field.
+    `nullable_since` is None for a field that is never null. `struct` is the element's layout if the kind is STRUCT.
+    With `box` the protobuf field is a message around the list; a `secret` value must not be shown. The length of a
+    `never_compact` field has a fixed width in flexible versions, too.
     """
 
     name: str
-    kind: Kind
+    kind: FieldType
     array: bool
     struct: Layout | None
     since: int
@@ -63,19 +67,20 @@ class Field:
     map_key: bool
     box: bool
     secret: bool
+    never_compact: bool
 
     def in_version(self, version: int) -> bool:
-        """Does the field exist in `version` of its message?"""
+        """Returns whether `version` of the message has the field."""
         return self.since <= version and (self.until is None or version <= self.until)
 
     def nullable_in(self, version: int) -> bool:
-        """May the field be null in `version` of its message?"""
+        """Returns whether the field may be null in `version` of the message."""
         return self.nullable_since is not None and self.nullable_since <= version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """One message or nested struct. Versions are inclusive; nested structs share their root's."""
+    """The layout of one message or nested struct. Versions are inclusive; nested structs have those of the message."""
 
     name: str
     module: str
@@ -88,8 +93,12 @@ class Layout:
 
     @property
     def versions(self) -> range:
-        """The versions that can be written and read: those in the flexible encoding (KIP-482)."""
-        return range(max(self.first_version, self.flexible_since), self.last_version + 1)
+        """The versions that can be encoded and decoded."""
+        return range(self.first_version, self.last_version + 1)
+
+    def is_flexible(self, version: int) -> bool:
+        """Returns whether `version` has compact lengths and tagged fields. KIP-482."""
+        return version >= self.flexible_since
 
     def __repr__(self) -> str:
         return f"<Layout {self.module}.{self.name} {self.first_version}-{self.last_version}>"
@@ -97,7 +106,7 @@ class Layout:
 
 @cache
 def layout_of(message: type[kraft.Message]) -> Layout:
-    """The layout of a generated struct class."""
+    """Returns the layout of a generated struct class."""
     module = importlib.import_module(f"{message.__module__}_pb2")
     protobuf: Any = module
     for name in message.__qualname__.split("."):
@@ -107,7 +116,7 @@ def layout_of(message: type[kraft.Message]) -> Layout:
 
 @cache
 def layout(protobuf: type[ProtobufMessage]) -> Layout:
-    """The layout of a protobuf message class; its nested structs are of the same versions."""
+    """Returns the layout of a protobuf message class, including its nested structs."""
     given = protobuf.DESCRIPTOR.GetOptions()
     options = given.Extensions
     first, _, last = options[schema_pb2.versions].partition("-")
@@ -139,7 +148,7 @@ def _read(protobuf: type[ProtobufMessage], *, key: int | None, first: int, last:
     )
 
 
-# The stubs know two descriptor classes, one of them abstract; both are the same at run time: hence Any below.
+# The stubs have two descriptor classes, one of them abstract; at run time they are the same: hence Any below.
 
 
 def _class_of(descriptor: Any) -> type[ProtobufMessage]:
@@ -152,22 +161,22 @@ def _qualified_name(descriptor: Any) -> str:
 
 
 _KINDS = {
-    FieldDescriptor.TYPE_BOOL: Kind.BOOL,
-    FieldDescriptor.TYPE_INT32: Kind.INT32,
-    FieldDescriptor.TYPE_INT64: Kind.INT64,
-    FieldDescriptor.TYPE_UINT32: Kind.UINT32,
-    FieldDescriptor.TYPE_DOUBLE: Kind.FLOAT64,
-    FieldDescriptor.TYPE_STRING: Kind.STRING,
-    FieldDescriptor.TYPE_BYTES: Kind.BYTES,
-    FieldDescriptor.TYPE_ENUM: Kind.INT16,
-    FieldDescriptor.TYPE_MESSAGE: Kind.STRUCT,
+    FieldDescriptor.TYPE_BOOL: FieldType.BOOL,
+    FieldDescriptor.TYPE_INT32: FieldType.INT32,
+    FieldDescriptor.TYPE_INT64: FieldType.INT64,
+    FieldDescriptor.TYPE_UINT32: FieldType.UINT32,
+    FieldDescriptor.TYPE_DOUBLE: FieldType.FLOAT64,
+    FieldDescriptor.TYPE_STRING: FieldType.STRING,
+    FieldDescriptor.TYPE_BYTES: FieldType.BYTES,
+    FieldDescriptor.TYPE_ENUM: FieldType.INT16,
+    FieldDescriptor.TYPE_MESSAGE: FieldType.STRUCT,
 }
 _NARROW = {
-    schema_pb2.TYPE_INT8: Kind.INT8,
-    schema_pb2.TYPE_INT16: Kind.INT16,
-    schema_pb2.TYPE_UINT16: Kind.UINT16,
-    schema_pb2.TYPE_UUID: Kind.UUID,
-    schema_pb2.TYPE_RECORDS: Kind.RECORDS,
+    schema_pb2.TYPE_INT8: FieldType.INT8,
+    schema_pb2.TYPE_INT16: FieldType.INT16,
+    schema_pb2.TYPE_UINT16: FieldType.UINT16,
+    schema_pb2.TYPE_UUID: FieldType.UUID,
+    schema_pb2.TYPE_RECORDS: FieldType.RECORDS,
 }
 
 
@@ -185,7 +194,7 @@ def _field(field: Any, nested: Callable[[Any], Layout]) -> Field:
         name=field.name,
         kind=kind,
         array=array,
-        struct=nested(element.message_type) if kind is Kind.STRUCT else None,
+        struct=nested(element.message_type) if kind is FieldType.STRUCT else None,
         since=since,
         until=options[schema_pb2.until] if given.HasExtension(schema_pb2.until) else None,
         tag=options[schema_pb2.tag] if options[schema_pb2.tag] >= 0 else None,
@@ -195,17 +204,18 @@ def _field(field: Any, nested: Callable[[Any], Layout]) -> Field:
         map_key=options[schema_pb2.map_key],
         box=box,
         secret=given.debug_redact,
+        never_compact=options[schema_pb2.never_compact],
     )
 
 
-def _default(field: Any, kind: Kind, *, array: bool, null: bool) -> Any:
-    """Kafka's default. For a struct that is not null it is the struct whose members are all at theirs."""
+def _default(field: Any, kind: FieldType, *, array: bool, null: bool) -> Any:
+    """Returns Kafka's default of a field; `...` for a struct whose fields all have their own defaults."""
     if null:
         return None
     if array:
         return ()
-    if kind is Kind.UUID:
+    if kind is FieldType.UUID:
         return ZERO_UUID
-    if kind is Kind.STRUCT:
+    if kind is FieldType.STRUCT:
         return ...
     return field.default_value

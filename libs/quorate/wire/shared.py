@@ -1,4 +1,4 @@
-"""What very many messages have in common, so that it is made into protobuf once."""
+"""A tuple that caches its protobuf form, for arrays that are sent in very many messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Shared(tuple[T, ...]):
-    """An array of structs, nullable, that is sent again and again: a tuple like any other to all but `convert`."""
+    """A nullable array of structs that is sent again and again; only `convert` treats it differently from a tuple."""
 
     box: ProtobufMessage | None = None
-    """Its form in protobuf, once it has been sent. Never changed: it is copied into each message."""
+    """The array's protobuf form, set when it is first sent. It is copied into each message and never changed."""

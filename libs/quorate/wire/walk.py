@@ -1,7 +1,6 @@
-"""The slow way through a message, field by field: it finds what is wrong, says where, and is the codec's naive twin.
+"""A slow codec that walks through a message field by field, to locate errors for the generated codec.
 
-The compiled codec comes here only when something does not fit. The two must agree on what is well
-formed; the tests hold one against the other.
+The generated codec calls it only for unfit bytes or values. Both must accept the same messages; tests compare them.
 """
 
 from __future__ import annotations
@@ -11,33 +10,35 @@ from typing import Any
 
 from kraft import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.wire.compile import FIXED, struct_class
+from quorate.wire.compile import FIXED, old_length, struct_class
 from quorate.wire.primitives import read_uvarint, uvarint
-from quorate.wire.schema import Field, Kind, Layout
+from quorate.wire.schema import Field, FieldType, Layout
 
 
 def read(layout: Layout, version: int, data: bytes, position: int) -> tuple[Message, int]:
-    """One message from `data` at `position`, and the position after it. Raises Corrupt."""
-    return _Reader(data, position, version).message(layout, layout.name)
+    """Returns the message in `data` at `position`, and the position after it. Raises Corrupt, naming the field."""
+    return _ByteReader(data, position, layout, version).message(layout, layout.name)
 
 
 def write(layout: Layout, version: int, message: Message) -> bytes:
-    """The bytes of one message. Raises ValueError, or ApiError when the version has no room for a field."""
+    """Returns the bytes of a message. Raises ValueError, or ApiError if the version lacks what is set."""
     return _message(layout, version, message, layout.name)
 
 
-class _Reader:
-    def __init__(self, data: bytes, position: int, version: int) -> None:
+class _ByteReader:
+    def __init__(self, data: bytes, position: int, layout: Layout, version: int) -> None:
         self.data = data
         self.position = position
         self.version = version
+        self.flexible = layout.is_flexible(version)
 
     def message(self, layout: Layout, path: str) -> tuple[Message, int]:
         values: dict[str, Any] = {}
         for field in layout.fields:
             if field.in_version(self.version) and field.tag is None:
                 values[field.name] = self.field(field, f"{path}.{field.name}")
-        self.tags(layout, path, values)
+        if self.flexible:
+            self.tags(layout, path, values)
         return struct_class(layout)(**values), self.position
 
     def tags(self, layout: Layout, path: str, values: dict[str, Any]) -> None:
@@ -61,10 +62,10 @@ class _Reader:
 
     def field(self, field: Field, path: str) -> Any:
         if field.array:
-            count = self.length(field, path)
+            count = self.length(field, path, array=True, nullable=field.nullable_in(self.version))
             if count is None:
                 return None
-            # every element takes at least one byte, so an impossible count is seen before anything is made
+            # every element takes at least one byte, so an impossible count is refused before memory is allocated
             width = struct.calcsize(">" + FIXED[field.kind]) if field.kind in FIXED else 1
             if count * width > self.left:
                 raise Corrupt(
@@ -78,7 +79,7 @@ class _Reader:
             code = ">" + FIXED[field.kind]
             return struct.unpack(code, self.take(struct.calcsize(code), path))[0]
         nullable = not element and field.nullable_in(self.version)
-        if field.kind is Kind.STRUCT:
+        if field.kind is FieldType.STRUCT:
             assert field.struct is not None
             if nullable:
                 mark = self.take(1, path)
@@ -87,11 +88,11 @@ class _Reader:
                 if mark != b"\x01":
                     raise Corrupt(f"{path}: {mark[0]} says neither null nor present", position=self.position - 1)
             return self.message(field.struct, path)[0]
-        size = self.length(field, path, nullable=nullable)
+        size = self.length(field, path, array=False, nullable=nullable)
         if size is None:
             return None
         raw = self.take(size, path)
-        if field.kind is not Kind.STRING:
+        if field.kind is not FieldType.STRING:
             return raw
         try:
             return raw.decode()
@@ -100,12 +101,16 @@ class _Reader:
                 f"{path}: not UTF-8 ({problem.reason})", position=self.position - size + problem.start
             ) from None
 
-    def length(self, field: Field, path: str, *, nullable: bool | None = None) -> int | None:
+    def length(self, field: Field, path: str, *, array: bool, nullable: bool) -> int | None:
         start = self.position
-        announced = self.uvarint(f"{path}: length")
-        if announced:
-            return announced - 1
-        if nullable if nullable is not None else field.nullable_in(self.version):
+        if self.flexible and not field.never_compact:
+            announced = self.uvarint(f"{path}: length") - 1
+        else:
+            length = old_length(field.kind, array=array)
+            (announced,) = length.unpack(self.take(length.size, f"{path}: length"))
+        if announced >= 0:
+            return announced
+        if nullable:
             return None
         raise Corrupt(f"{path}: null, which version {self.version} does not allow", position=start)
 
@@ -130,6 +135,7 @@ class _Reader:
 def _message(layout: Layout, version: int, message: Message, path: str) -> bytes:
     if not isinstance(message, struct_class(layout)):
         raise ValueError(f"{path}: {message!r} is not a {layout.name}")
+    flexible = layout.is_flexible(version)
     plain: list[bytes] = []
     tagged: list[tuple[int, bytes]] = list(message.unknown_tags)  # type: ignore[attr-defined]
     for field in layout.fields:
@@ -140,9 +146,16 @@ def _message(layout: Layout, version: int, message: Message, path: str) -> bytes
                     ErrorCode.UNSUPPORTED_VERSION, f"{name} is {value!r}, and version {version} has no such field"
                 )
         elif field.tag is None:
-            plain.append(_field(field, version, value, name))
+            plain.append(_field(field, version, value, name, flexible=flexible))
         elif not _at_default(field, value):
-            tagged.append((field.tag, _field(field, version, value, name)))
+            tagged.append((field.tag, _field(field, version, value, name, flexible=flexible)))
+    if not flexible:
+        if tagged:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{path} has tagged fields {[tag for tag, _ in tagged]}, and version {version} has none: KIP-482",
+            )
+        return b"".join(plain)
     tags = sorted(tagged)
     if len({tag for tag, _ in tags}) != len(tags):
         raise ValueError(f"{path}: two tagged fields have one tag: {[tag for tag, _ in tags]}")
@@ -156,28 +169,41 @@ def _at_default(field: Field, value: Any) -> bool:
     return bool(value == field.default)
 
 
-def _field(field: Field, version: int, value: Any, path: str) -> bytes:
+def _field(field: Field, version: int, value: Any, path: str, *, flexible: bool) -> bytes:
+    compact = flexible and not field.never_compact
     if value is None:
         if not field.nullable_in(version):
             raise ValueError(f"{path} is null, which version {version} does not allow")
-        return b"\xff" if field.kind is Kind.STRUCT and not field.array else b"\x00"
+        if field.kind is FieldType.STRUCT and not field.array:
+            return b"\xff"
+        return _length(-1, field, path, array=field.array, compact=compact)
     if field.array:
-        items = [_one(field, version, item, f"{path}[{index}]") for index, item in enumerate(value)]
-        return uvarint(len(items) + 1) + b"".join(items)
-    mark = b"\x01" if field.kind is Kind.STRUCT and field.nullable_in(version) else b""
-    return mark + _one(field, version, value, path)
+        items = [_one(field, version, item, f"{path}[{index}]", compact=compact) for index, item in enumerate(value)]
+        return _length(len(items), field, path, array=True, compact=compact) + b"".join(items)
+    mark = b"\x01" if field.kind is FieldType.STRUCT and field.nullable_in(version) else b""
+    return mark + _one(field, version, value, path, compact=compact)
 
 
-def _one(field: Field, version: int, value: Any, path: str) -> bytes:
-    if field.kind is Kind.STRUCT:
+def _length(length: int, field: Field, path: str, *, array: bool, compact: bool) -> bytes:
+    """Returns an encoded length; -1 is null."""
+    if compact:
+        return uvarint(length + 1)
+    try:
+        return old_length(field.kind, array=array).pack(length)
+    except struct.error:
+        raise ValueError(f"{path}: {length} is too long; before KIP-482 a string has at most 32767 bytes") from None
+
+
+def _one(field: Field, version: int, value: Any, path: str, *, compact: bool) -> bytes:
+    if field.kind is FieldType.STRUCT:
         assert field.struct is not None
         return _message(field.struct, version, value, path)
     try:
-        if field.kind is Kind.UUID and len(value) != 16:
+        if field.kind is FieldType.UUID and len(value) != 16:
             raise ValueError(f"{path}: an id has 16 bytes, not {len(value)}")
         if field.kind in FIXED:
             return struct.pack(">" + FIXED[field.kind], value)
-        raw = value.encode() if field.kind is Kind.STRING else bytes(value)
+        raw = value.encode() if field.kind is FieldType.STRING else bytes(value)
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as problem:
         raise ValueError(f"{path}: {value!r} does not fit {field.kind.value} ({problem})") from None
-    return uvarint(len(raw) + 1) + raw
+    return _length(len(raw), field, path, array=False, compact=compact) + raw

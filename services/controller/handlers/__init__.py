@@ -1,13 +1,15 @@
-"""What each API asks of the engine: one table, whatever door a request comes through."""
+"""The handler of each API by its RPC name: one table for RPCs, Submit and AdminStream."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from quorate.controller.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
+from services.controller.deadlines import Deadline
 from services.controller.handlers.access import ACCESS
 from services.controller.handlers.brokers import BROKERS
 from services.controller.handlers.cluster import CLUSTER
@@ -18,9 +20,14 @@ from services.controller.handlers.topics import TOPICS
 __all__ = ["HANDLERS", "answer_to"]
 
 HANDLERS: Final[Mapping[str, Handler]] = {**TOPICS, **BROKERS, **CLUSTER, **CONFIGS, **ACCESS}
-"""By the RPC's name. A read, too, waits until all that it has seen is committed."""
+"""Handlers by RPC name. A read, like a write, is answered once the state that it has seen is committed."""
 
 
 async def answer_to(apis: Apis, call: Call) -> Answer:
-    """The answer to one request, as far as its caller may ask, once all that it rests on is committed."""
-    return await apis.authorizing.serve(call, lambda granted: HANDLERS[granted.rpc](apis, granted))
+    """Authorizes one request, runs its handler, and returns the answer once its state is committed.
+
+    Raises ApiError; REQUEST_TIMED_OUT if the decision does not begin within `timeout_ms`.
+    """
+    deadline = Deadline(call.rpc, call.timeout_ms)
+    timed = replace(call, deadline=deadline)
+    return await deadline.over(apis.authorizing.serve(timed, lambda granted: HANDLERS[granted.rpc](apis, granted)))

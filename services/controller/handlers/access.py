@@ -1,4 +1,4 @@
-"""Who may do what, and how they prove who they are: access control entries, SCRAM credentials, delegation tokens."""
+"""Handlers of the security APIs: access control entries, SCRAM credentials, and delegation tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ACCESS"]
 
 
 async def _create_delegation_token(apis: Apis, call: Call) -> Answer:
-    """The HMAC is added when all else is done: it is in no decision, and in nothing that is kept of one."""
+    """Creates a delegation token. The HMAC is added to the answer last, so that no record or stored answer has it."""
     tokens = apis.settings.delegation_tokens
     command = create_delegation_token(
         call.asked, principal=call.principal, new_token_id=random_id, settings=tokens, allows=call.allows

@@ -1,54 +1,78 @@
-"""What brokers ask for, and whether they belong to the cluster."""
+"""Handlers of the brokers' APIs: registration, unregistration, AlterPartition, log directories, producer ids."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from kraft.api.broker_registration import BrokerRegistrationRequest
 from quorate.controller.commands.allocate_producer_ids import allocate_producer_ids
 from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
 from quorate.controller.engine import Answer
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.handlers.kinds import Handler, to_the_end, written
+from services.controller.isr_updates import Noted
 
 __all__ = ["BROKERS"]
 
 
 async def _register_broker(apis: Apis, call: Call) -> Answer:
-    """The quorum's level is asked for anew when the way is clear: that may have taken a while."""
+    """Registers a broker; a chunked change of its earlier incarnation's partitions is written first, where needed.
+
+    After that change kraft.version and the broker's session are queried again, as it may take long.
+    """
     state = apis.driver.engine.state
 
+    async def known() -> dict[str, Any]:
+        """Queries the quorum node for kraft.version and the heartbeat service for the broker's session."""
+        return {
+            "kraft_version": (await apis.quorum.quorum()).kraft_version,
+            "session_epoch": await apis.sessions.valid_epoch(_other_process(state, call.asked)),
+        }
+
     async def register() -> Answer:
-        present = await apis.quorum.kraft_version()
-        ahead = register_ahead(
-            state, call.asked, cluster_id=apis.cluster_id, kraft_version=present, settings=apis.settings
-        )
-        if await apis.write_ahead(call, ahead):
-            present = await apis.quorum.kraft_version()
-        whole = register_unless_alive(
-            call.asked, cluster_id=apis.cluster_id, kraft_version=present, settings=apis.settings
-        )
-        return await apis.write(call, whole)
+        present = await known()
+        given: dict[str, Any] = {"cluster_id": apis.cluster_id, "settings": apis.settings}
+        has_written = await apis.write_ahead(call, register_ahead(state, call.asked, **given, **present))
+        if has_written:
+            present = await known()
+        return await apis.write(call, register_unless_alive(call.asked, **given, **present), has_written=has_written)
 
     return await to_the_end(register())
+
+
+def _other_process(state: ClusterState, request: BrokerRegistrationRequest) -> NodeId | None:
+    """Returns the id of a registered broker with another incarnation id; None if there is none."""
+    broker = state.brokers.get(request.broker_id)
+    return None if broker is None or broker.incarnation_id == request.incarnation_id else broker.id
 
 
 async def _unregister_broker(apis: Apis, call: Call) -> Answer:
     async def unregister() -> Answer:
         ahead = unregister_ahead(apis.driver.engine.state, call.asked, settings=apis.settings)
-        await apis.write_ahead(call, ahead)
-        return await apis.write(call, unregister_broker(call.asked, settings=apis.settings))
+        has_written = await apis.write_ahead(call, ahead)
+        return await apis.write(call, unregister_broker(call.asked, settings=apis.settings), has_written=has_written)
 
     return await to_the_end(unregister())
 
 
+async def _alter_partition(apis: Apis, call: Call) -> Answer:
+    noted = Noted(call.asked, alter_partition(call.asked, settings=apis.settings))
+    answer = await apis.write(call, noted)
+    if not call.validate_only:
+        apis.isr_updates.count(noted, answer.response)
+    return answer
+
+
 BROKERS: Final[Mapping[str, Handler]] = {
     "AllocateProducerIds": written(lambda _, call: allocate_producer_ids(call.asked)),
-    "AlterPartition": written(lambda apis, call: alter_partition(call.asked, settings=apis.settings)),
+    "AlterPartition": _alter_partition,
     "AssignReplicasToDirs": written(lambda apis, call: assign_replicas_to_dirs(call.asked, settings=apis.settings)),
     "BrokerRegistration": _register_broker,
     "UnregisterBroker": _unregister_broker,

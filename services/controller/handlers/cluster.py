@@ -1,4 +1,4 @@
-"""The cluster as a whole: its controllers, and the levels of its features."""
+"""Handlers of the cluster's APIs: controller registration, DescribeCluster, and UpdateFeatures."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ __all__ = ["CLUSTER"]
 
 
 async def _update_features(apis: Apis, call: Call) -> Answer:
-    """All of it is checked first; kraft.version, which is the quorum's to write, comes last."""
-    present = await apis.quorum.kraft_version()
+    """Updates finalized feature levels; the quorum node checks kraft.version first, and writes it after all others."""
+    kraft_version, voters = await apis.quorum.quorum()
     wanted = kraft_version_update(call.asked)
-    is_new = wanted is not None and wanted != present
+    is_new = wanted is not None and wanted != kraft_version
     if is_new:
         await apis.quorum.upgrade_kraft_version(wanted or 0, apis.driver.leader_epoch, validate_only=True)
-    answer = await apis.write(call, update_features(call.asked, kraft_version=present, settings=apis.settings))
+    others = voters - {apis.driver.leader_id}
+    command = update_features(call.asked, kraft_version=kraft_version, voters=others, settings=apis.settings)
+    answer = await apis.write(call, command)
     if is_new and not (call.validate_only or call.asked.validate_only):
         await apis.quorum.upgrade_kraft_version(wanted or 0, apis.driver.leader_epoch)
     return answer

@@ -1,4 +1,4 @@
-"""Configs of whatever has them, and client quotas."""
+"""Handlers of the config APIs (topics, brokers, groups and other resources) and of client quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What most handlers are: a command that is written, or one that is read."""
+"""Builds handlers from commands: one kind writes records, the other is a linearizable read."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, TypeAlias
 
 from kraft import Uuid
 from quorate.controller.decision import Command
-from quorate.controller.engine import Answer, Lane
+from quorate.controller.engine import Answer, QueueLimit
 from services.controller.apis import Apis
 from services.controller.call import Call
 
 __all__ = ["Handler", "random_id", "read", "to_the_end", "written"]
 
 Handler: TypeAlias = Callable[[Apis, Call], Awaitable[Answer]]
-"""Raises ApiError to refuse a request as a whole."""
+"""Serves one call; raises ApiError to refuse it as a whole."""
 
 
 def written(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
-    """Nothing has to be asked of anybody else first."""
+    """Makes a handler that writes what `command` decides, for APIs that need no other service first."""
 
     async def handle(apis: Apis, call: Call) -> Answer:
         return await apis.write(call, command(apis, call))
@@ -29,22 +29,25 @@ def written(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
 
 
 def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
-    """What is acknowledged is seen: of a leader that has been replaced unheard nothing is told."""
+    """Makes a handler for a linearizable read (ReadIndex): a majority confirms the leader before the state is read.
+
+    A replaced leader therefore answers NOT_CONTROLLER, never old state.
+    """
 
     async def handle(apis: Apis, call: Call) -> Answer:
         await apis.quorum.confirm(apis.driver.leader_epoch)
         if call.as_of is not None:
             return apis.driver.read(command(apis, call), as_of=call.as_of)
-        return await apis.driver.write(call.rpc, command(apis, call), lane=Lane.ADMIN)
+        return await apis.driver.write(call.rpc, command(apis, call), lane=QueueLimit.ADMIN)
 
     return handle
 
 
 async def to_the_end(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Also when nobody waits for the answer any more: half of a change in turns helps nobody."""
+    """Runs `work` to its end even if the caller is cancelled: a chunked change must not stop halfway."""
     return await asyncio.shield(asyncio.ensure_future(work))
 
 
 def random_id() -> Uuid:
-    """Of something new."""
+    """Returns a random id for a new topic, token or ACL."""
     return Uuid(secrets.token_bytes(16))

@@ -1,4 +1,4 @@
-"""Topics and their partitions."""
+"""Handlers of the topic APIs: create, delete, describe, add partitions, reassign, elect leaders."""
 
 from __future__ import annotations
 

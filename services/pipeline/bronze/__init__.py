@@ -1,20 +1,20 @@
-"""Bronze: what was read, each record and each span once, as it lay there, and what could not be read.
+"""Bronze, the raw layer: every record and every span that was read, once and unchanged, and what could not be read.
 
-records      every record of every file; what of it is the log
-extents      which files cannot hold the same record
-stream       the same as files grow, or from a running quorum
-spans        every span once
-span_files   which files hold spans, or which database; `span_store` and `span_database` read the observer's,
-             `line_files` and `otlp_lines` a collector's
-quarantine   what could not be read, but for what was withdrawn of it
-claims       what was claimed there and is not so any more
+records      appends the records of logs and checkpoints, each once; which of several replicas' records are the log
+extents      finds which files cannot hold the same record, without a shuffle
+stream       appends records as files grow, or from a running quorum
+spans        appends trace spans, each once
+span_files   finds files and databases that hold spans; `span_store` and `span_database` read the observer's trace
+             store, `line_files` and `otlp_lines` an OpenTelemetry collector's files
+quarantine   keeps damaged and unreadable input, and which of these claims were withdrawn
+claims       withdraws claims about input that could be read since
 """
 
 from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN, standing
 from services.pipeline.bronze.records import (
     RECORDS,
     SNAPSHOTS,
-    Counts,
+    RowCounts,
     conflicts,
     ingest,
     settled,
@@ -26,7 +26,7 @@ __all__ = [
     "RECORDS",
     "SNAPSHOTS",
     "WITHDRAWN",
-    "Counts",
+    "RowCounts",
     "conflicts",
     "ingest",
     "settled",

@@ -1,9 +1,9 @@
-"""What quarantine says that is not so any more: lines and checkpoints that are whole by now, stores that can be read.
+"""Withdraws claims in quarantine that no longer hold: lines and checkpoints that are complete now, readable stores.
 
-A claim of a line is over when the file was read again, or has gone, and it is not told again, but a longer line there
-or in a file beside it begins with the same bytes: a collector gives full files other names. One of a whole file is over
-when that was read again and it is not told again. One of a single span stays. One of half a checkpoint is over when
-that is gone: it has its name by now, or the node that began it has given it up, which loses nothing.
+A claim about a line is withdrawn if its file was read again or is gone, the claim was not made again, and a longer line
+in that file or one beside it begins with the same bytes (a collector renames full files). A claim about a whole file is
+withdrawn if the file was read again and the claim was not made again. A claim about a single span always stays. A claim
+about an unfinished checkpoint is withdrawn if that file is gone: it was completed and renamed, or abandoned.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from quorate.pipeline.places import CHECKPOINT_KIND, HALF
+from quorate.pipeline.log_files import CHECKPOINT_KIND, HALF
 from services.pipeline.bronze.line_files import LineFile
 from services.pipeline.bronze.otlp_lines import LINE_CLAIM, text_lines
 from services.pipeline.bronze.quarantine import CLAIM, standing, withdraw
+from services.pipeline.memory import kept
 from services.pipeline.tables import Growing
 
 __all__ = ["SPAN_CLAIM", "claimed", "withdraw_halves", "withdraw_read"]
 
 SPAN_CLAIM: Final = "span"
-"""How it is told what a span is not."""
+"""The first word of a quarantine claim about an invalid span."""
 
 
 def claimed(tables: Growing) -> set[str]:
-    """The files with spans of which quarantine says something."""
+    """Returns the span files and trace stores about which quarantine has claims in force."""
     claims = standing(tables)
     if claims is None:
         return set()
@@ -38,29 +39,26 @@ def claimed(tables: Growing) -> set[str]:
 def withdraw_read(
     spark: SparkSession, tables: Growing, read: Sequence[str], lines: Sequence[LineFile], told: DataFrame
 ) -> int:
-    """Withdraw the claims that are over, now that these files were read; how many they were.
+    """Withdraws the quarantine claims that no longer hold after these files were read; returns how many.
 
-    `lines` are those of them that are no stores, and `told` is all that was found wrong with any.
+    `lines` are those of the files that are not stores; `told` are all claims that this run has made.
     """
     claims = standing(tables)
     if claims is None:
         return 0
     places = sorted({str(Path(path).parent) for path in read})
     near = claims.where((fn.col("kind") == "span") & _directory().isin(places))
-    unsaid = near.join(told.select(*CLAIM), list(CLAIM), "left_anti").persist()
-    try:
-        sources = [row["source"] for row in unsaid.select("source").distinct().collect()]
+    with kept(near.join(told.select(*CLAIM), list(CLAIM), "left_anti")) as (not_repeated,):
+        sources = [row["source"] for row in not_repeated.select("source").distinct().collect()]
         were_read = set(read)
         looked_at = [path for path in sources if path in were_read or not Path(path).exists()]
         if not looked_at:
             return 0
-        return withdraw(tables, _over(spark, unsaid.where(fn.col("source").isin(looked_at)), read, lines))
-    finally:
-        unsaid.unpersist()
+        return withdraw(tables, _over(spark, not_repeated.where(fn.col("source").isin(looked_at)), read, lines))
 
 
 def withdraw_halves(tables: Growing) -> int:
-    """Withdraw the claims of checkpoints that are half no more; how many they were."""
+    """Withdraws the quarantine claims about unfinished checkpoints that no longer exist; returns how many."""
     claims = standing(tables)
     if claims is None:
         return 0

@@ -1,7 +1,6 @@
-"""The lines of text files as a data source: bytes as they lie there, cut at newlines, up to where a file ended.
+"""A Spark data source for the lines of text files; it reads each file only up to the size that it had when listed.
 
-Spark's own reader of text reads to wherever a file ends by then, and cannot tell a line that is not whole yet from one
-that is.
+Spark's own text source reads to the file's present end and cannot tell a half-written last line from a complete one.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ __all__ = ["LineFile", "LineFilesSource", "read_line_files"]
 
 NAME: Final = "span_lines"
 PART_BYTES: Final = 32 << 20
-"""What one task reads, about; a packed file is never cut."""
+"""Target size of one task's range, in bytes; a gzip file is never split."""
 BLOCK_BYTES: Final = 8 << 20
-"""What is read at a time: some of a collector's lines."""
+"""Bytes that are read at a time, enough for several lines of a collector."""
 SCHEMA: Final = "cluster_id string, source string, value binary, is_open boolean, _corrupt string"
 _ARROW: Final = pa.schema(
     [
@@ -42,7 +41,7 @@ _ARROW: Final = pa.schema(
 
 
 class LineFile(NamedTuple):
-    """Bytes 0 to `size` of a file. Is more of it expected, then its last line may be half of one: `may_grow`."""
+    """A text file that is read up to byte `size`. With `may_grow` its last line may still be incomplete."""
 
     path: str
     cluster_id: str
@@ -50,8 +49,8 @@ class LineFile(NamedTuple):
     may_grow: bool
 
 
-class Range(InputPartition):
-    """The lines that begin at bytes `low` to `high` (exclusive) of a file."""
+class LineRange(InputPartition):
+    """A Spark input partition: the lines of a file that begin at bytes `low` to `high` (exclusive)."""
 
     def __init__(self, file: LineFile, low: int, high: int) -> None:
         super().__init__(None)
@@ -61,36 +60,36 @@ class Range(InputPartition):
 
 
 def read_line_files(spark: SparkSession, files: Iterable[LineFile]) -> DataFrame:
-    """The lines of these files as SCHEMA says, without what ends them.
+    """Reads the lines of these files with the columns of SCHEMA, without their newlines.
 
-    `is_open` is the last line of a file that may grow, if no newline ends it. What cannot be read, or not any more, is
-    a row with `_corrupt`; where the file may grow, that is `is_open` too.
+    `is_open` marks a last line without a newline in a file that may grow. A file that cannot be read, or is gone,
+    becomes a row with `_corrupt`; its `is_open` says that the next run may be able to read it.
     """
     spark.dataSource.register(LineFilesSource)
     return spark.read.format(NAME).option("files", json.dumps(list(files))).load()
 
 
 class LineFilesSource(DataSource):
-    """The format `span_lines`; its option `files` is a JSON array of LineFile."""
+    """The data source `span_lines`; its option `files` is a JSON array of LineFile."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Returns "span_lines", the name for `format(…)`."""
         return NAME
 
     def schema(self) -> str:
-        """A line, and where it is from."""
+        """Returns the schema: a line with its file and its cluster id."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> LineFilesReader:
-        """Raises ValueError without files."""
+        """Returns the reader of the listed text files. Raises ValueError if the option `files` is missing."""
         if "files" not in self.options:
             raise ValueError(f"the source {NAME} needs the option files: a JSON array")
         return LineFilesReader([LineFile(*each) for each in json.loads(self.options["files"])])
 
 
 class LineFilesReader(DataSourceReader):
-    """One read of all files: large ones are several tasks."""
+    """Reads all files; a large file is split into several tasks."""
 
     def __init__(
         self, files: Sequence[LineFile], *, part_bytes: int = PART_BYTES, block_bytes: int = BLOCK_BYTES
@@ -100,13 +99,13 @@ class LineFilesReader(DataSourceReader):
         self._block_bytes = block_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of bytes."""
+        """Splits the text files into byte ranges, one for each task."""
         return [part for file in self._files for part in _ranges(file, self._part_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The lines of a range."""
-        if not isinstance(partition, Range):
-            return  # what Spark makes of no parts at all
+        """Yields the lines of a text file's byte range as Arrow batches."""
+        if not isinstance(partition, LineRange):
+            return  # Spark passes another partition if the plan is empty
         file = partition.file
         try:
             with _opened(file.path) as opened:
@@ -117,26 +116,26 @@ class LineFilesReader(DataSourceReader):
             yield _damaged(file, f"it cannot be read to its end: {problem}", is_open=file.may_grow)
 
 
-def _ranges(file: LineFile, part_bytes: int) -> Iterator[Range]:
+def _ranges(file: LineFile, part_bytes: int) -> Iterator[LineRange]:
     step = file.size if file.path.endswith(PACKED) else part_bytes
     for low in range(0, file.size, step or 1):
-        yield Range(file, low, min(low + step, file.size))
+        yield LineRange(file, low, min(low + step, file.size))
 
 
 def _opened(path: str) -> gzip.GzipFile | BufferedReader:
     return gzip.GzipFile(path) if path.endswith(PACKED) else Path(path).open("rb")
 
 
-def _batches(part: Range, opened: gzip.GzipFile | BufferedReader, block_bytes: int) -> Iterator[pa.RecordBatch]:
+def _batches(part: LineRange, opened: gzip.GzipFile | BufferedReader, block_bytes: int) -> Iterator[pa.RecordBatch]:
     is_packed = part.file.path.endswith(PACKED)
     if part.low > 0:
-        # A line that began before the range is another task's.
+        # A line that begins before this range is read by the task before.
         opened.seek(part.low - 1)
         opened.readline()
     held = b""
     while True:
         room = block_bytes if is_packed else min(block_bytes, part.high - opened.tell())
-        # All that is there of a packed file that breaks off is given: `read` would lose what it has with its error.
+        # `read1` returns what a truncated gzip file still has; `read` would raise an error instead and lose it.
         block = opened.read1(room) if room > 0 else b""
         if not block:
             break
@@ -144,7 +143,7 @@ def _batches(part: Range, opened: gzip.GzipFile | BufferedReader, block_bytes: i
         if newline:
             yield _batch(part.file, whole)
     if held:
-        # The line on which a range ends is read to where it ends itself.
+        # The last line that begins in this range may end behind it; it is read to its end.
         left = 0 if is_packed else part.file.size - opened.tell()
         line = held + opened.readline(left) if left > 0 else held
         is_open = part.file.may_grow and not line.endswith(b"\n")
@@ -154,14 +153,14 @@ def _batches(part: Range, opened: gzip.GzipFile | BufferedReader, block_bytes: i
 def _batch(file: LineFile, lines: bytes, *, is_open: bool = False) -> pa.RecordBatch:
     values = pc.split_pattern(pa.array([lines], pa.large_binary()), b"\n").flatten().cast(pa.binary())
     count = len(values)
-    said = (file.cluster_id, file.path, None, is_open, None)
+    fixed = (file.cluster_id, file.path, None, is_open, None)
     columns = [
         values if field.name == "value" else pa.repeat(pa.scalar(each, field.type), count)
-        for each, field in zip(said, _ARROW, strict=True)
+        for each, field in zip(fixed, _ARROW, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
 def _damaged(file: LineFile, problem: str, *, is_open: bool) -> pa.RecordBatch:
-    said = {"cluster_id": file.cluster_id, "source": file.path, "is_open": is_open, "_corrupt": problem}
-    return pa.RecordBatch.from_pylist([said], schema=_ARROW)
+    fixed = {"cluster_id": file.cluster_id, "source": file.path, "is_open": is_open, "_corrupt": problem}
+    return pa.RecordBatch.from_pylist([fixed], schema=_ARROW)

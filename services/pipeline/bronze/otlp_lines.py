@@ -1,8 +1,7 @@
-"""Reads what an OpenTelemetry collector's file exporter writes: OTLP as JSON, one export a line, parsed by the engine.
+"""Reads the files of an OpenTelemetry collector's file exporter: OTLP as JSON, one export a line, parsed by Spark.
 
-Ids are hexadecimal there, times in ns as text, and a value says its own type (OTLP/JSON, protocol 1.x). Of a span's
-events and links nothing is kept. Lines of logs and metrics, which a collector may write into the same file, are
-passed over.
+In OTLP/JSON (protocol 1.x) ids are hexadecimal, times are ns as text, and each value names its own type. Events and
+links of a span are not kept. Lines of logs and metrics, which a collector may write into the same file, are ignored.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from services.pipeline.bronze.line_files import LineFile, read_line_files
 __all__ = ["LINE_CLAIM", "attribute_map", "read_lines", "text_lines"]
 
 LINE_CLAIM: Final = "a line of "
-"""How it is told what a line is not."""
+"""The first words of a quarantine claim about a damaged line."""
 SHOWN_MAX: Final = 60
-"""Characters of a damaged line that are told."""
+"""How many characters of a damaged line its quarantine claim quotes."""
 
-# Every value as text, be it a number in quotes or not; of lists and maps their JSON.
+# Values are read as text, whether numbers are quoted or not; lists and maps are kept as JSON.
 _PAIR: Final = (
     "struct<key: string, value: struct<stringValue: string, boolValue: string, intValue: string, doubleValue: string, "
     "bytesValue: string, arrayValue: string, kvlistValue: string>>"
@@ -40,17 +39,17 @@ _ERROR_CODES: Final = ("2", "STATUS_CODE_ERROR")
 
 
 def read_lines(spark: SparkSession, files: Iterable[LineFile]) -> DataFrame:
-    """The spans of these files, each of the cluster beside its name: all as text, attributes and resource as maps.
+    """Reads the spans of these files with their cluster ids: all fields as text, attributes and resource as maps.
 
-    A line that is no export of spans is a row with `_corrupt`, naming the file and how the line begins; with `is_open`
-    too, if it may become one.
+    A line that is not an export of spans becomes a row with `_corrupt`, which quotes how the line begins; `is_open` is
+    set if the line may still be completed.
     """
     lines = text_lines(spark, files)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_malformed"}
     parsed = lines.withColumn("export", fn.from_json("text", _LINE, options))
     other = fn.coalesce("export.resourceLogs", "export.resourceMetrics").isNotNull()
     is_sound = fn.col("export._malformed").isNull() & (fn.col("export.resourceSpans").isNotNull() | other)
-    # What is null here is neither: a condition must not lose it.
+    # The condition may be null; such a line is damaged and must not be filtered out.
     judged = parsed.withColumn("is_sound", fn.coalesce(is_sound, fn.lit(False)))
     return _spans(judged.where("is_sound")).unionByName(
         _damaged(judged.where("not is_sound")), allowMissingColumns=True
@@ -58,14 +57,14 @@ def read_lines(spark: SparkSession, files: Iterable[LineFile]) -> DataFrame:
 
 
 def text_lines(spark: SparkSession, files: Iterable[LineFile]) -> DataFrame:
-    """The lines that are not blank, with `text` beside their bytes; and what could not be read."""
+    """Reads the lines that are not blank, as bytes and as `text`, and the reports of files that could not be read."""
     lines = read_line_files(spark, files)
     text = fn.rtrim(fn.col("value").cast("string"), fn.lit("\r"))
     return lines.withColumn("text", text).where((fn.trim("text") != "") | fn.col("_corrupt").isNotNull())
 
 
 def attribute_map(pairs: Column) -> Column:
-    """Keys and values as text; the last of a key, where a broken client says it twice."""
+    """Converts OTLP key-value pairs to a map of text; if a key occurs twice, the last value is kept."""
 
     def is_last(pair: Column, at: Column) -> Column:
         behind = fn.slice(pairs, at + 2, fn.size(pairs))
@@ -111,9 +110,9 @@ def _spans(lines: DataFrame) -> DataFrame:
 def _damaged(lines: DataFrame) -> DataFrame:
     what = fn.when(fn.col("export._malformed").isNull(), "has no resourceSpans").otherwise("is no OTLP export in JSON")
     shown = fn.substring("text", 1, SHOWN_MAX)
-    # Two lines that begin alike are told apart by their digest.
-    told = fn.format_string(
+    # The digest tells apart two damaged lines that begin alike.
+    claim = fn.format_string(
         LINE_CLAIM + "%d bytes (md5 %s) %s: %s", fn.octet_length("text"), fn.md5("text"), what, shown
     )
-    why = fn.coalesce("_corrupt", told)
+    why = fn.coalesce("_corrupt", claim)
     return lines.select("source", "cluster_id", "is_open", why.alias("_corrupt"), fn.col("value").alias("raw"))

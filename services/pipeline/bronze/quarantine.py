@@ -1,7 +1,8 @@
-"""What could not be read, and what of that is over by now: two tables that are only ever added to.
+"""Quarantine: append-only tables of the input that could not be read, and of the claims that were withdrawn since.
 
-A claim is known by cluster, file and words. Quarantine has a row for each time that it was made, and `withdrawn` says
-how many of these are over. So it may be made again, and a job that is killed anywhere leaves it as it was or withdrawn.
+A claim says that some input is damaged or missing; cluster, file and text identify it. Each time that it is made adds a
+row to quarantine; a row of `withdrawn` says how many of these no longer hold. So a claim can be made again later, and
+after a job was killed it is either in force or withdrawn.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _BY: Final = ("cluster_id",)
 
 
 def standing(tables: Growing) -> DataFrame | None:
-    """The claims that are not over, as quarantine has them; None if nothing was ever claimed."""
+    """Returns the quarantine rows whose claim still holds; None if there was never a claim."""
     claims, withdrawn = tables.read(QUARANTINE), tables.read(WITHDRAWN)
     if claims is None or withdrawn is None:
         return claims
     over = withdrawn.groupBy(*CLAIM).agg(fn.max("times").alias("over"))
     times = fn.row_number().over(Window.partitionBy(*CLAIM).orderBy("timestamp"))
     known = claims.withColumn("time", times).join(fn.broadcast(over), list(CLAIM), "left")
-    # One row a claim, be it that two jobs have made it at a time.
+    # This gives one row a claim, even if two jobs made it at the same time.
     return known.where(fn.col("time") == fn.coalesce("over", fn.lit(0)) + 1).select(claims.columns)
 
 
 def claim(tables: Growing, rows: DataFrame) -> int:
-    """Add the claims that do not stand yet, once each; how many these are."""
+    """Appends to quarantine those of the claims that are not in force yet, each once; returns how many."""
     there = standing(tables)
     once = rows.dropDuplicates(list(CLAIM))
     new = once if there is None else once.join(there.select(*CLAIM), list(CLAIM), "left_anti").select(rows.columns)
@@ -42,7 +43,7 @@ def claim(tables: Growing, rows: DataFrame) -> int:
 
 
 def withdraw(tables: Growing, over: DataFrame) -> int:
-    """Say that these claims, by the columns of CLAIM, are over; how many they are."""
+    """Withdraws these claims about unreadable input, given by the columns of CLAIM; returns how many."""
     claims = tables.read(QUARANTINE)
     assert claims is not None, "what is over was claimed"
     made = claims.join(fn.broadcast(over), list(CLAIM), "left_semi").groupBy(*CLAIM).agg(fn.count("*").alias("times"))

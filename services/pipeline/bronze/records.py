@@ -1,9 +1,9 @@
-"""Bronze: every record of every file once, as it lay there, and what could not be read.
+"""Appends the records of logs and checkpoints to bronze, each once and unchanged, and damage to quarantine.
 
-Nothing is dropped and nothing judged: two voters may have written different records at one offset, of which the later
-epoch's is the log's. `settled` reads the table that way. A record is known by cluster, offset, epoch and content, so a
-file that comes again, late, or from another replica adds nothing. Most files share no offset with any other: their
-rows go from the source to the table as they come, and only the others are sorted out.
+Nothing is dropped: two voters may have written different records at one offset, and both are kept; `settled` selects
+those of the log, that is of the later epoch. Cluster, offset, epoch and content identify a record, so a file that is
+read again, late, or from another replica adds nothing. Rows of files that share no offset with others are appended
+directly; only the others are compared row by row.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.columns import COLUMNS
-from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
-from services.pipeline.bronze.extents import Extent, bounds, extents, gathered, overlapping
+from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND
+from services.pipeline.bronze.extents import OffsetExtent, bounds, extents, gathered, overlapping
 from services.pipeline.bronze.quarantine import claim
+from services.pipeline.memory import kept
 from services.pipeline.tables import Growing, add
 
 __all__ = [
     "RECORDS",
     "SNAPSHOTS",
-    "Counts",
+    "RowCounts",
     "Sifted",
     "conflicts",
     "ingest",
@@ -41,8 +42,8 @@ _SNAPSHOT_KEY: Final = ("cluster_id", "fingerprint", "offset")
 _BY: Final = ("cluster_id", "date")
 
 
-class Counts(NamedTuple):
-    """How many rows a run added."""
+class RowCounts(NamedTuple):
+    """How many rows a run added to each table."""
 
     records: int
     snapshots: int
@@ -50,36 +51,36 @@ class Counts(NamedTuple):
 
 
 class Sifted(NamedTuple):
-    """What belongs into each table."""
+    """The rows of a read, split by target table: log records, checkpoint records, and damage for quarantine."""
 
     records: DataFrame
     snapshots: DataFrame
     quarantine: DataFrame
 
 
-def ingest(rows: DataFrame, tables: Growing) -> Counts:
-    """Add what is new in `rows` (of the source `kraft`, PERMISSIVE) to the tables. Run again, it adds nothing.
+def ingest(rows: DataFrame, tables: Growing) -> RowCounts:
+    """Appends what is new in `rows` (from the source `kraft`, PERMISSIVE) to the tables; a second run adds nothing.
 
-    The rows are read once, and kept meanwhile if the caller has not seen to that.
+    The rows are cached for this, unless the caller has persisted them.
     """
-    is_kept = rows.storageLevel.useMemory or rows.storageLevel.useDisk
-    kept = rows if is_kept else rows.persist()
-    try:
-        found = sift(kept)
-        return Counts(
-            records=_add_files(tables, RECORDS, found.records, _RECORD_KEY),
-            snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, _SNAPSHOT_KEY),
-            quarantined=claim(tables, found.quarantine),
-        )
-    finally:
-        if not is_kept:
-            kept.unpersist()
+    if rows.storageLevel.useMemory or rows.storageLevel.useDisk:
+        return _add(tables, sift(rows))
+    with kept(rows) as (own,):
+        return _add(tables, sift(own))
+
+
+def _add(tables: Growing, found: Sifted) -> RowCounts:
+    return RowCounts(
+        records=_add_files(tables, RECORDS, found.records, _RECORD_KEY),
+        snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, _SNAPSHOT_KEY),
+        quarantined=claim(tables, found.quarantine),
+    )
 
 
 def sift(rows: DataFrame) -> Sifted:
-    """The `rows` (of the source `kraft`, PERMISSIVE) by the table that they belong into; what comes twice is twice."""
+    """Splits `rows` (from the source `kraft`, PERMISSIVE) by target table; duplicates are not removed here."""
     sound = rows.where(fn.col("_corrupt").isNull())
-    # The hash passes over nulls: whether a column is one is hashed beside it.
+    # xxhash64 skips nulls, so whether a column is null is hashed as well.
     digest = fn.xxhash64(*(part for name in _CONTENT for part in (fn.col(name), fn.col(name).isNull())))
     dated = sound.withColumn("digest", digest).withColumn("date", fn.date_format("timestamp", "yyyy-MM-dd"))
     records = dated.where(fn.col("kind") == LOG_KIND).select(*_SHARED, "digest", "date")
@@ -90,11 +91,11 @@ def sift(rows: DataFrame) -> Sifted:
 
 
 def settled(records: DataFrame) -> DataFrame:
-    """One record an offset: what the log says after every election, whichever replica it was read from.
+    """Selects one record for each offset: those of the log after all elections, from whichever replica they were read.
 
     A record is not in the log if a later epoch begins at or before its offset: it was truncated, or will be (KIP-595).
-    An offset that has two contents in one epoch (`conflicts`) is left out: which is true nobody can say, so whoever
-    follows the log ends there. Where nothing of that is so, as a look at four columns says, these are the rows.
+    An offset with two contents in one epoch (`conflicts`) is left out, because nobody can say which is right; so the
+    log has a gap there. If the extents of the files show none of this, the rows are returned as they are.
     """
     found = _looked_over(records)
     kept = _of_last_epochs(records, found.cuts)
@@ -106,22 +107,19 @@ def settled(records: DataFrame) -> DataFrame:
 
 
 class _Look(NamedTuple):
-    """What files' extents say: epochs that were cut (with `end`, exclusive), clusters that may have an offset twice."""
+    """Findings from files' extents: truncated epochs (`end` exclusive), clusters that may have an offset twice."""
 
     cuts: list[Row]
     suspects: list[str]
 
 
 def _looked_over(records: DataFrame) -> _Look:
-    pieces = records.groupBy("cluster_id", "epoch", "source").agg(*bounds()).persist()
-    try:
+    with kept(records.groupBy("cluster_id", "epoch", "source").agg(*bounds())) as (pieces,):
         epochs = pieces.groupBy("cluster_id", "epoch").agg(fn.min("first").alias("begin"), fn.max("last").alias("last"))
         later = Window.partitionBy("cluster_id").orderBy(fn.desc("epoch")).rowsBetween(Window.unboundedPreceding, -1)
         cuts = epochs.withColumn("end", fn.min("begin").over(later)).where("last >= end")
         found = cuts.select("cluster_id", "epoch", "end").collect()
         every = gathered(pieces)
-    finally:
-        pieces.unpersist()
     doubtful = overlapping(every).union(each for each in every if not each.is_whole)
     return _Look(found, sorted({row["cluster_id"] for row in found}.union(each.cluster_id for each in doubtful)))
 
@@ -135,7 +133,7 @@ def _of_last_epochs(records: DataFrame, cuts: list[Row]) -> DataFrame:
 
 
 def _contested(records: DataFrame, suspects: list[str]) -> list[str]:
-    """The clusters with two records at one offset; to look at files' extents is enough for nearly all."""
+    """Returns the clusters with two records at one offset; only clusters with overlapping extents are searched."""
     if not suspects:
         return []
     counts = records.where(fn.col("cluster_id").isin(suspects)).groupBy("cluster_id", "offset").count()
@@ -150,7 +148,7 @@ def _one_an_offset(records: DataFrame) -> DataFrame:
 
 
 def conflicts(records: DataFrame) -> DataFrame:
-    """Offsets that have several contents in one epoch, with how many and where: two clusters under one name."""
+    """Returns the offsets with several contents in one epoch: two clusters that share an id."""
     suspects = fn.col("cluster_id").isin(_looked_over(records).suspects)
     found = (
         records.where(suspects)
@@ -161,7 +159,7 @@ def conflicts(records: DataFrame) -> DataFrame:
 
 
 def whole_snapshots(snapshots: DataFrame) -> DataFrame:
-    """The rows of those checkpoints of which every record is there, from SNAPSHOT_HEADER to SNAPSHOT_FOOTER."""
+    """Selects the rows of complete checkpoints: every record from SNAPSHOT_HEADER to SNAPSHOT_FOOTER is there."""
     ends = snapshots.groupBy("cluster_id", "fingerprint").agg(
         fn.count("*").alias("found"),
         fn.max("offset").alias("last"),
@@ -173,7 +171,7 @@ def whole_snapshots(snapshots: DataFrame) -> DataFrame:
 
 
 def _add_files(tables: Growing, name: str, rows: DataFrame, key: tuple[str, ...]) -> int:
-    """Rows of files; how many were new."""
+    """Appends the new rows of these files; returns how many."""
     every = extents(rows)
     there = tables.read(name) if every else None
     mixed = overlapping(every) | _known(every, there)
@@ -185,8 +183,8 @@ def _add_files(tables: Growing, name: str, rows: DataFrame, key: tuple[str, ...]
     return count + (add(tables, name, _new(rows.where(is_mixed), there, key), partition_by=_BY) if sources else 0)
 
 
-def _known(every: list[Extent], there: DataFrame | None) -> set[Extent]:
-    """Those in whose extents the table has rows, or may have."""
+def _known(every: list[OffsetExtent], there: DataFrame | None) -> set[OffsetExtent]:
+    """Returns the extents that overlap the extents of rows in the table."""
     if there is None:
         return set()
     near = there.where(fn.col("cluster_id").isin(sorted({each.cluster_id for each in every})))
@@ -196,7 +194,7 @@ def _known(every: list[Extent], there: DataFrame | None) -> set[Extent]:
 
 
 def _new(rows: DataFrame, there: DataFrame | None, key: tuple[str, ...]) -> DataFrame:
-    """Each row once, and none that is there."""
+    """Returns each row once, without those that the table has already."""
     first = Window.partitionBy(*key).orderBy("source")
     once = rows.withColumn("place", fn.row_number().over(first)).where("place = 1").drop("place")
     return once if there is None else once.join(there.select(*key), list(key), "left_anti").select(rows.columns)

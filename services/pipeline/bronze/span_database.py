@@ -1,4 +1,4 @@
-"""The observer's trace store where that is a database server (PostgreSQL): the same table, read through SQLAlchemy."""
+"""Reads the observer's trace store if it is a PostgreSQL database: the same table `spans`, through SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-__all__ = ["Extent", "look", "place_of", "rows"]
+__all__ = ["SpanExtent", "look", "place_of", "rows"]
 
 ROWS_AT_ONCE: Final = 8_192
 CONNECT_TIMEOUT_S: Final = 10
 BACKENDS: Final = ("postgresql",)
 
 
-class Extent(NamedTuple):
-    """What a store holds: its lowest number and its highest, inclusive, and how many spans; 0, -1 and 0 of none."""
+class SpanExtent(NamedTuple):
+    """The lowest and highest `seq` of a store (inclusive) and its number of spans; 0, -1 and 0 if it is empty."""
 
     low: int
     high: int
@@ -24,10 +24,11 @@ class Extent(NamedTuple):
 
 
 def place_of(url: str) -> str:
-    """What may be told of a database: where it is, and not how to get in. Raises ValueError.
+    """Returns a database's address without user and password, for messages. Raises ValueError.
 
     >>> place_of("postgresql+psycopg://observer:secret@db:5432/traces?sslmode=require")
     'postgresql://db:5432/traces'
+
     """
     try:
         parsed = sa.make_url(url)
@@ -42,8 +43,8 @@ def place_of(url: str) -> str:
     return f"{parsed.get_backend_name()}://{parsed.host or ''}{port}/{parsed.database or ''}"
 
 
-def look(url: str) -> Extent:
-    """What is there now. Raises OSError, naming the place, where it cannot be read."""
+def look(url: str) -> SpanExtent:
+    """Queries the store's extent. Raises OSError, naming the database, if it cannot be read."""
     place = place_of(url)
     try:
         with _connected(url) as connection:
@@ -53,13 +54,13 @@ def look(url: str) -> Extent:
     except sa.exc.DBAPIError as problem:
         raise OSError(f"{place}: it can not be read, or is no trace store: {_words(problem)}") from None
     low, high, count = found
-    return Extent(low or 0, -1 if high is None else high, count)
+    return SpanExtent(low or 0, -1 if high is None else high, count)
 
 
 def rows(url: str, columns: Sequence[str], *, low: int, high: int) -> Iterator[Sequence[Sequence[Any]]]:
-    """The spans with numbers from `low` to below `high`, some at a time: all as text but for booleans.
+    """Yields the spans with `seq` from `low` to `high` (exclusive) in chunks; columns are text, except booleans.
 
-    Raises sqlalchemy.exc.DBAPIError: what fails here may be gone when Spark tries again.
+    Raises sqlalchemy.exc.DBAPIError; Spark then retries the task, as the failure may be temporary.
     """
     shown = ", ".join(name if name == "error" else f"cast({name} as text)" for name in columns)
     query = sa.text(f"select {shown} from spans where seq >= :low and seq < :high")
@@ -70,7 +71,7 @@ def rows(url: str, columns: Sequence[str], *, low: int, high: int) -> Iterator[S
 
 @contextmanager
 def _connected(url: str) -> Iterator[sa.Connection]:
-    """A connection of its own that changes nothing."""
+    """Opens a connection that can only read, and closes it at the end."""
     engine = sa.create_engine(
         url,
         poolclass=sa.NullPool,
@@ -81,5 +82,5 @@ def _connected(url: str) -> Iterator[sa.Connection]:
 
 
 def _words(problem: sa.exc.DBAPIError) -> str:
-    """What the server or the driver says, in one line."""
+    """Returns the message of the server or the driver on one line."""
     return " ".join(str(problem.orig).split())

@@ -1,4 +1,4 @@
-"""Which files hold spans, or which database; of which kind they are, and whose."""
+"""Finds the files and databases that hold spans, their kind, and the cluster that each belongs to."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from quorate.storage.meta_properties import read_meta_properties
 __all__ = ["PACKED", "SpanFile", "find_spans"]
 
 MAGIC: Final = b"SQLite format 3\0"
-"""What every SQLite file begins with."""
+"""The first bytes of every SQLite file."""
 STORE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
 PACKED: Final = ".gz"
 LINE_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 
 
 class SpanFile(NamedTuple):
-    """A trace store of the observer's, or lines of OTLP, and the cluster that it is of unless a span says another."""
+    """A trace store of the observer, or a file of OTLP lines; `cluster_id` is for spans that do not name a cluster."""
 
     path: str
     cluster_id: str
@@ -29,30 +29,36 @@ class SpanFile(NamedTuple):
     size: int
     modified_ns: int
     url: str | None = None
-    """Of a database, whose `path` is what may be told of it: then `size` is its last number, `modified_ns` a count."""
+    """A database's URL.
+
+    Its `path` then has no secrets, `size` is its highest `seq`, `modified_ns` its number of spans.
+    """
 
     @property
     def version(self) -> tuple[str, str, int, int]:
-        """What tells whether it has changed: cluster, path, size, and ns since 1970."""
+        """Returns a key that changes with the file: cluster, path, size in bytes, mtime in ns since 1970."""
         return self.cluster_id, self.path, self.size, self.modified_ns
 
     @property
     def is_in_use(self) -> bool:
-        """Has a store a journal beside it? What is written lies there before it changes the file."""
+        """Returns whether a store has a write-ahead log beside it: writes appear there before they change the file."""
         return self.is_store and Path(f"{self.path}-wal").exists()
 
     def may_grow(self, by_ms: int) -> bool:
-        """May it end in half a line, or half a packed stream? It has changed since `by_ms` (ms since 1970) then."""
+        """Returns whether the file may end in an incomplete line or gzip stream.
+
+        That is so if it was modified after `by_ms` (ms since 1970) and is gzip or does not end in a newline.
+        """
         if self.is_store or self.size == 0 or self.modified_ns // 1_000_000 <= by_ms:
             return False
         return self.path.endswith(PACKED) or not _ends_a_line(self.path, self.size)
 
 
 def find_spans(pattern: str, *, cluster_id: str | None = None) -> list[SpanFile]:
-    """The trace stores and OTLP files at or below a path or glob, or the one at a database's URL.
+    """Finds the trace stores and OTLP files at or below a path or glob, or the database at a URL.
 
-    In a directory files are known by their suffix; a file that is named is a store if it is SQLite's, else lines.
-    Raises FileNotFoundError, naming it, and OSError for a database that cannot be read.
+    In a directory the suffix tells the kind; a file that is named itself is a store if its content is SQLite, else OTLP
+    lines. Raises FileNotFoundError, naming the pattern, and OSError for a database that cannot be read.
     """
     if "://" in pattern and not pattern.startswith("file:"):
         return [_database(pattern, cluster_id)]
@@ -69,7 +75,7 @@ def find_spans(pattern: str, *, cluster_id: str | None = None) -> list[SpanFile]
 
 
 def _database(url: str, cluster_id: str | None) -> SpanFile:
-    # Here, as who reads files needs no SQLAlchemy.
+    # Imported here, so that reading files alone does not need SQLAlchemy.
     from services.pipeline.bronze.span_database import look, place_of
 
     try:
@@ -81,7 +87,7 @@ def _database(url: str, cluster_id: str | None) -> SpanFile:
 
 
 def _file(path: Path, cluster_id: str) -> Iterator[SpanFile]:
-    with suppress(FileNotFoundError):  # a collector gives its files other names, and packs them
+    with suppress(FileNotFoundError):  # a collector renames and packs its files
         about = path.stat()
         yield SpanFile(str(path), cluster_id, _is_store(path), about.st_size, about.st_mtime_ns)
 
@@ -105,11 +111,15 @@ def _ends_a_line(path: str, size: int) -> bool:
 
 
 def _owner(directory: Path) -> str:
-    """The cluster that meta.properties says: here, above, or one below, as a control plane on one machine has it."""
+    """Returns the cluster id of the nearest meta.properties; else the folder's name.
+
+    It looks here, then one directory above, then in all directories one level below. If those disagree, it returns the
+    folder's name.
+    """
     for places in ((directory,), (directory.parent,), sorted(directory.iterdir())):
-        said = set(_clusters(places))
-        if said:
-            return said.pop() if len(said) == 1 else directory.name
+        cluster_ids = set(_clusters(places))
+        if cluster_ids:
+            return cluster_ids.pop() if len(cluster_ids) == 1 else directory.name
     return directory.name
 
 
@@ -118,6 +128,6 @@ def _clusters(places: Sequence[Path]) -> Iterator[str]:
         try:
             meta = read_meta_properties(place) if place.is_dir() else None
         except Corrupt:
-            continue  # no word on whose it is; who reads the log tells of it
+            continue  # this does not tell the cluster; the log's reader reports the damage
         if meta is not None:
             yield meta.cluster_id

@@ -1,7 +1,7 @@
-"""Reads the observer's trace stores: the table `spans`, as a data source whose tasks answer with Arrow.
+"""A Spark data source for the observer's trace store: reads its table `spans` and returns Arrow batches.
 
-A store is a file of SQLite's or a database (`span_database`). It may be in use: it is opened read-only, and what its
-writer has committed is read.
+A store is an SQLite file or a database (`span_database`). It may be in use: it is opened read-only, and only committed
+rows are read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["SpanStoreSource", "Store", "read_stores"]
 
 NAME: Final = "span_store"
 OPTION: Final = "storeUrls"
-"""Spark tells nobody the value of an option with `url` in its name: it may hold a password."""
+"""Spark redacts options with `url` in their names in logs and plans, because they may contain a password."""
 PART_ROWS: Final = 50_000
-"""Numbers that one task reads: about 20 MB."""
+"""How many sequence numbers (`seq`) one task reads: about 20 MB."""
 BATCH_ROWS: Final = 8_192
 
 SCHEMA: Final = """
@@ -49,13 +49,13 @@ _ARROW: Final = pa.schema(
     [(name, _TYPES.get(name, pa.string())) for name in ("cluster_id", "source", *_STORED, "_corrupt")]
 )
 _ERROR: Final = _ARROW.get_field_index("error")
-# As text, whatever a broken store holds: who reads it judges it.
+# Columns are read as text, since a damaged store may hold anything; the caller checks them.
 _SELECT: Final = ", ".join(f"cast({name} as text)" if name != "error" else "error != 0" for name in _STORED)
 _ROWS: Final = f"select {_SELECT} from spans where seq >= ? and seq < ?"
 
 
 class Store(NamedTuple):
-    """What is told of a store, the cluster that it is of, and the URL of a database; a file has its path alone."""
+    """A trace store: its path without secrets, its cluster id, and the URL if it is a database (None for a file)."""
 
     path: str
     cluster_id: str
@@ -63,35 +63,38 @@ class Store(NamedTuple):
 
 
 def read_stores(spark: SparkSession, stores: Iterable[Store]) -> DataFrame:
-    """The spans of these stores, each of the cluster beside its name: columns as stored, times as text.
+    """Reads the spans of these stores with their cluster ids: columns as stored, times as text.
 
-    What cannot be read of a file is a row with `_corrupt`, naming file and numbers.
+    Rows that cannot be read become a row with `_corrupt`, which names the sequence numbers.
     """
     spark.dataSource.register(SpanStoreSource)
     return spark.read.format(NAME).option(OPTION, json.dumps(list(stores))).load()
 
 
 class SpanStoreSource(DataSource):
-    """The format `span_store`; its option `storeUrls` is a JSON array of Store."""
+    """The data source `span_store`; its option `storeUrls` is a JSON array of Store."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Returns "span_store", the name for `format(…)`."""
         return NAME
 
     def schema(self) -> str:
-        """The table's columns, and where they are from."""
+        """Returns the schema: the columns of the table `spans`, with the cluster id and the store's path."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> SpanStoreReader:
-        """Raises ValueError without stores."""
+        """Returns the reader of the listed trace stores. Raises ValueError if the option `storeUrls` is missing."""
         if OPTION not in self.options:
             raise ValueError(f"the source {NAME} needs the option {OPTION}: a JSON array")
         return SpanStoreReader([Store(*each) for each in json.loads(self.options[OPTION])])
 
 
-class Range(InputPartition):
-    """Numbers `low` to `high` (exclusive) of one store; or why it is not read."""
+class SpanRange(InputPartition):
+    """A Spark input partition: the spans of a store whose `seq` is from `low` to `high` (exclusive).
+
+    If `problem` is set, no span is read: the reader reports the problem as a row with `_corrupt`.
+    """
 
     def __init__(self, store: Store, low: int, high: int, problem: str | None = None) -> None:
         super().__init__(None)
@@ -102,19 +105,19 @@ class Range(InputPartition):
 
 
 class SpanStoreReader(DataSourceReader):
-    """One read of all stores, cut by the numbers in which their spans arrived."""
+    """Reads all stores; each is split by sequence number, the order in which its spans arrived."""
 
     def __init__(self, stores: Sequence[Store]) -> None:
         self._stores = stores
 
     def partitions(self) -> Sequence[InputPartition]:
-        """At least one a store, so that a broken one is told of."""
+        """Splits the stores into ranges; a store that cannot be opened gets one range with the problem."""
         return [part for store in self._stores for part in _ranges(store)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range; after damage, what was read before it."""
-        if not isinstance(partition, Range):
-            return  # what Spark makes of no parts at all
+        """Yields the spans of a range as Arrow batches; at damage the range ends with a row that reports it."""
+        if not isinstance(partition, SpanRange):
+            return  # Spark passes another partition if the plan is empty
         if partition.problem is not None:
             yield _damaged(partition, partition.problem)
             return
@@ -127,7 +130,7 @@ class SpanStoreReader(DataSourceReader):
             yield _batch(partition, some)
 
 
-def _of_file(part: Range) -> Iterator[pa.RecordBatch]:
+def _of_file(part: SpanRange) -> Iterator[pa.RecordBatch]:
     some: list[Sequence[object]] = []
     damage: sqlite3.Error | None = None
     try:
@@ -145,7 +148,7 @@ def _of_file(part: Range) -> Iterator[pa.RecordBatch]:
         yield _damaged(part, f"spans {part.low} to {part.high - 1}: {damage}")
 
 
-def _ranges(store: Store) -> Iterator[Range]:
+def _ranges(store: Store) -> Iterator[SpanRange]:
     if store.url is not None:
         from services.pipeline.bronze.span_database import look
 
@@ -155,20 +158,21 @@ def _ranges(store: Store) -> Iterator[Range]:
             with closing(_opened(store.path)) as opened:
                 low, high = opened.execute("select coalesce(min(seq), 0), coalesce(max(seq), -1) from spans").fetchone()
         except sqlite3.Error as problem:
-            yield Range(store, 0, 0, f"it is no trace store: {problem}")
+            yield SpanRange(store, 0, 0, f"it is no trace store: {problem}")
             return
     for start in range(low, high + 1, PART_ROWS):
-        yield Range(store, start, min(start + PART_ROWS, high + 1))
+        yield SpanRange(store, start, min(start + PART_ROWS, high + 1))
 
 
 def _opened(path: str) -> sqlite3.Connection:
-    """A connection that cannot write. Raises sqlite3.Error."""
-    # A store that was closed in good order has no journal beside it; then nothing is created there either.
+    """Opens a read-only connection. Raises sqlite3.Error."""
+    # A store without a write-ahead log was closed properly; `immutable` then keeps SQLite from creating files beside
+    # it.
     is_closed = not Path(f"{path}-wal").exists()
     return sqlite3.connect(f"file:{quote(path)}?mode=ro{'&immutable=1' if is_closed else ''}", uri=True)
 
 
-def _batch(part: Range, rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
+def _batch(part: SpanRange, rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
     count = len(rows)
     columns = [
         [part.store.cluster_id] * count,
@@ -182,6 +186,6 @@ def _batch(part: Range, rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
     )
 
 
-def _damaged(part: Range, problem: str) -> pa.RecordBatch:
-    said = {"cluster_id": part.store.cluster_id, "source": part.store.path, "_corrupt": problem}
-    return pa.RecordBatch.from_pylist([said], schema=_ARROW)
+def _damaged(part: SpanRange, problem: str) -> pa.RecordBatch:
+    row_values = {"cluster_id": part.store.cluster_id, "source": part.store.path, "_corrupt": problem}
+    return pa.RecordBatch.from_pylist([row_values], schema=_ARROW)

@@ -1,9 +1,9 @@
-"""Bronze: every span once, from the observer's trace store and from a collector's files.
+"""Appends trace spans to bronze, each once, from the observer's trace store and from a collector's files.
 
     ingest_spans(spark, tables, "/var/lib/quorate")
 
-A span is known by trace id and span id, so what comes again, late, or by both ways adds nothing. What no span can be
-(an id that is none, an end before the start) goes to quarantine. Of unknown services all is kept.
+Trace id and span id identify a span, so a span that comes again, late, or from both sources adds nothing. Invalid spans
+(a malformed id, an end before the start) go to quarantine. Spans of unknown services are kept.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from services.pipeline.bronze.otlp_lines import read_lines
 from services.pipeline.bronze.quarantine import CLAIM, claim
 from services.pipeline.bronze.span_files import SpanFile, find_spans
 from services.pipeline.bronze.span_store import Store, read_stores
+from services.pipeline.memory import kept
 from services.pipeline.source.columns import SCHEMA as RECORD_SCHEMA
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.tables import Growing, add
@@ -30,9 +31,9 @@ __all__ = ["CLUSTER", "SPANS", "SPAN_FILES", "SpanCounts", "ingest_spans"]
 
 SPANS: Final = "bronze/spans"
 SPAN_FILES: Final = "bronze/span_files"
-"""The files that have been read to their end: one that has not changed since is not opened again."""
+"""The table of span files that were read to their end; one that has not changed since is not opened again."""
 CLUSTER: Final = "kraft.cluster.id"
-"""The attribute of a span, or of its resource, that says which cluster it is of; ours do not say it."""
+"""The attribute of a span or its resource that names the cluster; Quorate's own spans do not have it."""
 
 _KEY: Final = ("trace_id", "span_id")
 _COLUMNS: Final = (
@@ -61,7 +62,7 @@ CLOCK: Final = SystemClock()
 
 
 class SpanCounts(NamedTuple):
-    """How many rows a run added, how many of quarantine were read by now, and which files end in half a line."""
+    """How many spans and claims a run added, how many claims it withdrew, and which files end in an incomplete line."""
 
     spans: int
     quarantined: int
@@ -78,12 +79,13 @@ def ingest_spans(
     settle_ms: int = SETTLE_MS,
     clock: Clock = CLOCK,
 ) -> SpanCounts:
-    """Add what is new at `source` to bronze/spans. Run again, it adds nothing.
+    """Appends what is new at `source` to bronze/spans; a second run adds nothing.
 
-    It is a file, a directory, a glob, or the URL of a database. Whose a span is its attribute `kraft.cluster.id` says;
-    else `cluster_id`; else meta.properties near the file; else the folder's name, or the database's. Silver goes by the
-    log that has the trace. Until a file has stood still for `settle_ms` its last line may be half written, and is no
-    damage. Raises FileNotFoundError where there is nothing, OSError for a database that cannot be read.
+    `source` is a file, a directory, a glob, or the URL of a database. A span's cluster id is its attribute
+    `kraft.cluster.id`; else `cluster_id`; else that of meta.properties near the file; else the name of the folder or
+    database. Silver uses the cluster whose log has the trace instead. The last line of a file that was modified within
+    `settle_ms` may be incomplete and is not damage. Raises FileNotFoundError if nothing is there, and OSError for a
+    database that cannot be read.
     """
     files = _unread(find_spans(source, cluster_id=cluster_id), tables)
     if not files:
@@ -92,8 +94,7 @@ def ingest_spans(
     lines = [
         LineFile(file.path, file.cluster_id, file.size, file.may_grow(by_ms)) for file in files if not file.is_store
     ]
-    judged = _judged(_read(spark, files, lines)).persist()
-    try:
+    with kept(_judged(_read(spark, files, lines))) as (judged,):
         about = judged.agg(
             fn.count_if(fn.expr(_SOUND)).alias("spans"),
             fn.count_if(fn.expr(_DAMAGED)).alias("damaged"),
@@ -105,27 +106,25 @@ def ingest_spans(
         spans = _add_spans(tables, judged.where(_SOUND), days) if about["spans"] else 0
         damaged = _add_damaged(spark, tables, judged.where(_DAMAGED)) if about["damaged"] else 0
         withdrawn = withdraw_read(spark, tables, [file.path for file in files], lines, judged.where(_DAMAGED))
-    finally:
-        judged.unpersist()
     open_ended = {*about["waiting"], *(line.path for line in lines if line.may_grow)}
     _note_read(spark, [file for file in files if file.path not in open_ended], tables)
     return SpanCounts(spans, damaged, withdrawn, tuple(sorted(about["waiting"])))
 
 
 def _unread(files: list[SpanFile], tables: Growing) -> list[SpanFile]:
-    """The files that have changed since they were read, or never were; and those of which too much may be claimed."""
+    """Selects files that are new or changed, and those with claims that may concern an older version."""
     read = tables.read(SPAN_FILES)
     if read is None or tables.read(SPANS) is None:
         return files
     seen = {tuple(row) for row in read.select(*_VERSION).collect()}
     times = Counter(path for _, path, _, _ in seen)
-    # What was said of a file when it was shorter may be known for untrue only when it is read again.
+    # Only reading the file again can show whether a claim about its shorter version still holds.
     doubtful = {path for path in claimed(tables) if times[path] > 1}
     return [file for file in files if file.version not in seen or file.is_in_use or file.path in doubtful]
 
 
 def _note_read(spark: SparkSession, files: list[SpanFile], tables: Growing) -> None:
-    """Remember that these have been read, once what they hold is in its tables."""
+    """Notes that these files were read, after their rows are in the tables."""
     new = [file.version for file in files if not file.is_in_use]
     if new:
         rows = spark.createDataFrame(new, ", ".join(f"{name} {kind}" for name, kind in _VERSION.items()))
@@ -133,7 +132,7 @@ def _note_read(spark: SparkSession, files: list[SpanFile], tables: Growing) -> N
 
 
 def _read(spark: SparkSession, files: Sequence[SpanFile], lines: Sequence[LineFile]) -> DataFrame:
-    """All as one: times as text, attributes as maps; `_corrupt` and `raw` where something could not be read."""
+    """Reads all files as one DataFrame: times as text, attributes as maps, `_corrupt` and `raw` if unreadable."""
     stores = [Store(file.path, file.cluster_id, file.url) for file in files if file.is_store]
     of_stores = _of_stores(read_stores(spark, stores))
     return of_stores.unionByName(read_lines(spark, lines)) if lines else of_stores
@@ -146,7 +145,7 @@ def _of_stores(rows: DataFrame) -> DataFrame:
 
 
 def _judged(rows: DataFrame) -> DataFrame:
-    """With `_corrupt` for what no span can be, and the columns of the table for the others."""
+    """Adds `_corrupt` to rows that are not valid spans, and converts all rows to the table's columns."""
     start, end = (fn.col(name).try_cast("bigint") for name in ("start_ns", "end_ns"))
     typed = rows.withColumns(
         {
@@ -157,11 +156,11 @@ def _judged(rows: DataFrame) -> DataFrame:
     )
     why = fn.coalesce("_corrupt", _fault())
     raw = fn.coalesce("raw", fn.encode(fn.to_json(fn.struct(*rows.columns)), "UTF-8"))
-    said = typed.withColumns({"raw": fn.when(why.isNotNull(), raw), "_corrupt": why})
-    said_of = (fn.nullif(fn.col(name)[CLUSTER], fn.lit("")) for name in ("attributes", "resource"))
-    of = fn.coalesce(*said_of, fn.col("cluster_id"))
+    checked = typed.withColumns({"raw": fn.when(why.isNotNull(), raw), "_corrupt": why})
+    named_clusters = (fn.nullif(fn.col(name)[CLUSTER], fn.lit("")) for name in ("attributes", "resource"))
+    of = fn.coalesce(*named_clusters, fn.col("cluster_id"))
     moment = fn.timestamp_micros(fn.expr("start div 1000"))
-    return said.withColumns(
+    return checked.withColumns(
         {
             "cluster_id": of,
             "parent_span_id": fn.nullif("parent_span_id", fn.lit("")),
@@ -174,7 +173,7 @@ def _judged(rows: DataFrame) -> DataFrame:
 
 
 def _fault() -> Column:
-    """Why a row is no span, as W3C and OTLP have it; null if it is one."""
+    """Returns why a row is not a valid span by the rules of W3C and OTLP; null if it is valid."""
     named = fn.concat_ws(" ", fn.lit(SPAN_CLAIM), _quoted("span_id"), fn.lit("of trace"), _quoted("trace_id"))
     faults = (
         (_is_no_id("trace_id", 32), fn.lit("its trace id is not 32 hexadecimal digits, or all zero")),
@@ -189,10 +188,10 @@ def _fault() -> Column:
         ),
         (fn.col("name").isNull(), fn.lit("it has no name")),
     )
-    told = fn.lit(None).cast("string")
+    reason = fn.lit(None).cast("string")
     for is_so, words in reversed(faults):
-        told = fn.when(is_so, fn.concat(named, fn.lit(": "), words)).otherwise(told)
-    return told
+        reason = fn.when(is_so, fn.concat(named, fn.lit(": "), words)).otherwise(reason)
+    return reason
 
 
 def _is_no_id(name: str, digits: int) -> Column:
@@ -208,13 +207,13 @@ def _add_spans(tables: Growing, rows: DataFrame, days: tuple[str, str]) -> int:
     once = rows.withColumn("place", fn.row_number().over(first)).where("place = 1").select(*_COLUMNS)
     there = tables.read(SPANS)
     if there is not None:
-        # A span is always of the same day: of the others nothing is read.
+        # A span's date never changes, so only the same days are compared.
         same = there.where(fn.col("date").between(*days))
         once = once.join(same.select(*_KEY), list(_KEY), "left_anti")
     return add(tables, SPANS, once, partition_by=("cluster_id", "date"))
 
 
 def _add_damaged(spark: SparkSession, tables: Growing, rows: DataFrame) -> int:
-    """In the columns that quarantine has for records: most mean nothing here."""
-    told = rows.select(*CLAIM, "raw", "timestamp").withColumn("kind", fn.lit("span"))
-    return claim(tables, spark.createDataFrame([], RECORD_SCHEMA).unionByName(told, allowMissingColumns=True))
+    """Appends claims with the columns that quarantine has for records; most of these are null for spans."""
+    claims = rows.select(*CLAIM, "raw", "timestamp").withColumn("kind", fn.lit("span"))
+    return claim(tables, spark.createDataFrame([], RECORD_SCHEMA).unionByName(claims, allowMissingColumns=True))

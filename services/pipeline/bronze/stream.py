@@ -1,8 +1,8 @@
-"""Bronze by a stream: what is appended to logs is in the tables soon after, and once, wherever the job is killed.
+"""Streams logs into bronze with exactly-once results: a killed job can be started again and adds each record once.
 
-Spark writes down how far a batch goes before it is begun, and that it is done afterwards; so a batch may be done twice,
-the second time with half of the first in the tables. Its rows are known by their content, as those of a file that
-comes from another replica are (`records.ingest`): a number of the batch on each row would only tell the former.
+Spark records the end offset of a micro-batch before it starts and its completion afterwards. So a micro-batch may run
+twice, and rows of the first run may already be in the tables. Such rows are recognized by their content, just as the
+rows of another replica's file are (`records.ingest`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND
+from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND
 from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN
-from services.pipeline.bronze.records import RECORDS, SNAPSHOTS, Counts, ingest
+from services.pipeline.bronze.records import RECORDS, SNAPSHOTS, RowCounts, ingest
 from services.pipeline.source.columns import NAME
 from services.pipeline.tables import Growing, ParquetTables
 
 __all__ = ["EVERY_S", "ingest_stream"]
 
 EVERY_S: Final = 10
-"""How often a stream without an end looks: the files of a table are no smaller than what comes in that time."""
+"""Trigger interval in s of a stream without an end; each table gets a file at most this often."""
 
 _SOUND: Final = {LOG_KIND: (RECORDS,), CHECKPOINT_KIND: (SNAPSHOTS,)}
 _DAMAGED: Final = (QUARANTINE, WITHDRAWN)
-Told = Callable[[int, Counts], None]
+Told = Callable[[int, RowCounts], None]
 TablesOf = Callable[[SparkSession, str], Growing]
 
 
@@ -42,11 +42,12 @@ def ingest_stream(
     told: Told = lambda _, __: None,
     tables_of: TablesOf = ParquetTables,
 ) -> Any:
-    """Start the stream into bronze; the answer is Spark's query, to wait for or to stop.
+    """Starts the stream into bronze; returns Spark's StreamingQuery, to wait for or to stop.
 
-    `source` is a path, or None where `options` of the source `kraft` say `endpoints`. With `available_now` it ends when
-    all is read that is there now. `told` hears of each batch, by its number, how many rows were new. One job at a time
-    may have `checkpoint_dir`, and write to these tables, which `tables_of` finds at `tables_root`.
+    `source` is a path, or None if `options` of the source `kraft` have `endpoints`. With `available_now` the stream
+    ends when it has read everything that is there now. `told` is called after each micro-batch with its number and how
+    many rows were new. Only one job at a time may use `checkpoint_dir` and write to these tables, which `tables_of`
+    opens at `tables_root`.
     """
     reader = spark.readStream.format(NAME).options(**(options or {}))
 
@@ -64,9 +65,9 @@ def ingest_stream(
 
 
 class _Near:
-    """Tables, of which only what the batch may have a row of is read: a long history costs nothing.
+    """Tables from which only the clusters and dates of a micro-batch are read, so that a long history costs nothing.
 
-    Equal rows have equal dates, for the time of a record is part of what it is known by.
+    Equal rows have equal dates, because the timestamp is part of a row's identity.
     """
 
     def __init__(self, tables: Growing, rows: DataFrame) -> None:
@@ -80,7 +81,7 @@ class _Near:
         self._concerned = {name for row in found for name in (_DAMAGED if row["is_damaged"] else _SOUND[row["kind"]])}
 
     def read(self, name: str) -> DataFrame | None:
-        """The part of a table that is near; None if none is, or it has never been written."""
+        """Returns the table's rows of the batch's clusters and dates; None if the batch adds no row to this table."""
         whole = self._tables.read(name) if name in self._concerned else None
         if whole is None:
             return None
@@ -88,5 +89,5 @@ class _Near:
         return near.where(fn.col("date").isin(self._dates)) if "date" in whole.columns else near
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows."""
+        """Appends rows to the table."""
         self._tables.append(name, rows, partition_by=partition_by)

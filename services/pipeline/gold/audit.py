@@ -1,6 +1,6 @@
-"""The audit timeline: one sentence for every change, with what was before and whose request it was.
+"""The audit timeline: one sentence for every change, with the state before and after and the request's trace id.
 
-Secrets are not in it: of what may be one only the name is told.
+Values that may be secrets are not in it, only their configs' names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ _RESERVED: Final = {UNASSIGNED_DIRECTORY: "unassigned", LOST_DIRECTORY: "lost", 
 
 
 def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Every change by offset: columns COLUMNS. What the first checkpoint brought is no change."""
+    """Returns a row (COLUMNS) for each thing that a record sets or removes, also if its value stays the same.
+
+    What the base checkpoint holds has no row. Nor do unknown records and those of ZooKeeper's migration; and what is
+    removed with its topic has no row of its own.
+    """
     events = silver["events"]
     made = [
         _partitions(silver["partition_history"]),
@@ -76,10 +80,10 @@ def _partitions(history: DataFrame) -> DataFrame:
         fn.when(led_uncleanly(), "unclean election"),
         fn.when((state == RECOVERED) & (was == RECOVERING), "has recovered"),
     )
-    told = fn.when(fn.col("is_first"), created).otherwise(changed)
+    sentence = fn.when(fn.col("is_first"), created).otherwise(changed)
     subject = fn.concat(fn.lit("partition "), "topic", fn.lit("-"), "partition_id")
-    unsaid = fn.coalesce(bumped, fn.lit("is written again, unchanged"))
-    return began(history, subject, fn.when(told == "", unsaid).otherwise(told))
+    unchanged = fn.coalesce(bumped, fn.lit("is written again, unchanged"))
+    return began(history, subject, fn.when(sentence == "", unchanged).otherwise(sentence))
 
 
 def _brokers(history: DataFrame) -> DataFrame:
@@ -87,7 +91,7 @@ def _brokers(history: DataFrame) -> DataFrame:
     columns = ("fenced", "in_controlled_shutdown", "broker_epoch", "log_dirs", "cordoned_log_dirs")
     changes = with_before(history, ("broker_id",), columns)
     state = fn.when(fn.col("fenced"), ", fenced").otherwise("")
-    # A broker that is back before its session ends is fenced by its next registration, and by nothing else.
+    # A broker that restarts within its session timeout is fenced by its new registration, and by no record before.
     unseen = fn.when(~fn.col("was_fenced"), fn.concat(fn.lit("; was unfenced in epoch "), "was_broker_epoch"))
     registered = fn.concat(fn.lit("registers in epoch "), "broker_epoch", state, fn.coalesce(unseen, fn.lit("")))
     changed = fn.concat_ws(
@@ -99,9 +103,9 @@ def _brokers(history: DataFrame) -> DataFrame:
         _arrow("cordoned directories", "cordoned_log_dirs", _known_texts),
     )
     again = fn.col("is_first") | (fn.col("broker_epoch") != fn.col("was_broker_epoch"))
-    told = fn.when(again, registered).when(changed == "", "is written again, unchanged").otherwise(changed)
+    sentence = fn.when(again, registered).when(changed == "", "is written again, unchanged").otherwise(changed)
     gone = history.where("end_type = 'UNREGISTER_BROKER_RECORD'")
-    return began(changes, named, told).unionByName(ended(gone, named, fn.lit("is unregistered")))
+    return began(changes, named, sentence).unionByName(ended(gone, named, fn.lit("is unregistered")))
 
 
 def _configs(history: DataFrame) -> DataFrame:
@@ -113,9 +117,9 @@ def _configs(history: DataFrame) -> DataFrame:
     before = fn.when(fn.col("is_first"), "not set").when(is_told, fn.col("was_value")).otherwise(REDACTED)
     after = fn.when(is_told, fn.col("value")).otherwise(REDACTED)
     changes = with_before(history, key, ("value",))
-    told = fn.concat("name", fn.lit(": "), before, fn.lit(" → "), after)
+    sentence = fn.concat("name", fn.lit(": "), before, fn.lit(" → "), after)
     gone = not_followed(history, key).where("end_type = 'CONFIG_RECORD'")
-    return began(changes, subject, told).unionByName(
+    return began(changes, subject, sentence).unionByName(
         ended(gone, subject, fn.concat("name", fn.lit(": "), after, fn.lit(" → not set")))
     )
 
@@ -136,13 +140,13 @@ def _features(kept: DataFrame) -> DataFrame:
 def _leaders(events: DataFrame) -> DataFrame:
     payload = fn.from_json("payload", struct_type(LeaderChangeMessage))
     rows = events.where("type = 'LEADER_CHANGE'").withColumn("r", payload)
-    told = fn.concat(fn.lit("node "), fn.col("r.leaderId"), fn.lit(" leads in epoch "), fn.col("epoch"))
+    sentence = fn.concat(fn.lit("node "), fn.col("r.leaderId"), fn.lit(" leads in epoch "), fn.col("epoch"))
     rows = rows.withColumns({"valid_from_offset": fn.col("offset"), "valid_from_time": fn.col("timestamp")})
-    return began(rows, fn.lit("quorum"), told)
+    return began(rows, fn.lit("quorum"), sentence)
 
 
 def _voters(kept: DataFrame) -> DataFrame:
-    """Who votes, by id: KIP-853 has one record for the whole set."""
+    """Returns the changes of the voter set, by voter ids; one record has the whole set (KIP-853)."""
     payload = fn.from_json("payload", struct_type(VotersRecord))
     ids = fn.array_sort(fn.transform(payload["voters"], lambda voter: voter["voterId"]))
     rows = kept.where("kind = 'voters'").withColumn("voters", ids)
@@ -158,7 +162,9 @@ def _kraft_version(kept: DataFrame) -> DataFrame:
 
 def _levels(rows: DataFrame, subject: Column) -> DataFrame:
     changes = with_before(rows, ("kind", "key"), ("level",))
-    return began(changes, subject, fn.concat(fn.coalesce("was_level", fn.lit(0)), fn.lit(" → "), fn.col("level")))
+    changed = fn.concat(fn.coalesce("was_level", fn.lit(0)), fn.lit(" → "), fn.col("level"))
+    same = fn.concat(fn.lit("is written again: "), fn.col("level"))
+    return began(changes, subject, fn.when(fn.col("level").eqNullSafe(fn.col("was_level")), same).otherwise(changed))
 
 
 def _topics(history: DataFrame) -> DataFrame:
@@ -169,13 +175,13 @@ def _topics(history: DataFrame) -> DataFrame:
 
 
 def _arrow(word: str, name: str, shown: Callable[[str], Column]) -> Column:
-    """`word before → after`, or null where nothing changed."""
+    """Formats `word before → after`; null if the value has not changed."""
     before, after = shown(f"was_{name}"), shown(name)
     return fn.when(before != after, fn.concat(fn.lit(f"{word} "), before, fn.lit(" → "), after))
 
 
 def _changed(word: str, name: str, shown: Callable[[str], Column]) -> Column:
-    """The same of a partition's column: its `was_…` is null where nothing changed."""
+    """Like `_arrow`, for a partition's column, whose `was_…` is null if it has not changed."""
     before = fn.col(f"was_{name}")
     return fn.when(before.isNotNull(), fn.concat(fn.lit(f"{word} "), shown(f"was_{name}"), fn.lit(" → "), shown(name)))
 
@@ -194,11 +200,11 @@ def _known_texts(name: str) -> Column:
 
 
 def _directories(name: str) -> Column:
-    """Beside each replica its directory; three ids have a meaning of their own (KIP-858)."""
-    said = fn.array_join(name, ",")
+    """Lists the replicas' directories; three reserved ids are shown as words (KIP-858)."""
+    shown_text = fn.array_join(name, ",")
     for directory, word in _RESERVED.items():
-        said = fn.replace(said, fn.lit(uuid_text(directory)), fn.lit(word))
-    return fn.when(fn.coalesce(fn.size(name), fn.lit(0)) == 0, "none").otherwise(said)
+        shown_text = fn.replace(shown_text, fn.lit(uuid_text(directory)), fn.lit(word))
+    return fn.when(fn.coalesce(fn.size(name), fn.lit(0)) == 0, "none").otherwise(shown_text)
 
 
 def _leader(name: str) -> Column:

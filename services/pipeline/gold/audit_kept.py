@@ -1,6 +1,6 @@
-"""Sentences about what is kept whole: ACLs, quotas, credentials, tokens, producer ids, controllers.
+"""Audit sentences about ACLs, quotas, SCRAM credentials, delegation tokens, producer ids and controllers.
 
-A credential's salt and keys are never told, and of a token nothing that would let anybody use it.
+A sentence never contains a credential's salt or keys, nor anything of a token that would let somebody use it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from kraft import Message
-from quorate.metadata.acls import NAMES, WILDCARD, PatternType, Permission
+from quorate.metadata.acls import NAMES, WILDCARD, AclPermission, PatternType
 from quorate.metadata.scram import MECHANISMS
 from quorate.records import (
     AccessControlEntryRecord,
@@ -28,14 +28,14 @@ from services.pipeline.gold.audit_rows import began, ended, not_followed, with_b
 __all__ = ["QUIET", "TOLD", "kept_sentences"]
 
 QUIET: Final = ("feature", "zk_migration_state")
-"""Kinds that have sentences of their own, or none."""
+"""Kinds that this module makes no sentences for."""
 _KEY: Final = ("kind", "key")
 _WHOLE_MAX: Final = 1e15
-"""Up to here a double that is whole is told as a whole number."""
+"""A double that is a whole number below this is printed as an integer."""
 
 
-class _Kind(NamedTuple):
-    """How one kind is told: each is a function of the parsed record, or of two texts of what it is."""
+class _Wording(NamedTuple):
+    """The texts of one kind: functions of the parsed record, or of the state's text before and after."""
 
     record: type[Message]
     subject: Callable[[Column], Column]
@@ -46,7 +46,7 @@ class _Kind(NamedTuple):
 
 
 def kept_sentences(kept: DataFrame) -> DataFrame:
-    """When one of these was set, changed or removed."""
+    """Returns audit timeline rows for every ACL, quota, credential and the like that was set, changed or removed."""
     rows = kept.where(fn.col("kind").isin(*TOLD)).withColumns(
         {
             "subject": _by_kind(lambda kind: kind.subject(_record(kind))),
@@ -61,11 +61,11 @@ def kept_sentences(kept: DataFrame) -> DataFrame:
     return began(changes, fn.col("subject"), fn.when(fn.col("is_first"), first).otherwise(changed)).unionByName(removed)
 
 
-def _by_kind(of: Callable[[_Kind], Column]) -> Column:
+def _by_kind(of: Callable[[_Wording], Column]) -> Column:
     return fn.coalesce(*(fn.when(fn.col("kind") == name, of(kind)) for name, kind in TOLD.items()))
 
 
-def _record(kind: _Kind) -> Column:
+def _record(kind: _Wording) -> Column:
     return fn.from_json("payload", struct_type(kind.record))
 
 
@@ -74,13 +74,13 @@ def _words(*parts: Column | str) -> Column:
 
 
 def _named(number: Column, names: Mapping[int, str], otherwise: str) -> Column:
-    """The name of a number; one that has none is told as it is."""
+    """Returns the name of a number; for an unknown one `otherwise` and the number."""
     known = fn.create_map(*(fn.lit(part) for pair in names.items() for part in pair))
     return fn.coalesce(fn.element_at(known, number), _words(otherwise, " ", number.cast("string")))
 
 
 def _resource(record: Column) -> Column:
-    """KIP-290: a literal name, `*` for all, or a prefix."""
+    """Names the resource of an ACL: literal, `*` for all, or a prefix. KIP-290."""
     kind = fn.lower(
         fn.replace(_named(record["resourceType"], NAMES["resourceType"], "resource type"), fn.lit("_"), fn.lit(" "))
     )
@@ -97,13 +97,13 @@ def _resource(record: Column) -> Column:
 
 def _rule(record: Column) -> Column:
     operation = _named(record["operation"], NAMES["operation"], "operation")
-    may = fn.when(record["permissionType"] == int(Permission.ALLOW), " may ").otherwise(" may not ")
+    may = fn.when(record["permissionType"] == int(AclPermission.ALLOW), " may ").otherwise(" may not ")
     host = fn.when(record["host"] == WILDCARD, "any host").otherwise(record["host"])
     return _words(record["principal"], may, operation, " from ", host)
 
 
 def _entity(record: Column) -> Column:
-    """KIP-546: a part without a name is the default of its type."""
+    """Names the entity and the key of a quota; an entity part without a name is its type's default. KIP-546."""
     parts = fn.transform(
         record["entity"],
         lambda part: fn.concat(part["entityType"], fn.lit(" "), fn.coalesce(part["entityName"], fn.lit("(default)"))),
@@ -141,8 +141,8 @@ def _arrow(was: Column, now: Column) -> Column:
     return fn.when(was == now, _words("is written again: ", now)).otherwise(_words(was, " → ", now))
 
 
-TOLD: Final[Mapping[str, _Kind]] = {
-    "acl": _Kind(
+TOLD: Final[Mapping[str, _Wording]] = {
+    "acl": _Wording(
         AccessControlEntryRecord,
         subject=_resource,
         state=_rule,
@@ -150,7 +150,7 @@ TOLD: Final[Mapping[str, _Kind]] = {
         changed=_arrow,
         removed=lambda was: _words("is removed: ", was),
     ),
-    "client_quota": _Kind(
+    "client_quota": _Wording(
         ClientQuotaRecord,
         subject=_entity,
         state=lambda record: _number(record["value"]),
@@ -158,7 +158,7 @@ TOLD: Final[Mapping[str, _Kind]] = {
         changed=_arrow,
         removed=lambda was: _words(was, " → not set"),
     ),
-    "scram": _Kind(
+    "scram": _Wording(
         UserScramCredentialRecord,
         subject=_credential,
         state=_iterations,
@@ -168,7 +168,7 @@ TOLD: Final[Mapping[str, _Kind]] = {
         ),
         removed=lambda _: fn.lit("is removed"),
     ),
-    "delegation_token": _Kind(
+    "delegation_token": _Wording(
         DelegationTokenRecord,
         subject=_token,
         state=_expires,
@@ -178,7 +178,7 @@ TOLD: Final[Mapping[str, _Kind]] = {
         ),
         removed=lambda was: _words("is removed; it was good until ", was),
     ),
-    "producer_ids": _Kind(
+    "producer_ids": _Wording(
         ProducerIdsRecord,
         subject=lambda _: fn.lit("producer ids"),
         state=lambda record: record["nextProducerId"].cast("string"),
@@ -186,7 +186,7 @@ TOLD: Final[Mapping[str, _Kind]] = {
         changed=lambda was, now: _words("the next block begins at ", was, " → ", now),
         removed=lambda was: _words("are no longer kept; the next block began at ", was),
     ),
-    "controller": _Kind(
+    "controller": _Wording(
         RegisterControllerRecord,
         subject=_controller,
         state=lambda record: record["incarnationId"],

@@ -1,4 +1,4 @@
-"""Rows of the audit timeline: what was before a row of a history, where a thing ends, and the sentence about either."""
+"""Builds rows of the audit timeline from a history: the change at the start of a row, or at its end, as a sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["began", "ended", "not_followed", "with_before"]
 
 
 def with_before(history: DataFrame, key: tuple[str, ...], columns: tuple[str, ...]) -> DataFrame:
-    """Rows with what was before, as `was_…`, and whether they are the first of their thing, be it anew."""
+    """Adds the previous values as `was_…`, and `is_first`: the subject did not exist immediately before the row."""
     order = by_key(key, "valid_from_offset")
     follows = fn.coalesce(fn.lag("valid_to_offset").over(order) == fn.col("valid_from_offset"), fn.lit(False))
     before = {f"was_{name}": fn.when(follows, fn.lag(name).over(order)) for name in columns}
@@ -19,18 +19,18 @@ def with_before(history: DataFrame, key: tuple[str, ...], columns: tuple[str, ..
 
 
 def not_followed(history: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows after which there was nothing, be it for a while."""
+    """Selects the history rows after which their subject (a topic, a broker …) did not exist, at least for a while."""
     following = fn.lead("valid_from_offset").over(by_key(key, "valid_from_offset"))
     return history.withColumn("following", following).where(~fn.col("following").eqNullSafe(fn.col("valid_to_offset")))
 
 
 def began(rows: DataFrame, subject: Column, sentence: Column) -> DataFrame:
-    """The rows' begin, as sentences about `subject`."""
+    """Returns an audit timeline row for the start of each row: sentence about `subject`, time, offset, trace id."""
     return _sentence(rows, "valid_from_offset", "valid_from_time", "trace_id", subject, sentence)
 
 
 def ended(rows: DataFrame, subject: Column, sentence: Column) -> DataFrame:
-    """The rows' end, likewise."""
+    """Returns an audit timeline row for the end of each row: sentence about `subject`, time, offset, trace id."""
     return _sentence(rows, "valid_to_offset", "valid_to_time", "end_trace_id", subject, sentence)
 
 

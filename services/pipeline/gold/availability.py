@@ -1,11 +1,11 @@
-"""Availability: how many seconds of each day each partition was offline, or under its min ISR, and its elections.
+"""Availability: each partition's seconds offline and under min ISR, and its elections, for each day.
 
-Offline is without a leader. Under min ISR is as a Kafka leader counts it: the ISR has fewer members than the least of
-`min.insync.replicas` and the replicas. That config is the topic's, else the default of all brokers, else 1: what
-stands in a broker's own file is in no log.
+Offline means without a leader. Under min ISR means, as a Kafka leader counts: fewer members in the ISR than the lesser
+of `min.insync.replicas` and the number of replicas. That config is the topic's, else the brokers' default, else an
+assumed value (1 by default), because a broker's own file is not in the log; the assumed time is counted too.
 
-A leader change is another leader than before, or one where there was none. Times are those of the records; a clock
-that goes back, as a new active controller's may, stands still instead.
+A leader change is a new leader after another one or after none. Times are those of the records. A new active
+controller's clock may be behind; a timestamp earlier than one before it is replaced by that one.
 """
 
 from __future__ import annotations
@@ -19,43 +19,51 @@ from pyspark.sql import functions as fn
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import RECOVERED, RECOVERING
 from services.pipeline.silver.partitions import KEY, before
+from services.pipeline.silver.present import MIN_ISR, MIN_ISR_DEFAULT
 from services.pipeline.silver.validity import by_key
 
-__all__ = ["MIN_ISR", "availability", "led_anew", "led_uncleanly", "partition_spans"]
+__all__ = ["availability", "ends_of", "led_anew", "led_uncleanly", "partition_spans"]
 
-MIN_ISR: Final = "min.insync.replicas"
 _ALL: Final = ("topic", *KEY)
 _NOT_SET: Final = 0
+_COUNTED: Final = ("leader", "isr_count", "replica_count", "wanted_count")
 
 
-def availability(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """One row a partition and day (UTC) on which it was: seconds, and counts of elections."""
-    spans = partition_spans(silver["partition_history"], silver["config_history"], _ends(silver["events"]))
+def availability(silver: Mapping[str, DataFrame], *, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
+    """Computes one row for each partition and day (UTC) on which it existed: seconds, and counts of elections.
+
+    `assumed_min_isr` is `min_isr`; `min_isr_assumed_seconds` is the time in which no record set the config.
+    """
+    ends = ends_of(silver["events"])
+    spans = partition_spans(silver["partition_history"], silver["config_history"], ends, min_isr=min_isr)
     days = spans.withColumn("date", fn.explode(fn.sequence(fn.to_date("begin"), fn.to_date("end"))))
     midnight = fn.col("date").cast("timestamp")
     seconds = _seconds(fn.greatest("begin", midnight), fn.least("end", fn.date_add("date", 1).cast("timestamp")))
     began_here = fn.to_date("begin") == fn.col("date")
-    # What ends at midnight was not there on the day that begins then.
+    # An interval that ends at midnight has no time on the following day.
     days = days.withColumn("seconds", seconds).where((fn.col("seconds") > 0) | began_here)
-    return days.groupBy("cluster_id", *_ALL, "date").agg(
+    found = days.groupBy("cluster_id", *_ALL, "date").agg(
         fn.sum("seconds").alias("seconds"),
         _sum_where("offline", "seconds").alias("offline_seconds"),
         _sum_where("under_min_isr", "seconds").alias("under_min_isr_seconds"),
+        _sum_where("min_isr_is_assumed", "seconds").alias("min_isr_assumed_seconds"),
         fn.sum((began_here & fn.col("led_anew")).cast("int")).alias("leader_changes"),
         fn.sum((began_here & fn.col("unclean")).cast("int")).alias("unclean_elections"),
     )
+    return found.withColumn("assumed_min_isr", fn.lit(min_isr))
 
 
 def led_anew() -> Column:
-    """Of rows of `partition_history`: has there been an election? Null where nothing was before."""
+    """Returns, for rows of `partition_history`, whether a leader was elected; null for a partition's first row."""
     return fn.when(~fn.col("is_first"), fn.col("was_leader").isNotNull() & (fn.col("leader") >= 0))
 
 
 def led_uncleanly() -> Column:
-    """Of rows of `partition_history`: may the new leader lack committed records? KIP-704, KIP-966.
+    """Returns, for rows of `partition_history`, whether the new leader may lack committed records. KIP-704, KIP-966.
 
-    The log says so from 3.2 on, but not if the last leader was such a one too. So also a leader counts that had not
-    been in the ISR or ELR; but for a reassignment, which ends in one record as its new replica joins the ISR (KIP-455).
+    Since 3.2 the log records the RECOVERING state, but it does not change if the leader before was RECOVERING too. So a
+    leader that was not in the ISR or ELR counts as well, except at the end of a reassignment, where one record makes
+    the new replica a member of the ISR and the leader (KIP-455).
     """
     recovers = (fn.col("leader_recovery_state") == RECOVERING) & (fn.col("was_leader_recovery_state") == RECOVERED)
     was_in = fn.array_contains(before("isr"), fn.col("leader")) | fn.array_contains(before("elr"), fn.col("leader"))
@@ -63,8 +71,13 @@ def led_uncleanly() -> Column:
     return recovers | (led_anew() & ~was_in & same_replicas)
 
 
-def partition_spans(partitions: DataFrame, configs: DataFrame, ends: DataFrame) -> DataFrame:
-    """Stretches of time in which nothing that counts here changed."""
+def partition_spans(
+    partitions: DataFrame, configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFAULT
+) -> DataFrame:
+    """Computes the intervals in which a partition's leader, ISR size and min ISR did not change.
+
+    `min_isr` is assumed while no record sets the config.
+    """
     states = _elections(partitions)
     born = states.groupBy("cluster_id", *_ALL).agg(
         fn.min("offset").alias("born"), fn.max(fn.coalesce("valid_to_offset", fn.lit((1 << 63) - 1))).alias("gone")
@@ -76,20 +89,22 @@ def partition_spans(partitions: DataFrame, configs: DataFrame, ends: DataFrame) 
     filled = rows.withColumns(
         {
             name: fn.last(name, ignorenulls=True).over(order)
-            for name in ("leader", "isr_count", "replica_count", "removed_time", "own_min", "default_min")
+            for name in (*_COUNTED, "removed_time", "own_min", "default_min")
         }
     )
     filled = filled.withColumn("timestamp", fn.max("timestamp").over(order))
     filled = filled.withColumn("next_time", fn.lead("timestamp").over(order))
     filled = filled.where("leader is not null").join(fn.broadcast(ends), "cluster_id")
     set_own, set_default = (fn.nullif(fn.col(name), fn.lit(_NOT_SET)) for name in ("own_min", "default_min"))
-    least = fn.least(fn.coalesce(set_own, set_default, fn.lit(1)), fn.col("replica_count"))
+    least = fn.least(fn.coalesce(set_own, set_default, fn.lit(min_isr)), fn.col("replica_count"))
     return filled.withColumns(
         {
             "begin": fn.col("timestamp"),
             "end": fn.greatest("timestamp", fn.coalesce("next_time", "removed_time", "log_end_time")),
             "offline": fn.col("leader") < 0,
+            "short": fn.col("isr_count") < fn.col("wanted_count"),
             "under_min_isr": fn.col("isr_count") < least,
+            "min_isr_is_assumed": fn.coalesce(set_own, set_default).isNull(),
             "led_anew": fn.coalesce("led_anew", fn.lit(False)),
             "unclean": fn.coalesce("unclean", fn.lit(False)),
         }
@@ -107,13 +122,15 @@ def _elections(partitions: DataFrame) -> DataFrame:
         "leader",
         fn.size("isr").alias("isr_count"),
         fn.size("replicas").alias("replica_count"),
+        # A replica that is being added does not count as missing: Partition.isUnderReplicated, KIP-455.
+        fn.size(fn.array_except("replicas", "adding_replicas")).alias("wanted_count"),
         led_anew().alias("led_anew"),
         led_uncleanly().alias("unclean"),
     )
 
 
 def _settings(configs: DataFrame, born: DataFrame, *, own: bool) -> DataFrame:
-    """Changes of the min ISR, as rows of every partition that they concern."""
+    """Returns each change of min.insync.replicas as a row of every partition that it concerns."""
     resource = (fn.col("resource_type") == (TOPIC if own else BROKER)) & (fn.col("name") == MIN_ISR)
     rows = configs.where(resource if own else resource & (fn.col("resource_name") == ""))
     column = "own_min" if own else "default_min"
@@ -124,7 +141,7 @@ def _settings(configs: DataFrame, born: DataFrame, *, own: bool) -> DataFrame:
         fn.col("valid_from_time").alias("timestamp"),
         fn.coalesce(fn.col("value").try_cast("int"), fn.lit(_NOT_SET)).alias(column),
     )
-    # A topic's end is the end of what was set on it: one of the same name that comes later has none of it.
+    # The removal of a topic ends its configs, so a later topic of the same name starts without them.
     over = rows.where("valid_to_offset is not null").select(
         "cluster_id",
         "resource_name",
@@ -132,7 +149,7 @@ def _settings(configs: DataFrame, born: DataFrame, *, own: bool) -> DataFrame:
         fn.col("valid_to_time").alias("timestamp"),
         fn.lit(_NOT_SET).alias(column),
     )
-    # Where one value follows another at one offset, the new one counts.
+    # If one value ends and another begins at the same offset, the new one counts.
     both = begun.unionByName(over).groupBy("cluster_id", "resource_name", "offset", "timestamp")
     changes = both.agg(fn.max(column).alias(column)).alias("change")
     concerns = fn.expr("change.cluster_id = born.cluster_id and change.offset < born.gone")
@@ -144,8 +161,8 @@ def _settings(configs: DataFrame, born: DataFrame, *, own: bool) -> DataFrame:
     )
 
 
-def _ends(events: DataFrame) -> DataFrame:
-    """Until when each cluster is known."""
+def ends_of(events: DataFrame) -> DataFrame:
+    """Computes the time of each cluster's last record."""
     return events.groupBy("cluster_id").agg(fn.max("timestamp").alias("log_end_time"))
 
 

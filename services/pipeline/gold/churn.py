@@ -1,4 +1,4 @@
-"""ISR churn: how often each broker left and joined ISRs, won and lost leaderships, and was fenced, each day."""
+"""ISR churn: counts for each broker and day the ISRs left and joined, leaderships won and lost, and fencings."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ COUNTS: Final = ("isr_shrinks", "isr_expands", "leaderships_gained", "leadership
 
 
 def isr_churn(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """One row a broker and day (UTC) with anything to tell: the counts, and how many partitions they concern."""
-    told = _of_partitions(silver["partition_history"]).unionByName(_of_brokers(silver["broker_history"]))
+    """Computes one row a broker and day (UTC) with any change: the counts, and the number of partitions concerned."""
+    effects = _of_partitions(silver["partition_history"]).unionByName(_of_brokers(silver["broker_history"]))
     counts = [fn.sum((fn.col("what") == name).cast("int")).alias(name) for name in COUNTS]
-    return told.groupBy("cluster_id", "date", "broker_id").agg(
+    return effects.groupBy("cluster_id", "date", "broker_id").agg(
         *counts, fn.count_distinct("topic_id", "partition_id").alias("partitions")
     )
 
 
 def _of_partitions(history: DataFrame) -> DataFrame:
-    """A row for each broker that a change concerns, and for each way in which it does."""
+    """Returns a row for each broker that a partition's change affects, and for each kind of effect."""
     moved = fn.col("was_leader").isNotNull()
     brokers = {
         "isr_shrinks": fn.array_except("was_isr", "isr"),
@@ -34,19 +34,20 @@ def _of_partitions(history: DataFrame) -> DataFrame:
         "leaderships_gained": fn.when(moved & (fn.col("leader") >= 0), fn.array("leader")),
         "leaderships_lost": fn.when(moved & (fn.col("was_leader") >= 0), fn.array("was_leader")),
     }
-    told = fn.array(*(fn.struct(fn.lit(what).alias("what"), ids.alias("ids")) for what, ids in brokers.items()))
-    rows = history.where(moved | fn.col("was_isr").isNotNull()).withColumn("told", fn.explode(told))
+    effects = fn.array(*(fn.struct(fn.lit(what).alias("what"), ids.alias("ids")) for what, ids in brokers.items()))
+    rows = history.where(moved | fn.col("was_isr").isNotNull()).withColumn("effects", fn.explode(effects))
     return rows.select(
         "cluster_id",
         fn.to_date("valid_from_time").alias("date"),
-        fn.explode("told.ids").alias("broker_id"),
-        "told.what",
+        fn.explode("effects.ids").alias("broker_id"),
+        "effects.what",
         *KEY,
     )
 
 
 def _of_brokers(history: DataFrame) -> DataFrame:
-    # A registration that ends another is a fencing too, if that one was not fenced: the broker was back too soon.
+    # A new registration over one that was not fenced counts as a fencing too: the broker restarted before it was
+    # fenced.
     order = by_key(("broker_id",), "valid_from_offset")
     follows = fn.lag("valid_to_offset").over(order) == fn.col("valid_from_offset")
     rows = history.withColumn("was_fenced", fn.when(follows, fn.lag("fenced").over(order)))

@@ -1,12 +1,13 @@
-"""The commit SLO: how long writes take, each hour, who of the voters is last, and how long elections kept them waiting.
+"""The commit SLO: commit latencies for each hour, the slowest follower, and the gaps that elections cause.
 
-Writes are counted in the hour in which they began; those that failed, or of which the request or the commit is not
-told, have no duration and are no part of the percentiles. An election gap is from the last record of an epoch to the
-LeaderChange of the next, by the timestamps in the log, and counts in the hour of its end. A quorum that idles writes a
-NoOpRecord from time to time (KIP-835), so a gap begins up to that interval too early.
+A write counts in the hour in which it began. Failed writes, and those whose request or commit has no span, have no
+duration and are left out of the percentiles. An election gap is the time from an epoch's last record to the
+LeaderChange of the next epoch, by the log's timestamps, and counts in the hour in which it ends. Each leader has its
+own clock: if the new one's is behind, the gap is 0, and `clock_behind_ms` is the difference. An idle quorum writes a
+NoOpRecord at intervals (KIP-835), so a gap may begin up to one interval too early.
 
-Percentiles are `percentile_approx`: each is a duration that was measured, none between two; its memory has a bound
-however many writes an hour has; its rank is off by at most 1 in ACCURACY, so that below as many writes it is exact.
+Percentiles use `percentile_approx`: the result is always a measured duration, memory is bounded, and the rank error is
+at most 1 in ACCURACY, so with fewer writes than that it is exact.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from services.pipeline.silver.write_path import SCHEMA, WRITE_PATH
 __all__ = ["ACCURACY", "OBJECTIVE_MS", "commit_slo"]
 
 OBJECTIVE_MS: Final = 100
-"""From the request to the commit, on the active controller's clock."""
+"""The objective for the time from the request to the commit, in ms, on the active controller's clock."""
 ACCURACY: Final = 10_000
 _HOUR: Final = ("cluster_id", "hour")
 _MEASURED: Final = {
@@ -32,9 +33,9 @@ _MEASURED: Final = {
 
 
 def commit_slo(silver: Mapping[str, DataFrame], *, objective_ms: int = OBJECTIVE_MS) -> DataFrame:
-    """One row a cluster and hour (UTC) with writes or elections; durations in µs, gaps in ms.
+    """Computes one row for each cluster and hour (UTC) with writes or elections; durations in µs, gaps in ms.
 
-    Without the table `write_path` there are the election gaps alone. Raises ValueError for an objective below 1 ms.
+    Without the table `write_path` it has only the election gaps. Raises ValueError for an objective below 1 ms.
     """
     if objective_ms < 1:
         raise ValueError(f"the objective is {objective_ms} ms; it is a whole number of 1 or more")
@@ -61,13 +62,13 @@ def _latencies(writes: DataFrame, objective_ms: int) -> DataFrame:
 
 
 def _followers(writes: DataFrame) -> DataFrame:
-    """The follower that was last on most writes, with the share of them and its p99 behind the leader's flush."""
+    """Finds the follower that was last for most writes, with that share, and its p99 delay after the leader's flush."""
     each = writes.select(*_HOUR, "trace_id", "base_offset", fn.explode("voters").alias("voter"))
     each = each.where("not voter.is_leader and voter.after_leader_us is not null")
     of_write = Window.partitionBy(*_HOUR, "trace_id", "base_offset")
     last = fn.max(fn.struct("voter.after_leader_us", "voter.node_id")).over(of_write)["node_id"]
-    told = each.withColumn("was_last", fn.col("voter.node_id") == last)
-    nodes = told.groupBy(*_HOUR, "voter.node_id").agg(
+    ranked = each.withColumn("was_last", fn.col("voter.node_id") == last)
+    nodes = ranked.groupBy(*_HOUR, "voter.node_id").agg(
         fn.count_if("was_last").alias("times"),
         fn.percentile_approx("voter.after_leader_us", 0.99, ACCURACY).alias("p99"),
     )
@@ -85,13 +86,13 @@ def _followers(writes: DataFrame) -> DataFrame:
 
 
 def _applies(writes: DataFrame) -> DataFrame:
-    """From the commit to every replica's apply but the writer's own, which comes before."""
+    """Computes percentiles from the commit to the apply of each replica, except the writer, which applies earlier."""
     each = writes.select(*_HOUR, fn.explode("applies").alias("apply"))
     return each.groupBy(*_HOUR).agg(*_percentiles("committed_to_applied", fn.col("apply.after_commit_us")))
 
 
 def _gaps(events: DataFrame) -> DataFrame:
-    """The elections of each hour: how many, the longest and the sum of their gaps, and each with its epochs."""
+    """Computes the elections of each hour: their number, the longest and total gap, and each with its epochs."""
     epochs = (
         events.where("not is_base")
         .groupBy("cluster_id", "epoch")
@@ -106,12 +107,14 @@ def _gaps(events: DataFrame) -> DataFrame:
     order = Window.partitionBy("cluster_id").orderBy("epoch")
     before = {"from_epoch": fn.lag("epoch").over(order), "ended": fn.lag("end").over(order)}
     gaps = epochs.withColumns(before).where("from_epoch is not null")
+    gap_ms = fn.unix_millis("begin") - fn.unix_millis("ended")
     one = fn.struct(
         fn.col("begin").alias("at"),
         "from_epoch",
         fn.col("epoch").alias("to_epoch"),
         "leader_id",
-        (fn.unix_millis("begin") - fn.unix_millis("ended")).alias("gap_ms"),
+        fn.greatest(gap_ms, fn.lit(0)).alias("gap_ms"),
+        fn.greatest(-gap_ms, fn.lit(0)).alias("clock_behind_ms"),
     )
     hours = gaps.withColumn("gap", one).groupBy("cluster_id", _hour(fn.col("begin")).alias("hour"))
     return hours.agg(
@@ -123,7 +126,7 @@ def _gaps(events: DataFrame) -> DataFrame:
 
 
 def _percentiles(name: str, of: Column) -> tuple[Column, ...]:
-    shares: dict[str, Any] = {"p50": 0.5, "p99": 0.99}  # Any: the stubs' word for it
+    shares: dict[str, Any] = {"p50": 0.5, "p99": 0.99}  # Any, because pyspark's stubs declare it so
     return tuple(
         fn.percentile_approx(of, share, ACCURACY).alias(f"{name}_{called}_us") for called, share in shares.items()
     )

@@ -1,11 +1,12 @@
-"""The fleet doctor: what an operator should look at, one row a finding, with what to do.
+"""The fleet doctor: findings that an operator should look at, one row each, with advice.
 
-Findings rest on the log alone, and on its own time: "now" is a cluster's last record. What stands in the files of
-brokers and controllers is in no log.
+Findings use only the log and its timestamps: "now" is a cluster's last record. The configuration files of brokers and
+controllers are not in the log and are not considered.
 
 doctor_partitions   leaders, ISRs, replicas, reassignments, racks
-doctor_nodes        registrations, features, voters
-doctor_access       configs, ACLs and tokens that are about nothing
+doctor_nodes        registrations, features
+doctor_quorum       voters, and periods without an active controller
+doctor_access       configs, ACLs and tokens of things that do not exist
 """
 
 from __future__ import annotations
@@ -19,42 +20,48 @@ from pyspark.sql import functions as fn
 
 from quorate.nouns import Offset
 from services.pipeline.gold.doctor_access import access_findings
-from services.pipeline.gold.doctor_nodes import feature_findings, node_findings, voter_findings
+from services.pipeline.gold.doctor_nodes import feature_findings, node_findings
 from services.pipeline.gold.doctor_partitions import leader_findings, partition_findings, topic_findings
-from services.pipeline.gold.doctor_rules import FINDING, Limits
+from services.pipeline.gold.doctor_quorum import silence_findings, voter_findings
+from services.pipeline.gold.doctor_rules import FINDING, DoctorLimits
 from services.pipeline.silver.present import Present, present
 
-__all__ = ["COLUMNS", "Limits", "fleet_doctor"]
+__all__ = ["COLUMNS", "DoctorLimits", "fleet_doctor"]
 
 COLUMNS: Final = (*FINDING[:1], "as_of_offset", "as_of_time", *FINDING[1:])
+_READ: Final = {
+    **dict.fromkeys(("broker_history", "partition_history", "config_history"), "valid_from_offset"),
+    "events": "offset",
+}
+"""The histories that the doctor reads, and the column that limits them to records below an offset."""
 
 
 def fleet_doctor(
     silver: Mapping[str, DataFrame],
     at_offset: Offset | None = None,
-    limits: Limits | None = None,
+    limits: DoctorLimits | None = None,
     *,
     now: Present | None = None,
 ) -> DataFrame:
-    """All findings of all clusters, now or as of an offset: columns COLUMNS.
+    """Returns all findings about all clusters, now or as of an offset, with columns COLUMNS.
 
-    `severity` is error (something does not work), warn (it will not, after the next failure or upgrade) or info;
-    `code` names the kind of finding and `subject` whom it is about. Since when it is so, is null where no one record
-    says it. `limits` are what is taken for long and for much; `now` is what `present` says, if the caller has it.
+    `severity` is error (something does not work), warn (it will not work after the next failure or upgrade) or info;
+    `code` is the kind of finding, `subject` the thing that it is about. `since_offset` and `since_time` are null if no
+    record tells. `limits` are the thresholds; `now` is the result of `present`, if the caller has it already.
     """
-    now, limits = now or present(silver, at_offset), limits or Limits()
+    now, limits = now or present(silver, at_offset), limits or DoctorLimits()
     earlier = {
-        name: table if at_offset is None else table.where(fn.col("valid_from_offset") < at_offset)
-        for name, table in silver.items()
-        if name in ("broker_history", "partition_history")
+        name: silver[name] if at_offset is None else silver[name].where(fn.col(since) < at_offset)
+        for name, since in _READ.items()
     }
     found = [
-        partition_findings(now, earlier["partition_history"], limits),
-        topic_findings(now),
+        partition_findings(now, earlier["partition_history"], earlier["config_history"], limits),
+        topic_findings(now, limits),
         leader_findings(now, limits),
         node_findings(now, earlier["broker_history"], limits),
         feature_findings(now),
         voter_findings(now),
+        silence_findings(earlier["events"], limits),
         access_findings(now),
     ]
     rows = reduce(DataFrame.unionByName, found)

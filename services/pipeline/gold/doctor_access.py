@@ -1,4 +1,4 @@
-"""What is about nothing: configs and ACLs of topics that do not exist, configs of brokers that do not, old tokens."""
+"""Doctor findings about leftovers: configs and ACLs of topics or brokers that do not exist, expired tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.records import AccessControlEntryRecord, DelegationTokenRecord
 from services.pipeline.frames import struct_type
-from services.pipeline.gold.doctor_rules import INFO, Rule, days_between, findings, listed, text
+from services.pipeline.gold.doctor_rules import INFO, DoctorRule, days_between, findings, listed, text
 from services.pipeline.silver.present import Present
 
 __all__ = ["access_findings"]
@@ -21,12 +21,12 @@ _EVERY: Final = "*"
 
 
 def access_findings(now: Present) -> DataFrame:
-    """Findings about what was set for something that is not there."""
+    """Returns the findings about configs, ACLs and tokens that nothing uses."""
     return _configs(now).unionByName(_acls(now)).unionByName(_tokens(now))
 
 
 def _configs(now: Present) -> DataFrame:
-    """One row a resource."""
+    """Finds resources that have configs but do not exist, one row a resource."""
     rows = now.configs.groupBy("cluster_id", "resource_type", "resource_name").agg(
         fn.array_sort(fn.collect_set("name")).alias("names"),
         fn.min("since_offset").alias("since_offset"),
@@ -42,7 +42,7 @@ def _configs(now: Present) -> DataFrame:
     named = rows.where(fn.col("resource_type").isin(TOPIC, BROKER) & (fn.col("resource_name") != ""))
     unknown = named.join(there, ["cluster_id", "resource_type", "resource_name"], "left_anti")
     kind = fn.when(fn.col("resource_type") == TOPIC, "topic ").otherwise("broker ")
-    rule = Rule(
+    rule = DoctorRule(
         INFO,
         "CONFIG_OF_NOTHING",
         fn.lit(True),
@@ -53,13 +53,13 @@ def _configs(now: Present) -> DataFrame:
 
 
 def _acls(now: Present) -> DataFrame:
-    """One row an entry: LITERAL ones of topics, of which there may be no more."""
+    """Finds LITERAL ACLs of topics that do not exist, one row an entry."""
     payload = fn.from_json("payload", struct_type(AccessControlEntryRecord))
     rows = now.kept.where("kind = 'acl'").withColumn("r", payload).withColumn("name", fn.col("r.resourceName"))
     literal = (fn.col("r.resourceType") == _ACL_TOPIC) & (fn.col("r.patternType") == _ACL_LITERAL)
     rows = rows.where(literal & (fn.col("name") != _EVERY))
     rows = rows.join(now.topics.select("cluster_id", "name"), ["cluster_id", "name"], "left_anti")
-    rule = Rule(
+    rule = DoctorRule(
         INFO,
         "ACL_OF_NO_TOPIC",
         fn.lit(True),
@@ -70,12 +70,12 @@ def _acls(now: Present) -> DataFrame:
 
 
 def _tokens(now: Present) -> DataFrame:
-    """Delegation tokens that nobody can use any more, and that no controller has removed."""
+    """Finds delegation tokens that have expired and that no controller has removed."""
     payload = fn.from_json("payload", struct_type(DelegationTokenRecord))
     rows = now.kept.where("kind = 'delegation_token'").withColumn("r", payload)
     ended = fn.timestamp_millis(fn.col("r.expirationTimestamp"))
     rows = rows.join(fn.broadcast(now.at), "cluster_id").withColumn("ended", ended)
-    rule = Rule(
+    rule = DoctorRule(
         INFO,
         "TOKEN_EXPIRED",
         fn.col("ended") < fn.col("as_of_time"),

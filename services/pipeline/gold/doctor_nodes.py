@@ -1,4 +1,4 @@
-"""What ails nodes: registrations that are stale, features they hold up, the voter set."""
+"""Doctor findings about brokers and controllers: stale registrations, offline directories, features that they block."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ from pyspark.sql import functions as fn
 
 from quorate.metadata.features import KRAFT_VERSION
 from quorate.metadata.versions import METADATA_VERSION, RELEASES
-from quorate.nouns import ZERO_UUID, uuid_text
-from quorate.records import RegisterControllerRecord, VotersRecord
+from quorate.records import RegisterControllerRecord
 from services.pipeline.frames import struct_type
-from services.pipeline.gold.doctor_rules import ERROR, INFO, WARN, Limits, Rule, days_between, findings, listed, text
+from services.pipeline.gold.doctor_rules import (
+    ERROR,
+    INFO,
+    WARN,
+    DoctorLimits,
+    DoctorRule,
+    days_between,
+    findings,
+    listed,
+    text,
+)
 from services.pipeline.silver.present import Present, is_online, replicas_of
 from services.pipeline.silver.validity import by_key
 
-__all__ = ["feature_findings", "node_findings", "voter_findings"]
+__all__ = ["feature_findings", "node_findings"]
 
 _KEY = ("cluster_id", "broker_id")
 
 
-def node_findings(now: Present, history: DataFrame, limits: Limits) -> DataFrame:
-    """Findings about one broker each, be it registered or not."""
+def node_findings(now: Present, history: DataFrame, limits: DoctorLimits) -> DataFrame:
+    """Returns the findings about single brokers, registered or not."""
     replicas = (
         replicas_of(now)
         .groupBy(*_KEY)
@@ -51,7 +60,7 @@ def node_findings(now: Present, history: DataFrame, limits: Limits) -> DataFrame
 
 
 def feature_findings(now: Present) -> DataFrame:
-    """Levels that could be higher, and the nodes that keep them from it."""
+    """Returns the findings about feature levels that could be higher, and the nodes that prevent it."""
     declared, finalized = _declared(now), _finalized(now)
     spans = declared.groupBy("cluster_id", "feature").agg(
         fn.min("highest").alias("common"), fn.max("highest").alias("newest")
@@ -68,70 +77,52 @@ def feature_findings(now: Present) -> DataFrame:
     )
 
 
-def voter_findings(now: Present) -> DataFrame:
-    """Findings about the voter set. KIP-853."""
-    payload = fn.from_json("payload", struct_type(VotersRecord))
-    level = fn.get_json_object("payload", "$.kRaftVersion").cast("int")
-    versions = now.kept.where("kind = 'kraft_version'").select("cluster_id", level.alias("kraft_version"))
-    rows = now.kept.where("kind = 'voters'").withColumn("voters", payload["voters"])
-    rows = rows.join(fn.broadcast(versions), "cluster_id", "left").withColumns(
-        {
-            "ids": fn.array_sort(fn.transform("voters", lambda voter: voter["voterId"])),
-            "nameless": fn.transform(
-                fn.filter("voters", lambda voter: voter["voterDirectoryId"] == uuid_text(ZERO_UUID)),
-                lambda voter: voter["voterId"],
-            ),
-        }
-    )
-    return findings(rows, fn.lit("quorum"), _voter_rules())
-
-
-def _broker_rules(limits: Limits) -> Sequence[Rule]:
+def _broker_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
     fenced = fn.col("fenced")
     return [
-        Rule(
+        DoctorRule(
             WARN,
             "STALE_REGISTRATION",
             fenced & (fn.col("days") > limits.stale_days),
             text("has been fenced for ", fn.round("days", 1), " days"),
             "if it is not to come back, move its replicas and unregister it: it still counts for features",
         ),
-        Rule(
+        DoctorRule(
             WARN,
             "FENCED_WITH_REPLICAS",
             fenced & (fn.col("replicas") > 0),
             text("is fenced and holds ", fn.col("replicas"), " replicas"),
             "bring it back, or move its replicas to others",
         ),
-        Rule(
+        DoctorRule(
             ERROR,
             "UNREGISTERED_WITH_REPLICAS",
             fn.col("registered").isNull(),
             text("is not registered and holds ", fn.col("replicas"), " replicas"),
             "start it again under its id, or move its replicas to others",
         ),
-        Rule(
+        DoctorRule(
             ERROR,
             "OFFLINE_DIRECTORY",
             fn.col("registered") & (fn.col("offline") > 0),
             text("has ", fn.col("offline"), " replicas in directories that are offline: ", listed("failed")),
             "mend or replace the disk and restart the broker, or move the replicas (KIP-858)",
         ),
-        Rule(
+        DoctorRule(
             WARN,
             "FLAPPING",
             fn.col("fencings") >= limits.flaps,
             text("was fenced ", fn.col("fencings"), " times within a day"),
             "see its garbage collections, its network and broker.session.timeout.ms",
         ),
-        Rule(
+        DoctorRule(
             WARN,
             "NO_RACK",
             fn.col("registered") & fn.col("rack").isNull() & (fn.col("with_rack") > 0),
             text("has no rack, though others have"),
             "set broker.rack: replicas are not spread over racks that are not known",
         ),
-        Rule(
+        DoctorRule(
             INFO,
             "CORDONED_DIRECTORIES",
             fn.size("cordoned_log_dirs") > 0,
@@ -141,19 +132,19 @@ def _broker_rules(limits: Limits) -> Sequence[Rule]:
     ]
 
 
-def _level_rules() -> Sequence[Rule]:
+def _level_rules() -> Sequence[DoctorRule]:
     level, common = fn.col("level"), fn.col("common")
     is_quorums = fn.col("feature") == KRAFT_VERSION
     behind = level < common
     return [
-        Rule(
+        DoctorRule(
             INFO,
             "FEATURE_BEHIND",
             behind & ~is_quorums,
             text("is at ", _named(level), "; all nodes support ", _named(common)),
             "when nobody wants to go back: kafka-features upgrade",
         ),
-        Rule(
+        DoctorRule(
             WARN,
             "KRAFT_VERSION_BEHIND",
             behind & is_quorums,
@@ -163,18 +154,18 @@ def _level_rules() -> Sequence[Rule]:
     ]
 
 
-def _range_rules() -> Sequence[Rule]:
+def _range_rules() -> Sequence[DoctorRule]:
     lowest, highest, level = fn.col("lowest"), fn.col("highest"), fn.col("level")
     supports = text("supports ", fn.col("feature"), " from ", _named(lowest), " to ", _named(highest))
     return [
-        Rule(
+        DoctorRule(
             WARN,
             "BLOCKS_FEATURE",
             highest < fn.col("newest"),
             text(supports, ", others up to ", _named(fn.col("newest"))),
             "upgrade its software, or unregister it if it is gone: until then the feature cannot go higher",
         ),
-        Rule(
+        DoctorRule(
             ERROR,
             "FEATURE_NOT_SUPPORTED",
             (level > 0) & ((level < lowest) | (level > highest)),
@@ -184,36 +175,8 @@ def _range_rules() -> Sequence[Rule]:
     ]
 
 
-def _voter_rules() -> Sequence[Rule]:
-    count = fn.size("ids")
-    who = listed("ids")
-    return [
-        Rule(
-            WARN,
-            "EVEN_VOTERS",
-            count % 2 == 0,
-            text(count, " voters (", who, "): they tolerate no more failures than one voter less"),
-            "add a voter or remove one",
-        ),
-        Rule(
-            WARN,
-            "SINGLE_VOTER",
-            count == 1,
-            text("one voter (", who, "): no failure is tolerated"),
-            "add two voters",
-        ),
-        Rule(
-            WARN,
-            "VOTER_WITHOUT_DIRECTORY",
-            (fn.size("nameless") > 0) & (fn.col("kraft_version") >= 1),
-            text("voters ", listed("nameless"), " have no directory id at kraft.version ", fn.col("kraft_version")),
-            "remove and add them again: a voter with an empty disk could not be told from the one that voted (KIP-853)",
-        ),
-    ]
-
-
 def _fencings(now: Present, history: DataFrame) -> DataFrame:
-    """Of each broker, since when it has been fenced without a pause, and how often it came to be in the last day."""
+    """Computes since when each broker has been fenced without interruption, and its fencings within the last day."""
     order = by_key(("broker_id",), "valid_from_offset")
     rows = history.join(fn.broadcast(now.at), "cluster_id").withColumns(
         {
@@ -224,7 +187,7 @@ def _fencings(now: Present, history: DataFrame) -> DataFrame:
     again = fn.coalesce(fn.col("follows") & fn.col("was_fenced"), fn.lit(False))
     began = rows.withColumn("began", fn.col("fenced") & ~again)
     is_late = days_between("valid_from_time", "as_of_time") < 1
-    # Who says that it goes, is restarted and does not fail.
+    # A broker in controlled shutdown is being restarted and has not failed.
     sudden = fn.col("follows") & ~fn.col("was_fenced") & ~fn.col("in_controlled_shutdown")
     failed = fn.col("began") & fn.coalesce(sudden, fn.lit(False)) & is_late
     return (
@@ -245,7 +208,7 @@ def _fencings(now: Present, history: DataFrame) -> DataFrame:
 
 
 def _declared(now: Present) -> DataFrame:
-    """What each node supports of each feature that any node knows: `node`, `feature`, `lowest`, `highest`."""
+    """Returns the feature versions that each broker and controller supports: `node`, `feature`, `lowest`, `highest`."""
     of_brokers = now.brokers.select("cluster_id", text("broker ", fn.col("broker_id")).alias("node"), "features")
     payload = fn.from_json("payload", struct_type(RegisterControllerRecord))
     controllers = now.kept.where("kind = 'controller'").withColumn("r", payload)
@@ -279,7 +242,7 @@ def _finalized(now: Present) -> DataFrame:
 
 
 def _named(level: Column) -> Column:
-    """A level; of metadata.version with its release."""
+    """Formats a level; a metadata.version with its release."""
     names = fn.create_map(*(fn.lit(each) for each in chain.from_iterable(RELEASES.items())))
     release = fn.when(fn.col("feature") == METADATA_VERSION, names[level])
     return fn.concat(level.cast("string"), fn.coalesce(fn.concat(fn.lit(" ("), release, fn.lit(")")), fn.lit("")))

@@ -1,4 +1,4 @@
-"""How a finding is made: rules over the rows of a frame, each of which says when it holds and what it says then."""
+"""Doctor rules: each has a condition, a sentence and advice, and makes a finding of every row that meets it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-__all__ = ["ERROR", "FINDING", "INFO", "WARN", "Limits", "Rule", "days_between", "findings", "listed", "text"]
+from services.pipeline.gold.silence import SILENCE_S
+from services.pipeline.silver.present import MIN_ISR_DEFAULT
+
+__all__ = [
+    "ERROR",
+    "FINDING",
+    "INFO",
+    "WARN",
+    "DoctorLimits",
+    "DoctorRule",
+    "days_between",
+    "findings",
+    "listed",
+    "text",
+]
 
 ERROR: Final = "error"
 WARN: Final = "warn"
@@ -18,40 +32,49 @@ FINDING: Final = ("cluster_id", "severity", "code", "subject", "sentence", "advi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What is taken for long, and for much."""
+class DoctorLimits:
+    """The thresholds of the findings."""
 
     stale_days: float = 7.0
-    """A broker that has been fenced for longer is not coming back by itself."""
+    """Days that a broker may be fenced; one that is fenced for longer will not return by itself."""
     reassignment_hours: float = 24.0
-    """A reassignment that takes longer may never end."""
+    """Hours that a reassignment may take; one that takes longer may never end."""
     imbalance: float = 0.1
-    """The share of a broker's preferred partitions led by others: Kafka's `leader.imbalance.per.broker.percentage`."""
+    """Share of a broker's preferred partitions that others lead: Kafka's `leader.imbalance.per.broker.percentage`."""
     flaps: int = 3
-    """A broker that was fenced as often within a day comes and goes."""
+    """Fencings within a day from which on a broker is reported as flapping."""
+    silence_s: float = SILENCE_S
+    """Seconds without a record from which on no controller was active, if the log has an idle controller's records."""
+    min_isr: int = MIN_ISR_DEFAULT
+    """The assumed `min.insync.replicas` if no record sets it; the brokers' own files are not in the log."""
 
 
-class Rule(NamedTuple):
-    """One kind of finding. Where `holds` is null, it does not."""
+class DoctorRule(NamedTuple):
+    """A kind of finding: severity, code, condition, sentence and advice. A null condition does not hold.
+
+    `since` names a struct column of `offset` and `time` at which it began; by default it is the row's `since_offset`
+    and `since_time`.
+    """
 
     severity: str
     code: str
     holds: Column
     sentence: Column
     advice: str
+    since: str | None = None
 
 
-def findings(rows: DataFrame, subject: Column, rules: Sequence[Rule]) -> DataFrame:
-    """A row for each rule that holds of each row. `rows` have `cluster_id`, `since_offset` and `since_time`."""
-    told = fn.array(*(fn.when(rule.holds, _told(rule)) for rule in rules))
-    spread = rows.withColumns({"subject": subject, "told": told})
-    spread = spread.withColumn("told", fn.explode("told")).where("told is not null")
-    parts = {name: fn.col(f"told.{name}") for name in ("severity", "code", "sentence", "advice")}
+def findings(rows: DataFrame, subject: Column, rules: Sequence[DoctorRule]) -> DataFrame:
+    """Returns one finding for each row and rule that holds; `rows` need `cluster_id` and the `since_…` columns."""
+    finding = fn.array(*(fn.when(rule.holds, _finding(rule)) for rule in rules))
+    spread = rows.withColumns({"subject": subject, "finding": finding})
+    spread = spread.withColumn("finding", fn.explode("finding")).where("finding is not null")
+    parts = {name: fn.col(f"finding.{name}") for name in FINDING if name not in ("cluster_id", "subject")}
     return spread.withColumns(parts).select(*FINDING)
 
 
 def text(*parts: Column | str | int | float) -> Column:
-    """A sentence of columns and words; a part that is null is `none`."""
+    """Concatenates columns and texts to a sentence; a null column is printed as `none`."""
     return fn.concat(
         *(
             fn.coalesce(part.cast("string"), fn.lit("none")) if isinstance(part, Column) else fn.lit(str(part))
@@ -61,21 +84,23 @@ def text(*parts: Column | str | int | float) -> Column:
 
 
 def listed(ids: str | Column) -> Column:
-    """Ids, by commas; `none` if there are none."""
+    """Joins ids with commas; `none` if there are none."""
     items = fn.col(ids) if isinstance(ids, str) else ids
     joined = fn.array_join(fn.transform(items, lambda each: each.cast("string")), ",")
     return fn.when(fn.coalesce(fn.size(items), fn.lit(0)) == 0, "none").otherwise(joined)
 
 
 def days_between(begin: str, end: str) -> Column:
-    """Days from one time to the other."""
+    """Computes the days between two timestamp columns, with fractions."""
     return (fn.unix_millis(fn.col(end)) - fn.unix_millis(fn.col(begin))) / 86_400_000
 
 
-def _told(rule: Rule) -> Column:
+def _finding(rule: DoctorRule) -> Column:
     return fn.struct(
         fn.lit(rule.severity).alias("severity"),
         fn.lit(rule.code).alias("code"),
         rule.sentence.alias("sentence"),
         fn.lit(rule.advice).alias("advice"),
+        fn.col(f"{rule.since}.offset" if rule.since else "since_offset").alias("since_offset"),
+        fn.col(f"{rule.since}.time" if rule.since else "since_time").alias("since_time"),
     )

@@ -1,4 +1,4 @@
-"""Which configs' values are secrets, as a column: the rule of `quorate.controller.configs.secrets`, for Spark."""
+"""Decides in Spark which config values may be secrets, by the rule of `quorate.controller.configs.secrets`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["is_secret"]
 
 
 def is_secret(resource_type: Column, config: Column) -> Column:
-    """Is the value of this config of this type of resource a password, or may it be one?"""
+    """Returns a condition: the value of this config of this resource type is, or may be, a password."""
     known = ((resource_type == kind) & _is_public(kind, config) for kind in PUBLIC)
     return ~reduce(or_, known)
 

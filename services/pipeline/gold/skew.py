@@ -1,8 +1,8 @@
-"""Placement skew: who has more than a fair share of replicas and leaders, and which partitions share a rack.
+"""Placement skew: compares each broker's and rack's replicas and leaders with a fair share, and finds shared racks.
 
-A fair share of replicas is the same for every registered broker, one of leaders the same for every active broker (not
-fenced, not in controlled shutdown); a rack's is that of its brokers together. Skew is what is above the share: 0.1 is
-ten percent too much, -1 is nothing at all.
+The fair share of replicas is the same for every registered broker, that of leaders the same for every active broker
+(not fenced, not in controlled shutdown); a rack's share is the sum of its brokers'. Skew is the excess relative to the
+share: 0.1 is ten percent too much, -1 is nothing at all.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _COUNTS: Final = ("replicas", "leaders", "preferred_leaders", "isr_members")
 def placement_skew(
     silver: Mapping[str, DataFrame], at_offset: Offset | None = None, *, now: Present | None = None
 ) -> DataFrame:
-    """A row for each `scope` (broker, rack, topic) and `subject`, now or as of an offset: columns COLUMNS.
+    """Computes a row for each `scope` (broker, rack, topic) and `subject`, now or as of an offset.
 
-    `now` is what `present` says of these, if the caller has it.
-    `state` of a broker: active, fenced, in controlled shutdown, or unregistered (it has replicas all the same).
-    `rack_violations` are partitions on fewer racks than there are for them (the lesser of their replicas and the
-    racks), `on_one_rack` those of them that a single rack's loss takes offline. Where a rack is unknown, none is said.
+    `now` is the result of `present` for these arguments, if the caller has it already.
+    `state` of a broker is active, fenced, in controlled shutdown, or unregistered (it still has replicas).
+    `rack_violations` counts partitions on fewer racks than possible (the lesser of their replicas and the racks),
+    `on_one_rack` those among them with all replicas on one rack. Partitions with an unknown rack are not counted.
     """
     now = now or present(silver, at_offset)
     by_broker = _brokers(now)
@@ -66,9 +66,9 @@ def placement_skew(
 
 
 def crowded(now: Present) -> DataFrame:
-    """Partitions with `racks` (what their replicas lie on), `wanted_racks`, and `replica_count`.
+    """Returns the partitions on fewer racks than possible, with `racks`, `wanted_racks` and `replica_count`.
 
-    Without partitions that have a replica where no rack is known, and clusters with fewer than two racks.
+    Partitions with a replica on an unknown rack, and clusters with fewer than two racks, are left out.
     """
     racks = now.brokers.groupBy("cluster_id").agg(fn.count_distinct("rack").alias("rack_count"))
     rows = replicas_of(now).groupBy("cluster_id", "topic", "topic_id", "partition_id", "since_offset", "since_time")
@@ -83,7 +83,7 @@ def crowded(now: Present) -> DataFrame:
 
 
 def _brokers(now: Present) -> DataFrame:
-    """A row a broker that is registered or has replicas, with what there is to share among them."""
+    """Computes one row a broker that is registered or has replicas, with its counts and fair shares."""
     held = replicas_of(now).groupBy("cluster_id", "broker_id").agg(*_counted())
     known = now.brokers.select("cluster_id", "broker_id", "rack", _state().alias("state"))
     rows = known.join(held, ["cluster_id", "broker_id"], "full").fillna(0, [*_COUNTS, "partitions"])

@@ -1,8 +1,8 @@
-"""What if these brokers, or this rack, were lost: who would lead what, and what would be offline or under its min ISR.
+"""What-if analysis: simulates the loss of brokers or racks and finds new leaders, offline partitions, small ISRs.
 
-The controller fences brokers one after the other, in the order given, and so does this: a fold over the lost brokers,
-in the engine, by the rules of `quorate.controller.partition_change` and `elections`. A test has the controller itself
-fence the same brokers and compares. A broker that shuts down in an orderly way loses its partitions in the same way.
+The controller fences one broker after another; this does the same as a fold over the lost brokers in Spark, by the
+rules of `quorate.controller.partition_change` and `elections`. A test lets the controller fence the same brokers and
+compares. A controlled shutdown of a broker has the same result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.metadata.features import ELR_VERSION
 from quorate.metadata.partitions import NO_LEADER, RECOVERING
 from quorate.nouns import NodeId, Offset
 from services.pipeline.silver.image import HISTORIES, SILVER
-from services.pipeline.silver.present import Present, present, replicas_of, topic_settings
+from services.pipeline.silver.present import MIN_ISR_DEFAULT, Present, present, replicas_of, topic_settings
 from services.pipeline.tables import Tables
 
 __all__ = ["WhatIf", "what_if"]
@@ -33,15 +33,15 @@ _STATE: Final = (
     "leader",
     "leader_recovery_state",
 )
-"""What an election reads and writes of a partition; after it, `…_after`."""
+"""The fields of a partition that an election reads and writes; their values afterwards are `…_after`."""
 
 
 class WhatIf(NamedTuple):
-    """The consequences.
+    """The consequences of a loss, as three tables.
 
-    partitions   each partition before and after (`…_after`), with `min_isr`, `election` and what becomes of it
-    brokers      each broker: what it leads, is in sync with and holds, before and after
-    summary      one row, of counts
+    `partitions` has each partition before and after (`…_after`), with `min_isr` and flags such as `offline_after` and
+    `unclean_election`. `brokers` has each broker before and after: the partitions that it leads, the ISRs with it, and
+    the replicas that it holds. `summary` is one row of counts.
     """
 
     partitions: DataFrame
@@ -57,21 +57,22 @@ def what_if(
     lost_racks: Sequence[str] = (),
     at_offset: Offset | None = None,
     prefer: bool = False,
+    min_isr: int = MIN_ISR_DEFAULT,
 ) -> WhatIf:
-    """The cluster as of an offset (or now) after the loss of brokers, in this order, and then of racks, by broker id.
+    """Simulates the loss of brokers, in this order, then of racks' brokers by id, as of an offset or now.
 
-    With `prefer`, preferred leaders are elected afterwards, as `kafka-leader-election --election-type preferred` does
-    (KIP-460). Raises LookupError: a negative offset, no silver, no such cluster then, a broker or rack that it has not
-    then, nothing lost.
+    With `prefer`, preferred leaders are elected afterwards, like `kafka-leader-election --election-type preferred`
+    (KIP-460). `min_isr` is assumed if no record sets it. Raises LookupError for a negative offset, without silver, for
+    an unknown cluster, broker or rack, and if nothing is lost.
     """
     if at_offset is not None and at_offset < 0:
         raise LookupError(f"offset {at_offset} is negative; offsets begin at 0")
     now = _cluster(tables, cluster_id, at_offset)
     lost, fenced = _lost(now, _name(cluster_id, at_offset), lost_brokers, lost_racks)
-    # What was fenced before loses nothing by it.
+    # Fencing a broker that is already fenced changes nothing.
     out = fn.array(*(fn.lit(each) for each in lost if each not in fenced)).cast("array<int>")
     after = fn.aggregate(out, fn.struct(*_STATE), lambda was, broker_id: _without(was, broker_id, out))
-    rows = _before(now).withColumn("after", after)
+    rows = _before(now, min_isr).withColumn("after", after)
     if prefer:
         rows = rows.withColumn("after", _preferred(fn.col("after"), out))
     partitions = _consequences(rows)
@@ -95,7 +96,11 @@ def _name(cluster_id: str, at_offset: Offset | None) -> str:
 def _lost(
     now: Present, cluster: str, brokers: Sequence[NodeId], racks: Sequence[str]
 ) -> tuple[list[NodeId], set[NodeId]]:
-    """Who is lost, in order, and who of all brokers is fenced already."""
+    """Returns the ids of the brokers to lose, in the order of their loss, and the ids of all brokers fenced already.
+
+    The brokers to lose are `brokers` as given, then those of `racks` by id, each once. Raises LookupError for an
+    unknown cluster, broker or rack, and if nothing is lost.
+    """
     if not now.at.take(1):
         raise LookupError(f"there is no {cluster}")
     if not brokers and not racks:
@@ -112,8 +117,8 @@ def _lost(
     return list(dict.fromkeys((*brokers, *in_racks))), {each for each, row in known.items() if row["fenced"]}
 
 
-def _before(now: Present) -> DataFrame:
-    """Partitions, with `there` (which replicas may lead), `min_isr`, `elects_uncleanly`, `elr_enabled`."""
+def _before(now: Present, min_isr: int) -> DataFrame:
+    """Returns the partitions with `there` (replicas that may lead), `min_isr`, `elects_uncleanly`, `elr_enabled`."""
     key = ["cluster_id", "topic_id", "partition_id"]
     named = fn.get_json_object("payload", "$.name") == ELR_VERSION
     enabled = now.kept.where((fn.col("kind") == "feature") & named).select(
@@ -121,7 +126,9 @@ def _before(now: Present) -> DataFrame:
     )
     there = replicas_of(now).where("is_there").groupBy(*key).agg(fn.collect_set("broker_id").alias("there"))
     rows = now.partitions.select(*key, "topic", *_STATE).join(there, key, "left")
-    rows = rows.join(topic_settings(now), ["cluster_id", "topic_id"]).join(fn.broadcast(enabled), "cluster_id", "left")
+    rows = rows.join(topic_settings(now, min_isr), ["cluster_id", "topic_id"]).join(
+        fn.broadcast(enabled), "cluster_id", "left"
+    )
     return rows.withColumns(
         {
             "there": fn.coalesce("there", _nobody()),
@@ -131,7 +138,10 @@ def _before(now: Present) -> DataFrame:
 
 
 def _without(was: Column, broker_id: Column, out: Column) -> Column:
-    """A partition once this broker of `out` is fenced too; those before it are already. KIP-631."""
+    """Computes a partition after this broker of `out` is fenced; the brokers before it in `out` already are.
+
+    KIP-631.
+    """
     left = fn.array_remove(was["isr"], broker_id)
     so_far = fn.slice(out, fn.lit(1), fn.array_position(out, broker_id).cast("int"))
     changed = _changed(was, left, fn.array(was["leader"]), fn.col("elects_uncleanly"), so_far)
@@ -139,14 +149,14 @@ def _without(was: Column, broker_id: Column, out: Column) -> Column:
 
 
 def _preferred(was: Column, out: Column) -> Column:
-    """A partition after the election of its preferred leader, if that is another and may lead. KIP-460."""
+    """Computes a partition after its preferred leader was elected, if that differs and may lead. KIP-460."""
     first = fn.array(was["replicas"][0], was["leader"])
     changed = _changed(was, was["isr"], first, fn.lit(False), out)
     return fn.when(was["leader"] == was["replicas"][0], was).otherwise(changed)
 
 
 def _changed(was: Column, isr: Column, first: Column, uncleanly: Column, out: Column) -> Column:
-    """`partition_change` with this ISR wished: its steps, each upon what the last one made."""
+    """Computes the partition change for a new ISR: the controller's steps, each on the result of the one before."""
     least = fn.least("min_isr", fn.size(was["replicas"]))
     there = fn.array_except("there", out)
     steps: tuple[Callable[[Column], Column], ...] = (
@@ -162,7 +172,10 @@ def _changed(was: Column, isr: Column, first: Column, uncleanly: Column, out: Co
 
 
 def _reassigned(coming: Column) -> Column:
-    """A reassignment is over when all that come are in the ISR; where more go than come, all that stay. KIP-455."""
+    """Completes a reassignment if all added replicas are in the ISR. KIP-455.
+
+    If it removes more replicas than it adds, all remaining replicas must be in the ISR.
+    """
     adding, removing = coming["adding_replicas"], coming["removing_replicas"]
     replicas, isr = fn.array_except(coming["replicas"], removing), fn.array_except(coming["isr"], removing)
     needed = fn.when(fn.size(removing) > fn.size(adding), replicas).otherwise(adding)
@@ -178,7 +191,7 @@ def _reassigned(coming: Column) -> Column:
 
 
 def _eligible(was: Column, coming: Column, least: Column) -> Column:
-    """The ELR: who left the ISR while that was too small to commit anything. KIP-966."""
+    """Computes the ELR: replicas that left the ISR while it was smaller than min ISR. KIP-966."""
     enabled, last = fn.col("elr_enabled"), coming["last_known_elr"]
     among = fn.when(enabled, fn.array_union(was["elr"], was["isr"])).otherwise(was["elr"])
     elr = fn.array_sort(fn.array_except(fn.array_intersect(among, coming["replicas"]), coming["isr"]))
@@ -191,14 +204,17 @@ def _eligible(was: Column, coming: Column, least: Column) -> Column:
 
 
 def _elected(coming: Column, first: Column, there: Column) -> Column:
-    """Who of the ISR, or if that is empty of the ELR, is there; in order of `first`, then of the replicas."""
+    """Elects the first live member of the ISR, in the order of `first` and then of the replicas; else NO_LEADER.
+
+    If the ISR is empty, it elects a member of the ELR in the same way.
+    """
     complete = fn.when(fn.size(coming["isr"]) > 0, coming["isr"]).otherwise(coming["elr"])
     may_lead = fn.array_intersect(complete, there)
     return _first(fn.array_intersect(fn.concat(first, coming["replicas"]), may_lead))
 
 
 def _resorted(coming: Column, there: Column, uncleanly: Column) -> Column:
-    """Where no clean choice is: the last leader known (KIP-966), or any that is there if the topic wants it so."""
+    """Without a clean candidate, elects the last known leader (KIP-966), or any live replica if unclean is allowed."""
     known = coming["last_known_elr"]
     nobody = (fn.size(coming["isr"]) == 0) & (fn.size(coming["elr"]) == 0)
     resort = fn.col("elr_enabled") & (fn.size(known) == 1) & nobody & fn.array_contains(there, _first(known))
@@ -213,11 +229,11 @@ def _resorted(coming: Column, there: Column, uncleanly: Column) -> Column:
 
 
 def _in_sync(was: Column, coming: Column, least: Column) -> Column:
-    """Who is in the ISR and ELR under the new leader."""
+    """Updates ISR, ELR and recovery state after the election."""
     enabled, leader, elr, unclean = fn.col("elr_enabled"), coming["leader"], coming["elr"], coming["unclean"]
     from_elr = fn.array_contains(elr, leader)
     remains = (fn.size(coming["isr"]) == 0) & ~enabled
-    # An ISR of one that suffices ends the ELR.
+    # A leader alone satisfies a min ISR of 1, so the ELR becomes empty.
     others = fn.when(least <= 1, _nobody()).otherwise(fn.array_remove(elr, leader))
     return _with(
         coming,
@@ -228,7 +244,7 @@ def _in_sync(was: Column, coming: Column, least: Column) -> Column:
 
 
 def _remembered(was: Column, coming: Column) -> Column:
-    """The last leader is kept while there is none. KIP-966."""
+    """Keeps the last leader as last known ELR while there is no leader. KIP-966."""
     led = (coming["leader"] != NO_LEADER) | ~fn.col("elr_enabled")
     loses = fn.array_contains(coming["replicas"], was["leader"]) & (fn.size(was["last_known_elr"]) == 0)
     last = fn.when(led, _nobody()).when(loses, fn.array(was["leader"])).otherwise(coming["last_known_elr"])
@@ -236,7 +252,7 @@ def _remembered(was: Column, coming: Column) -> Column:
 
 
 def _with(coming: Column, **changed: Column) -> Column:
-    """The registration in the making, with these fields; `coming` is a variable, so that it may be named often."""
+    """Returns the partition with these fields changed; `coming` must be a lambda variable, as it is used often."""
     unclean = changed.pop("unclean", coming["unclean"])
     return fn.struct(*_fields(coming, changed), unclean.alias("unclean"))
 
@@ -246,7 +262,7 @@ def _fields(partition: Column, changed: Mapping[str, Column]) -> list[Column]:
 
 
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:
-    """`use(value)`, with the value worked out once, however often it is used."""
+    """Returns `use(value)`; Spark evaluates `value` once, however often `use` refers to it."""
     return fn.transform(fn.array(value), use)[0]
 
 
@@ -259,7 +275,7 @@ def _nobody() -> Column:
 
 
 def _consequences(rows: DataFrame) -> DataFrame:
-    """Each partition before and after, and what that means."""
+    """Adds to each partition its state afterwards, and flags for what has changed."""
     after = rows.select(
         "cluster_id",
         "topic",
@@ -286,7 +302,7 @@ def _consequences(rows: DataFrame) -> DataFrame:
 
 
 def _loads(partitions: DataFrame, now: Present, lost: Sequence[NodeId]) -> DataFrame:
-    """What each broker has before and after. `replicas_to_move`: what it would take to do without it for good."""
+    """Counts what each broker has before and after; `replicas_to_move` are the replicas of a lost broker."""
     named = fn.concat("replicas", "isr", "isr_after", fn.array("leader", "leader_after"))
     spread = partitions.withColumn("broker_id", fn.explode(fn.array_distinct(named)))
     led, led_after = (fn.col(name) == fn.col("broker_id") for name in ("leader", "leader_after"))
@@ -308,7 +324,7 @@ def _loads(partitions: DataFrame, now: Present, lost: Sequence[NodeId]) -> DataF
 
 
 def _summary(partitions: DataFrame, now: Present, lost: Sequence[NodeId]) -> DataFrame:
-    """Counts, and how many partitions have more replicas than there are brokers left to hold them."""
+    """Counts the partitions by consequence, and those with more replicas than there are brokers left."""
     left = now.brokers.where(~fn.col("broker_id").isin(list(lost)) & ~fn.col("fenced")).groupBy("cluster_id")
     rows = partitions.join(now.at, "cluster_id")
     rows = rows.join(left.agg(fn.count("*").alias("brokers_left")), "cluster_id", "left").fillna(0, ["brokers_left"])

@@ -1,27 +1,35 @@
-"""The report: one HTML page with plots, of a fleet of any size, small enough to mail.
+"""The report: one HTML page with charts for a fleet of any size, small enough to mail.
 
-limits       how much is shown
-markup       HTML that cannot be broken by what is in a log
-style        how it looks
-times        times and durations as people read them, and the axis
-lanes        a picture: what was so from when to when
-levels       a picture: how many there were over time
-histogram    a picture: how many there were of each size
-cells        tables with bars
-stretches    what was so for how long, in the engine
-fleet        the numbers looked at first, and every cluster
-cluster      one cluster drawn: of quorum, brokers, partitions, health
-findings     what the fleet doctor says
+limits       how many rows of each kind are shown
+markup       builds HTML and escapes all text
+style        the CSS
+times        formats times and durations; the time axis
+lanes        draws timelines
+levels       draws step charts of counts over time
+histogram    draws histograms
+cells        builds tables with bars
+intervals    merges rows into intervals of unchanged state, in Spark
+fleet        the key figures, and the table of clusters
+cluster      the charts of one cluster
+quorum       the leaders of the quorum
+brokers      the states of brokers
+partitions   the leaders and ISRs of partitions
+health       how many partitions were offline or under min ISR
+incident     the present problems by cause, and the story of each cluster
+findings     the fleet doctor's findings
 days         availability by day and partition
-placement    who has more than a fair share
-latency      how long writes take, and elections
-churn        what brokers did to the ISRs
+placement    replicas and leaders against a fair share
+latency      commit latencies and election gaps
+churn        ISR exits, lost leaderships and fencings by broker
 audit        the latest changes as sentences
-trust        what could not be read or did not agree
-page         all of it in order
+trust        whether the replay equals the checkpoints
+page         all sections in order
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 from services.pipeline.gold import GOLD
 from services.pipeline.report.audit import read_audit
@@ -30,8 +38,9 @@ from services.pipeline.report.cluster import read_clusters
 from services.pipeline.report.days import read_calendar, read_days
 from services.pipeline.report.findings import read_findings
 from services.pipeline.report.fleet import read_fleet
+from services.pipeline.report.incident import read_incident
 from services.pipeline.report.latency import read_latency
-from services.pipeline.report.limits import Limits
+from services.pipeline.report.limits import ReportLimits
 from services.pipeline.report.page import Answers, page
 from services.pipeline.report.placement import read_placement
 from services.pipeline.report.trust import read_trust
@@ -39,18 +48,27 @@ from services.pipeline.silver.image import HISTORIES, SILVER
 from services.pipeline.silver.write_path import WRITE_PATH
 from services.pipeline.tables import Tables
 
-__all__ = ["Limits", "answers", "report"]
+__all__ = ["ReportLimits", "answers", "report"]
 
-DEFAULT = Limits()
-
-
-def report(tables: Tables, limits: Limits = DEFAULT) -> str:
-    """The page. Raises LookupError if there is no silver or no gold, or no record in it."""
-    return page(answers(tables, limits), limits)
+DEFAULT = ReportLimits()
+T = TypeVar("T")
 
 
-def answers(tables: Tables, limits: Limits = DEFAULT) -> Answers:
-    """What the page shows: aggregated and cut in the engine, so that nothing large is ever gathered here."""
+def report(tables: Tables, limits: ReportLimits = DEFAULT, *, tell: Callable[[str], None] = lambda _: None) -> str:
+    """Builds the page; `tell` is called for each section that was read.
+
+    Raises LookupError if a table or record is missing.
+    """
+    return page(answers(tables, limits, tell=tell), limits)
+
+
+def answers(tables: Tables, limits: ReportLimits = DEFAULT, *, tell: Callable[[str], None] = lambda _: None) -> Answers:
+    """Reads the data that the report page shows; Spark aggregates and limits it, so that little is collected here."""
+
+    def reported(part: str, answer: T) -> T:
+        tell(f"report: {part}")
+        return answer
+
     names = (*(f"{SILVER}/{name}" for name in (*HISTORIES, "events")), *(f"{GOLD}/{name}" for name in _NEEDED))
     found = {name: tables.read(name) for name in names}
     there = {name.partition("/")[2]: frame for name, frame in found.items() if frame is not None}
@@ -58,18 +76,22 @@ def answers(tables: Tables, limits: Limits = DEFAULT) -> Answers:
         raise LookupError(f"there is no {missing[0]} to report on: run silver and gold before")
     availability = there["availability"]
     fleet = read_fleet(there["events"], there["partition_history"], there["broker_history"], availability, limits.fleet)
-    clusters = fleet.clusters.rows
+    clusters = reported("the fleet", fleet.clusters.rows)
+    slo, paths = tables.read(f"{GOLD}/commit_slo"), tables.read(f"{SILVER}/{WRITE_PATH}")
+    wrong, turns = tables.read(f"{GOLD}/causes"), tables.read(f"{GOLD}/story")
+    ids = [each.cluster_id for each in clusters]
     return Answers(
         fleet=fleet,
-        trust=read_trust(tables),
-        findings=read_findings(tables.read(f"{GOLD}/fleet_doctor"), limits.rows),
-        drawn=read_clusters(clusters[: limits.clusters], there, availability, limits),
-        days=read_days(availability, limits.rows),
-        calendar=read_calendar(availability, [each.cluster_id for each in clusters], limits),
-        churn=read_churn(there["isr_churn"], limits.rows),
-        placement=read_placement(tables.read(f"{GOLD}/placement_skew"), limits.rows),
-        latency=read_latency(tables.read(f"{GOLD}/commit_slo"), tables.read(f"{SILVER}/{WRITE_PATH}"), limits),
-        audit=read_audit(there["audit_timeline"], limits.sentences),
+        trust=reported("what can be trusted", read_trust(tables)),
+        findings=reported("findings", read_findings(tables.read(f"{GOLD}/fleet_doctor"), limits.rows)),
+        incident=reported("what happened", read_incident(wrong, turns, ids[: limits.clusters], limits)),
+        drawn=reported("timelines", read_clusters(clusters[: limits.clusters], there, availability, limits)),
+        days=reported("days", read_days(availability, limits.rows)),
+        calendar=reported("calendar", read_calendar(availability, ids, limits)),
+        churn=reported("churn", read_churn(there["isr_churn"], limits.rows)),
+        placement=reported("placement", read_placement(tables.read(f"{GOLD}/placement_skew"), limits.rows)),
+        latency=reported("latency", read_latency(slo, paths, limits)),
+        audit=reported("audit timeline", read_audit(there["audit_timeline"], limits.sentences)),
     )
 
 

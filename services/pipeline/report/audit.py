@@ -1,4 +1,4 @@
-"""The audit timeline: the latest changes as sentences, in order; what an operator looks for stands out."""
+"""The audit section of the report: the latest changes as sentences in order, with failures highlighted."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, table
-from services.pipeline.report.limits import TEXT_MAX, Limits, Shown
+from services.pipeline.report.intervals import ms
+from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.markup import Html, joined, tag
-from services.pipeline.report.stretches import ms
 from services.pipeline.report.times import moment
 
 __all__ = ["Sentence", "audit_table", "read_audit"]
 
 _GRAVE: Final = "(is fenced|leader [0-9]+ → none|unclean|ISR [0-9,]+ → none)"
 _MILD: Final = "( shuts down| leads in epoch |is unregistered|is removed)"
-"""Words of `gold/audit_timeline`, after the subject's name."""
+"""Patterns in sentences of `gold/audit_timeline`, behind the subject, that mark a failure or a notable change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """One change."""
+    """One sentence of the audit timeline; `ms` is its time in ms since 1970."""
 
     cluster_id: str
     offset: int
@@ -33,15 +33,15 @@ class Sentence:
     sentence: str
     trace_id: str | None
     look: str
-    """`grave`, `mild`, or nothing."""
+    """The CSS class: `grave`, `mild`, or empty."""
 
 
-def read_audit(audit: DataFrame, most: int) -> Shown[Sentence]:
-    """The latest sentences, in order."""
+def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
+    """Collects the latest sentences, ordered by time."""
     look = fn.when(fn.col("rest").rlike(_GRAVE), "grave").when(fn.col("rest").rlike(_MILD), "mild").otherwise("")
     last = audit.orderBy(fn.desc("time"), fn.desc("cluster_id"), fn.desc("offset"), fn.desc("sentence")).limit(most)
     rest = fn.expr("substring(sentence, length(subject) + 1)")
-    told = last.withColumn("rest", rest).select(
+    selected = last.withColumn("rest", rest).select(
         "cluster_id",
         "offset",
         ms("time").alias("ms"),
@@ -50,18 +50,18 @@ def read_audit(audit: DataFrame, most: int) -> Shown[Sentence]:
         "trace_id",
         look.alias("look"),
     )
-    rows = [Sentence(**row.asDict()) for row in told.collect()]
+    rows = [Sentence(**row.asDict()) for row in selected.collect()]
     rows.sort(key=lambda row: (row.ms, row.cluster_id, row.offset, row.sentence))
-    return Shown(rows, audit.count())
+    return ShownRows(rows, audit.count())
 
 
-def audit_table(sentences: Shown[Sentence], limits: Limits, clusters: int) -> Html:
-    """The sentences; the cluster is named where there are several."""
-    shown = Shown(sentences.rows[-limits.sentences :], sentences.total)
+def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: int) -> Html:
+    """Builds the table of sentences, with a cluster column if there are several clusters."""
+    shown = ShownRows(sentences.rows[-limits.sentences :], sentences.total)
     columns: list[Column[Sentence]] = [
         Column("time (UTC)", lambda row: tag("time", moment(row.ms)), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
-        Column("what changed", _told),
+        Column("what changed", _sentence_cell),
         Column("trace", lambda row: tag("code", row.trace_id) if row.trace_id else None),
     ]
     if clusters > 1:
@@ -76,7 +76,7 @@ def _row_look(row: Sentence) -> str | None:
     return "is-grave" if row.look else None
 
 
-def _told(row: Sentence) -> Html:
+def _sentence_cell(row: Sentence) -> Html:
     rest = row.sentence.removeprefix(row.subject)
     return tag("span", tag("b", row.subject), rest, class_=row.look or None)
 

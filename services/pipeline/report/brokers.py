@@ -1,4 +1,4 @@
-"""How brokers were: registered and fenced, serving, shutting down, gone. A lane for each."""
+"""The broker timeline of the report: a lane for each broker that shows when it served, was fenced, or shut down."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from services.pipeline.report.lanes import Lane, Mark, Segment
-from services.pipeline.report.limits import TEXT_MAX, Limits
-from services.pipeline.report.stretches import latest, ms, stretches, worst
+from services.pipeline.report.intervals import latest, ms, stretches, worst
+from services.pipeline.report.lanes import LaneSegment, TimelineLane, TimelineMark
+from services.pipeline.report.limits import TEXT_MAX, ReportLimits
 
 __all__ = ["BrokerState", "broker_lanes", "fencings", "read_brokers"]
 
@@ -21,7 +21,10 @@ _WORDS: Final = {"fenced": "fenced", "leaving": "shuts down", "serving": "serves
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
-    """A stretch in which a broker was `serving`, `fenced`, or `leaving` in a controlled shutdown."""
+    """An interval in which a broker was `serving`, `fenced`, or `leaving` (controlled shutdown).
+
+    Times in ms since 1970.
+    """
 
     cluster_id: str
     broker_id: int
@@ -30,13 +33,13 @@ class BrokerState:
     begin_ms: int
     end_ms: int
     total: int
-    """Stretches that this broker had in all."""
+    """Number of state intervals of this broker, shown or not."""
     of: int
-    """Brokers that the cluster had in all."""
+    """Number of brokers in the cluster."""
 
 
-def read_brokers(history: DataFrame, ends: DataFrame, limits: Limits) -> list[BrokerState]:
-    """The latest stretches of those brokers of each cluster that changed most often, by broker and time."""
+def read_brokers(history: DataFrame, ends: DataFrame, limits: ReportLimits) -> list[BrokerState]:
+    """Collects the latest intervals of each cluster's most changed brokers, ordered by broker and time."""
     known = history.join(fn.broadcast(ends), "cluster_id")
     begin = fn.greatest("valid_from_time", "log_begin_time")
     rows = known.withColumns({"begin": begin, "end": fn.coalesce("valid_to_time", "log_end_time")})
@@ -47,7 +50,7 @@ def read_brokers(history: DataFrame, ends: DataFrame, limits: Limits) -> list[Br
     word = fn.when(fn.col("fenced"), "fenced").when(fn.col("in_controlled_shutdown"), "leaving").otherwise("serving")
     each_state = stretches(rows.withColumn("state", word), key, ["state"])
     states = latest(each_state, key, limits.changes).join(fn.broadcast(some), list(key))
-    told = states.select(*key, "rack", "state", ms("begin"), ms("end"), "total", "of", "stretch")
+    selected = states.select(*key, "rack", "state", ms("begin"), ms("end"), "total", "of", "stretch")
     return [
         BrokerState(
             cluster_id=row["cluster_id"],
@@ -59,32 +62,32 @@ def read_brokers(history: DataFrame, ends: DataFrame, limits: Limits) -> list[Br
             total=row["total"],
             of=row["of"],
         )
-        for row in told.orderBy(*key, "stretch").collect()
+        for row in selected.orderBy(*key, "stretch").collect()
     ]
 
 
-def broker_lanes(states: Sequence[BrokerState]) -> list[Lane]:
-    """A lane for each broker of one cluster."""
+def broker_lanes(states: Sequence[BrokerState]) -> list[TimelineLane]:
+    """Builds a lane for each broker of one cluster."""
     return [_lane(list(of)) for _, of in groupby(states, key=lambda state: state.broker_id)]
 
 
-def fencings(states: Sequence[BrokerState]) -> list[Mark]:
-    """The moments at which a broker that served, or was leaving, was fenced."""
+def fencings(states: Sequence[BrokerState]) -> list[TimelineMark]:
+    """Returns a mark for each moment at which a broker that was not fenced became fenced."""
     return [
-        Mark(ms=now.begin_ms, look="fencing", title=f"broker {now.broker_id} is fenced")
+        TimelineMark(ms=now.begin_ms, look="fencing", title=f"broker {now.broker_id} is fenced")
         for was, now in pairwise(states)
         if was.broker_id == now.broker_id and was.state != "fenced" and now.state == "fenced"
     ]
 
 
-def _lane(states: Sequence[BrokerState]) -> Lane:
+def _lane(states: Sequence[BrokerState]) -> TimelineLane:
     first = states[0]
     rack = f" · rack {first.rack}" if first.rack else ""
-    return Lane(
+    return TimelineLane(
         label=f"broker {first.broker_id}{rack}",
         untold_ms=first.begin_ms if len(states) < first.total else None,
         segments=[
-            Segment(
+            LaneSegment(
                 begin_ms=each.begin_ms,
                 end_ms=each.end_ms,
                 look=each.state,

@@ -1,4 +1,4 @@
-"""Tables with bars in their cells: numbers are text, and can be compared at a glance."""
+"""HTML tables whose cells may contain bars, so that numbers can be compared at a glance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """A heading, what a row's cell is, and its class: `number`, `text`, `bar`."""
+    """A table column: its heading, the function that makes a row's cell, and its CSS class."""
 
     heading: str
     cell: Callable[[T], Child]
@@ -23,13 +23,13 @@ class Column(Generic[T]):
 
 
 def _plain(_: object) -> None:
-    """No class."""
+    """Gives a row no CSS class."""
 
 
 def table(
     rows: Sequence[T], columns: Sequence[Column[T]], look: str = "", row_look: Callable[[T], str | None] = _plain
 ) -> Html:
-    """A table with a heading that stays in sight; `row_look` is the class of a row."""
+    """Builds a table with a sticky heading; `row_look` returns the CSS class of a row."""
     head = tag("tr", *(tag("th", column.heading, class_=column.look, scope="col") for column in columns))
     body = [
         tag("tr", *(tag("td", column.cell(row), class_=column.look) for column in columns), class_=row_look(row))
@@ -39,7 +39,7 @@ def table(
 
 
 def bar(value: float, most: float, words: str, look: str) -> Html:
-    """A bar of its share of the most, and the words beside it."""
+    """Builds a bar whose length is `value` relative to `most`, with `words` beside it."""
     share = 100 * value / most if most else 0.0
     drawn = tag("i", class_=look, style=f"width:{max(share, 1.5):.1f}%") if value else None
     return tag("span", tag("b", drawn), words, class_="bar")

@@ -1,4 +1,4 @@
-"""What each broker did to the ISRs: how often it left them, lost leaderships, and was fenced."""
+"""The broker churn table of the report: how often each broker left ISRs, lost leaderships, and was fenced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import functions as fn
 
 from services.pipeline.gold.churn import COUNTS
 from services.pipeline.report.cells import Column, bar, table
-from services.pipeline.report.limits import Limits, Shown
+from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.markup import Child, Html, joined, tag
 
 __all__ = ["BrokerChurn", "churn_table", "read_churn"]
@@ -17,7 +17,7 @@ __all__ = ["BrokerChurn", "churn_table", "read_churn"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChurn:
-    """A broker's sums over all days."""
+    """A broker's churn counts, summed over all days."""
 
     cluster_id: str
     broker_id: int
@@ -28,20 +28,20 @@ class BrokerChurn:
     fenced: int
     unfenced: int
     days: int
-    """On how many days there was anything."""
+    """Number of days with any of these changes."""
 
 
-def read_churn(churn: DataFrame, most: int) -> Shown[BrokerChurn]:
-    """The brokers that were fenced, left ISRs or lost leaderships most often."""
+def read_churn(churn: DataFrame, most: int) -> ShownRows[BrokerChurn]:
+    """Collects the brokers with the most ISR exits, lost leaderships and fencings together."""
     sums = [fn.sum(name).alias(name) for name in COUNTS]
     each = churn.groupBy("cluster_id", "broker_id").agg(*sums, fn.count_distinct("date").alias("days"))
     unsteady = fn.col("isr_shrinks") + fn.col("leaderships_lost") + fn.col("fenced")
     rows = each.orderBy(unsteady.desc(), "cluster_id", "broker_id").limit(most).collect()
-    return Shown([BrokerChurn(**row.asDict()) for row in rows], each.count())
+    return ShownRows([BrokerChurn(**row.asDict()) for row in rows], each.count())
 
 
-def churn_table(brokers: Shown[BrokerChurn], limits: Limits) -> Html:
-    """The brokers, the most unsteady first."""
+def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> Html:
+    """Builds the table; the broker with the most changes comes first."""
     if not brokers.total:
         return tag("p", "No broker left or joined an ISR, won or lost a leadership, or was fenced.", class_="note")
     shown = brokers.first(limits.rows)

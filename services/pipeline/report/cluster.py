@@ -1,4 +1,4 @@
-"""One cluster drawn: its quorum, its brokers, its partitions, one below the other on the same axis of time."""
+"""The charts of one cluster on one time axis: the quorum, its brokers, partition health, and partitions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.availability import partition_spans
+from services.pipeline.memory import kept
 from services.pipeline.report.brokers import BrokerState, broker_lanes, fencings, read_brokers
 from services.pipeline.report.fleet import Cluster
 from services.pipeline.report.health import Bucket, level_steps, read_buckets
+from services.pipeline.report.intervals import log_ends
 from services.pipeline.report.lanes import LEFT, RIGHT, lanes
 from services.pipeline.report.levels import levels
-from services.pipeline.report.limits import Limits, Shown
-from services.pipeline.report.markup import Html, tag
+from services.pipeline.report.limits import ReportLimits, ShownRows
+from services.pipeline.report.markup import NOTHING, Html, tag
 from services.pipeline.report.partitions import PartitionState, chosen, partition_lanes, read_partitions
-from services.pipeline.report.quorum import Epoch, quorum_lane, read_epochs
-from services.pipeline.report.stretches import log_ends
+from services.pipeline.report.quorum import Epoch, Silence, quorum_lane, read_epochs, read_silences
 from services.pipeline.report.times import Axis, duration, moment
+from services.pipeline.silver.present import MIN_ISR_DEFAULT
 
 __all__ = ["Drawn", "cluster_section", "read_clusters"]
 
@@ -29,35 +31,37 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What is drawn of one cluster."""
+    """The data for one cluster's charts: epochs, silences, states of brokers and partitions, partition counts."""
 
     cluster: Cluster
     epochs: Sequence[Epoch]
+    silences: Sequence[Silence]
     brokers: Sequence[BrokerState]
     partitions: Sequence[PartitionState]
     buckets: Sequence[Bucket]
 
 
 def read_clusters(
-    clusters: Sequence[Cluster], silver: Mapping[str, DataFrame], availability: DataFrame, limits: Limits
+    clusters: Sequence[Cluster], silver: Mapping[str, DataFrame], availability: DataFrame, limits: ReportLimits
 ) -> list[Drawn]:
-    """These clusters, and of no other a row is read."""
+    """Reads the data for the charts of these clusters, and of no others."""
     ids = [each.cluster_id for each in clusters]
     own = {name: frame.where(fn.col("cluster_id").isin(ids)) for name, frame in silver.items()}
     ends = log_ends(own["events"])
-    spans = partition_spans(own["partition_history"], own["config_history"], ends).persist()
-    try:
+    least = max((each.assumed_min_isr for each in clusters), default=0) or MIN_ISR_DEFAULT
+    spans = partition_spans(own["partition_history"], own["config_history"], ends, min_isr=least)
+    with kept(spans) as (spans,):
         places = chosen(availability.where(fn.col("cluster_id").isin(ids)), limits.partitions)
         partitions = _by_cluster(read_partitions(spans, places, limits.changes), lambda row: row.cluster_id)
         buckets = _by_cluster(read_buckets(spans, ends), lambda row: row.cluster_id)
-    finally:
-        spans.unpersist()
     epochs = _by_cluster(read_epochs(own["events"], limits.epochs), lambda row: row.cluster_id)
+    silent = _by_cluster(read_silences(own["events"], limits.epochs), lambda row: row.cluster_id)
     brokers = _by_cluster(read_brokers(own["broker_history"], ends, limits), lambda row: row.cluster_id)
     return [
         Drawn(
             cluster=each,
             epochs=epochs.get(each.cluster_id, []),
+            silences=silent.get(each.cluster_id, []),
             brokers=brokers.get(each.cluster_id, []),
             partitions=partitions.get(each.cluster_id, []),
             buckets=buckets.get(each.cluster_id, []),
@@ -66,8 +70,8 @@ def read_clusters(
     ]
 
 
-def cluster_section(whole: Drawn, limits: Limits) -> Html:
-    """The pictures, each with what it shows."""
+def cluster_section(whole: Drawn, limits: ReportLimits) -> Html:
+    """Builds one cluster's charts, each with a heading and a legend."""
     drawn = _within(whole, limits)
     cluster = drawn.cluster
     axis = Axis(begin_ms=cluster.begin_ms, end_ms=max(cluster.end_ms, cluster.begin_ms + 1), left=LEFT, right=RIGHT)
@@ -78,9 +82,12 @@ def cluster_section(whole: Drawn, limits: Limits) -> Html:
         tag("p", f"{moment(cluster.begin_ms)} to {moment(cluster.end_ms)} UTC, {lasted}", class_="note"),
     ]
     if drawn.epochs:
+        lane = quorum_lane(drawn.epochs, drawn.silences, cluster.end_ms)
         parts += [
             _heading("Leaders of the quorum", _some(len(drawn.epochs), drawn.epochs[0].total, "latest", "epochs")),
-            lanes([quorum_lane(drawn.epochs, cluster.end_ms)], axis, "Leaders of the quorum by epoch", marks),
+            _last_epoch(drawn.epochs[-1], cluster.end_ms),
+            _legend(("silent", "no controller wrote")) if drawn.silences else NOTHING,
+            lanes([lane], axis, "Leaders of the quorum by epoch", marks),
         ]
     if drawn.brokers:
         count = len({state.broker_id for state in drawn.brokers})
@@ -93,8 +100,14 @@ def cluster_section(whole: Drawn, limits: Limits) -> Html:
     return tag("section", *parts)
 
 
-def _within(drawn: Drawn, limits: Limits) -> Drawn:
-    """The same, if it was read within larger limits."""
+def _last_epoch(epoch: Epoch, end_ms: int) -> Html:
+    """Returns a note that names the quorum's last leader, whose interval may be too short to be visible."""
+    led = "its LeaderChange is the log's last record" if epoch.begin_ms == end_ms else f"since {moment(epoch.begin_ms)}"
+    return tag("p", f"The last: node {epoch.leader} in epoch {epoch.epoch}, {led}.", class_="note")
+
+
+def _within(drawn: Drawn, limits: ReportLimits) -> Drawn:
+    """Limits a cluster's chart data further, as if it had been read with these limits."""
     places = sorted({row.place for row in drawn.partitions})[: limits.partitions]
     ids = sorted({row.broker_id for row in drawn.brokers})[: limits.brokers]
     of_places = [[row for row in drawn.partitions if row.place == place] for place in places]
@@ -102,6 +115,7 @@ def _within(drawn: Drawn, limits: Limits) -> Drawn:
     return replace(
         drawn,
         epochs=drawn.epochs[-limits.epochs :],
+        silences=drawn.silences[-limits.epochs :],
         partitions=[row for rows in of_places for row in rows[-limits.changes :]],
         brokers=[row for rows in of_ids for row in rows[-limits.changes :]],
     )
@@ -141,7 +155,7 @@ def _heading(words: str, note: str) -> Html:
 
 
 def _some(count: int, total: int, kind: str, what: str) -> str:
-    return Shown(range(count), total).words(f"the {kind}", what)
+    return ShownRows(range(count), total).words(f"the {kind}", what)
 
 
 def _legend(*entries: tuple[str, str]) -> Html:

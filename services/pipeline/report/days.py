@@ -1,4 +1,4 @@
-"""Availability by day: the worst days of the worst partitions, and a calendar where there is more than one day."""
+"""Availability by day in the report: a table of the worst days of partitions, and a calendar for several days."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, bar, table
 from services.pipeline.report.lanes import LABEL_LETTERS, LEFT, RIGHT, picture
-from services.pipeline.report.limits import TEXT_MAX, Limits, Shown
+from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.markup import Html, joined, tag
 from services.pipeline.report.times import duration
 
@@ -23,7 +23,7 @@ _LOOKS: Final = ("well", "ill1", "ill2", "ill3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """A partition's day."""
+    """The availability of one partition on one day (UTC)."""
 
     cluster_id: str
     partition: str
@@ -37,19 +37,19 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
-    """What share of each day each cluster's partitions were offline; `dates` in order, clusters the worst first."""
+    """Each cluster's offline share of partition time by day: `dates` in order, `shares` by cluster, the worst first."""
 
     dates: Sequence[str]
     shares: Sequence[tuple[str, dict[str, float]]]
 
 
-def read_days(availability: DataFrame, most: int) -> Shown[Day]:
-    """The worst days on which something was not well."""
+def read_days(availability: DataFrame, most: int) -> ShownRows[Day]:
+    """Collects the worst partition days: those with offline time, time under min ISR, or unclean elections."""
     bad = availability.where("offline_seconds > 0 or under_min_isr_seconds > 0 or unclean_elections > 0")
     order = [fn.desc("offline_seconds"), fn.desc("under_min_isr_seconds"), fn.desc("unclean_elections")]
     name = fn.concat_ws("-", fn.substring("topic", 1, TEXT_MAX), fn.col("partition_id").cast("string"))
     rows = bad.orderBy(*order, "cluster_id", "topic", "partition_id", "date").limit(most)
-    told = rows.select(
+    selected = rows.select(
         "cluster_id",
         name.alias("partition"),
         fn.col("date").cast("string").alias("date"),
@@ -59,11 +59,11 @@ def read_days(availability: DataFrame, most: int) -> Shown[Day]:
         "leader_changes",
         "unclean_elections",
     )
-    return Shown([Day(**row.asDict()) for row in told.collect()], bad.count())
+    return ShownRows([Day(**row.asDict()) for row in selected.collect()], bad.count())
 
 
-def read_calendar(availability: DataFrame, cluster_ids: Sequence[str], limits: Limits) -> Calendar:
-    """The latest days of these clusters."""
+def read_calendar(availability: DataFrame, cluster_ids: Sequence[str], limits: ReportLimits) -> Calendar:
+    """Collects the offline share of each of these clusters on the latest days."""
     own = availability.where(fn.col("cluster_id").isin(list(cluster_ids)))
     each = own.groupBy("cluster_id", fn.col("date").cast("string").alias("date")).agg(
         (fn.sum("offline_seconds") / fn.sum("seconds")).alias("share")
@@ -75,8 +75,8 @@ def read_calendar(availability: DataFrame, cluster_ids: Sequence[str], limits: L
     return Calendar(dates=sorted({date for days in found.values() for date in days}), shares=list(found.items()))
 
 
-def day_table(days: Shown[Day], limits: Limits) -> Html:
-    """The worst days as a table."""
+def day_table(days: ShownRows[Day], limits: ReportLimits) -> Html:
+    """Builds the table of the worst partition days."""
     if not days.total:
         return tag("p", "No partition was offline, under its min ISR, or elected uncleanly.", class_="note")
     shown = days.first(limits.rows)
@@ -101,8 +101,8 @@ def day_table(days: Shown[Day], limits: Limits) -> Html:
     return joined((tag("p", note, class_="note"), table(shown.rows, columns)))
 
 
-def calendar(days: Calendar, limits: Limits) -> Html:
-    """A square for each cluster's day; nothing for a single day."""
+def calendar(days: Calendar, limits: ReportLimits) -> Html:
+    """Draws the availability calendar: a square for each cluster and day; returns nothing for a single day."""
     dates, rows = days.dates[-limits.days :], days.shares[: limits.fleet]
     if len(dates) < 2:
         return joined(())
@@ -121,7 +121,7 @@ def calendar(days: Calendar, limits: Limits) -> Html:
         anchor = "start" if place == 0 else "end"
         drawn.append(tag("text", dates[place], class_="tick", x=at, y=foot, text_anchor=anchor))
     words = ("none offline", "up to 0.01 % of partition time", "up to 1 %", "more")
-    legend = [tag("span", tag("i", class_=look), told) for look, told in zip(_LOOKS, words, strict=True)]
+    legend = [tag("span", tag("i", class_=look), meaning) for look, meaning in zip(_LOOKS, words, strict=True)]
     drawn_days = picture(foot + 6, "Share of partition time offline, by cluster and day", *drawn)
     return joined((tag("p", *legend, class_="legend"), drawn_days))
 

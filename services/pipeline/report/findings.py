@@ -1,4 +1,4 @@
-"""What an operator should look at: the findings of the fleet doctor, errors first, each with what to do."""
+"""The findings section of the report: the fleet doctor's findings, errors first, each with advice."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, table
-from services.pipeline.report.limits import TEXT_MAX, Limits, Shown
+from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.markup import Html, joined, tag
 from services.pipeline.report.times import moment
 
-__all__ = ["Count", "Finding", "Findings", "findings_table", "read_findings"]
+__all__ = ["Count", "DoctorFinding", "Findings", "findings_table", "read_findings"]
 
 _LOOKS: Final = {"error": "grave", "warn": "low"}
 _COUNTS_MAX: Final = 100
-"""Kinds of findings: there are a few dozen."""
+"""Most kinds of findings that are counted; there are a few dozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A row of `gold/fleet_doctor`."""
+class DoctorFinding:
+    """A row of `gold/fleet_doctor`; `since_ms` is in ms since 1970, None if not known."""
 
     cluster_id: str
     severity: str
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How many findings of a kind there are, in how many clusters."""
+    """The number of findings of one code, and of clusters that have them."""
 
     severity: str
     code: str
@@ -46,14 +46,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The kinds, and the gravest findings."""
+    """The counts by code, and the most severe findings."""
 
     counts: Sequence[Count]
-    rows: Shown[Finding]
+    rows: ShownRows[DoctorFinding]
 
 
 def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
-    """None where there is no `gold/fleet_doctor`."""
+    """Collects counts and the most severe findings; None if the table does not exist."""
     if doctor is None:
         return None
     rank = fn.when(fn.col("severity") == "error", 0).when(fn.col("severity") == "warn", 1).otherwise(2)
@@ -63,21 +63,23 @@ def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
     counts = kinds.orderBy("rank", fn.desc("count"), "code").limit(_COUNTS_MAX).drop("rank").collect()
     short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("subject", "sentence", "advice")]
     rows = doctor.orderBy(rank, "since_time", "cluster_id", "code", "subject").limit(most)
-    told = rows.select("cluster_id", "severity", "code", *short, fn.unix_millis("since_time").alias("since_ms"))
+    selected = rows.select("cluster_id", "severity", "code", *short, fn.unix_millis("since_time").alias("since_ms"))
     return Findings(
         counts=[Count(**row.asDict()) for row in counts],
-        rows=Shown([Finding(**row.asDict()) for row in told.collect()], sum(row["count"] for row in counts)),
+        rows=ShownRows(
+            [DoctorFinding(**row.asDict()) for row in selected.collect()], sum(row["count"] for row in counts)
+        ),
     )
 
 
-def findings_table(findings: Findings | None, limits: Limits, clusters: int) -> Html:
-    """How many of each kind, and the gravest."""
+def findings_table(findings: Findings | None, limits: ReportLimits, clusters: int) -> Html:
+    """Builds the counts by code and the table of the most severe findings."""
     if findings is None:
         return tag("p", "There is no gold/fleet_doctor: run gold.", class_="note")
     if not findings.rows.total:
         return tag("p", "The fleet doctor found nothing.", class_="note good")
     shown = findings.rows.first(limits.rows)
-    columns: list[Column[Finding]] = [
+    columns: list[Column[DoctorFinding]] = [
         Column("", lambda row: tag("b", row.severity, class_=_LOOKS.get(row.severity)), "time"),
         Column("who", lambda row: tag("b", row.subject)),
         Column("what", lambda row: row.sentence),

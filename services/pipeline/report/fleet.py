@@ -1,4 +1,4 @@
-"""The fleet at a glance: what there is, how it fared, and whether the numbers can be trusted; then every cluster."""
+"""The report's key figures for the whole fleet, and the table of its clusters."""
 
 from __future__ import annotations
 
@@ -9,80 +9,90 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
+from services.pipeline.memory import kept
 from services.pipeline.report.cells import Column, bar, table
-from services.pipeline.report.limits import Limits, Shown
+from services.pipeline.report.intervals import log_ends, ms
+from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.markup import Html, joined, tag
-from services.pipeline.report.stretches import log_ends, ms
 from services.pipeline.report.times import duration, moment
 
 __all__ = ["Cluster", "Fleet", "cluster_table", "read_fleet", "tiles", "unavailability"]
 
-_SUMS: Final = ("seconds", "offline_seconds", "under_min_isr_seconds", "leader_changes", "unclean_elections")
+_SUMS: Final = (
+    "seconds",
+    "offline_seconds",
+    "under_min_isr_seconds",
+    "min_isr_assumed_seconds",
+    "leader_changes",
+    "unclean_elections",
+)
 _COUNTS: Final = ("records", "brokers", "fenced", "partitions", "offline", "epochs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster's sums. Seconds are of partitions: two partitions offline for a minute are 120."""
+    """A cluster's sums; seconds are partition seconds: two partitions offline for a minute are 120."""
 
     cluster_id: str
     begin_ms: int
     end_ms: int
     end_offset: int
     records: int
+    """Records of the log, without those of a checkpoint."""
     brokers: int
     fenced: int
     partitions: int
-    """As the log ends; so are `brokers`, and of both those that are `fenced` and `offline`."""
+    """Number at the log's end, like `brokers`; `offline` and `fenced` are those of them in that state."""
     offline: int
     epochs: int
-    """How often the quorum elected a leader."""
+    """Number of elections of a quorum leader."""
     seconds: float
     offline_seconds: float
     under_min_isr_seconds: float
+    min_isr_assumed_seconds: float
+    """Partition seconds in which no record set min.insync.replicas and `assumed_min_isr` was used."""
+    assumed_min_isr: int
     leader_changes: int
     unclean_elections: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """All of it as one, and its clusters, the worst first."""
+    """The sums of the whole fleet, and its clusters, the worst first."""
 
     whole: Cluster
-    clusters: Shown[Cluster]
+    clusters: ShownRows[Cluster]
 
 
 def read_fleet(
     events: DataFrame, partitions: DataFrame, brokers: DataFrame, availability: DataFrame, most: int
 ) -> Fleet:
-    """The sums of the fleet and of its `most` worst clusters. Raises LookupError for a fleet without a record."""
-    clusters = _clusters(events, partitions, brokers, availability).persist()
-    try:
+    """Computes the sums of the fleet and of its `most` worst clusters. Raises LookupError if there is no record."""
+    with kept(_clusters(events, partitions, brokers, availability)) as (clusters,):
         sums = [fn.sum(name).alias(name) for name in (*_COUNTS, *_SUMS)]
+        sums.append(fn.max("assumed_min_isr").alias("assumed_min_isr"))
         ends = [fn.min("begin_ms").alias("begin_ms"), fn.max("end_ms").alias("end_ms"), fn.sum("end_offset")]
         whole = clusters.agg(fn.lit("").alias("cluster_id"), *ends[:2], ends[2].alias("end_offset"), *sums).collect()[0]
         total = clusters.count()
         order = [fn.desc(name) for name in ("offline_seconds", "under_min_isr_seconds", "leader_changes")]
         rows = clusters.orderBy(*order, "cluster_id").limit(most).collect()
-    finally:
-        clusters.unpersist()
     if not total:
         raise LookupError("silver holds no record of any cluster: there is nothing to report")
-    return Fleet(whole=Cluster(**whole.asDict()), clusters=Shown([Cluster(**row.asDict()) for row in rows], total))
+    return Fleet(whole=Cluster(**whole.asDict()), clusters=ShownRows([Cluster(**row.asDict()) for row in rows], total))
 
 
 def tiles(fleet: Fleet) -> Html:
-    """The numbers that are looked at first."""
+    """Builds the key figures of the fleet as tiles at the top of the page."""
     whole, clusters = fleet.whole, fleet.clusters.total
     unclean, offline = whole.unclean_elections, whole.offline_seconds
-    told = [
-        ("availability", _percent(unavailability(whole)), "grave" if offline else "good", "of partition time"),
+    figures = [
+        ("availability", _percent(unavailability(whole)), _worst(whole, "grave" if offline else "good"), _of(whole)),
         ("offline", duration(offline), "grave" if offline else "good", "time without a leader"),
         (
             "under min ISR",
             duration(whole.under_min_isr_seconds),
-            _look(whole.under_min_isr_seconds),
-            "time, of partitions",
+            _worst(whole, _look(whole.under_min_isr_seconds)),
+            _min_isr_note(whole),
         ),
         ("unclean elections", f"{unclean:,}", "grave" if unclean else "good", "records may be lost"),
         ("leader changes", _short(whole.leader_changes), "", "of partitions"),
@@ -93,13 +103,13 @@ def tiles(fleet: Fleet) -> Html:
     ]
     boxes = [
         tag("div", tag("small", name), tag("strong", value), tag("span", note), class_=f"tile {look}".strip())
-        for name, value, look, note in told
+        for name, value, look, note in figures
     ]
     return tag("div", *boxes, class_="tiles")
 
 
-def cluster_table(fleet: Fleet, limits: Limits) -> Html:
-    """The clusters, the worst first."""
+def cluster_table(fleet: Fleet, limits: ReportLimits) -> Html:
+    """Builds the table of the fleet's clusters, the worst first."""
     shown = fleet.clusters.first(limits.fleet)
     most = max((row.offline_seconds for row in shown.rows), default=0)
     most_under = max((row.under_min_isr_seconds for row in shown.rows), default=0)
@@ -123,15 +133,31 @@ def cluster_table(fleet: Fleet, limits: Limits) -> Html:
     return joined((tag("p", shown.words("the worst", "clusters"), class_="note"), table(shown.rows, columns)))
 
 
-def unavailability(cluster: Cluster) -> float:
-    """The share of time without a leader."""
-    return cluster.offline_seconds / cluster.seconds if cluster.seconds else 0.0
+def unavailability(cluster: Cluster) -> float | None:
+    """Returns the share of partition time without a leader; None if there was no partition time."""
+    return cluster.offline_seconds / cluster.seconds if cluster.seconds else None
+
+
+def _worst(cluster: Cluster, look: str) -> str:
+    """Returns the CSS class of a key figure, or none if there was no partition time to judge."""
+    return look if cluster.seconds else ""
+
+
+def _of(cluster: Cluster) -> str:
+    return "of partition time" if cluster.seconds else "no partition was there"
+
+
+def _min_isr_note(cluster: Cluster) -> str:
+    if not cluster.min_isr_assumed_seconds:
+        return "time, of partitions"
+    which = "of all" if cluster.min_isr_assumed_seconds >= cluster.seconds else "of some"
+    return f"time; min.insync.replicas {which} is in no record and taken for {cluster.assumed_min_isr} (--min-isr)"
 
 
 def _clusters(events: DataFrame, partitions: DataFrame, brokers: DataFrame, availability: DataFrame) -> DataFrame:
     now = "valid_to_offset is null"
     counted = events.groupBy("cluster_id").agg(
-        fn.count("*").alias("records"),
+        fn.count_if(~fn.col("is_base")).alias("records"),
         (fn.max("offset") + 1).alias("end_offset"),
         fn.sum((fn.col("type") == "LEADER_CHANGE").cast("int")).alias("epochs"),
     )
@@ -142,7 +168,9 @@ def _clusters(events: DataFrame, partitions: DataFrame, brokers: DataFrame, avai
         counted,
         _there(brokers.where(now), "brokers", "fenced", fn.col("fenced")),
         _there(partitions.where(now), "partitions", "offline", fn.col("leader") < 0),
-        availability.groupBy("cluster_id").agg(*(fn.sum(name).alias(name) for name in _SUMS)),
+        availability.groupBy("cluster_id").agg(
+            *(fn.sum(name).alias(name) for name in _SUMS), fn.max("assumed_min_isr").alias("assumed_min_isr")
+        ),
     ]
     rows = parts[0]
     for part in parts[1:]:
@@ -155,7 +183,8 @@ def _there(rows: DataFrame, name: str, flag: str, holds: SparkColumn) -> DataFra
 
 
 def _short(count: int) -> str:
-    """
+    """Formats a count; counts from ten million on are in millions.
+
     >>> [_short(each) for each in (9_999_999, 12_345_678, 1_000_000_000)]
     ['9,999,999', '12.3 M', '1,000.0 M']
     """
@@ -166,11 +195,14 @@ def _look(seconds: float) -> str:
     return "low" if seconds else "good"
 
 
-def _percent(share_lost: float) -> str:
+def _percent(share_lost: float | None) -> str:
+    """Formats the share that is not lost as a percentage; – for None.
+
+    >>> [_percent(each) for each in (None, 0, 0.5, 0.0001234, 0.00000001)]
+    ['–', '100 %', '50.000 %', '99.988 %', '99.9999 %']
     """
-    >>> [_percent(each) for each in (0, 0.5, 0.0001234, 0.00000001)]
-    ['100 %', '50.000 %', '99.988 %', '99.9999 %']
-    """
+    if share_lost is None:
+        return "–"
     if not share_lost:
         return "100 %"
     kept = 100 * (1 - share_lost)

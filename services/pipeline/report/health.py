@@ -1,7 +1,7 @@
-"""How many partitions at once were offline, under their min ISR, or short of a replica.
+"""Counts how many partitions at once were offline, under their min ISR, or had a replica out of the ISR.
 
-Counted in the engine: what begins and ends at a moment is summed first, then within each of a few hundred buckets of
-time, then over the buckets. So no cluster's changes are ever in one place, and the most within a bucket is exact.
+Spark computes the counts: it sums the beginnings and ends at each moment, then within each of a few hundred time
+buckets, then over the buckets. So no task handles all changes of a cluster, and the maximum within a bucket is exact.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from services.pipeline.report.intervals import ms
 from services.pipeline.report.levels import Level
-from services.pipeline.report.stretches import ms
 
 __all__ = ["BUCKETS", "FLAGS", "Bucket", "level_steps", "read_buckets"]
 
@@ -23,20 +23,20 @@ FLAGS: Final = ("short", "under_min_isr", "offline")
 
 
 class Bucket(NamedTuple):
-    """Some time of a cluster in which something began or ended; of each of FLAGS the counts."""
+    """A time bucket in which something began or ended; each tuple has one count for each of FLAGS."""
 
     cluster_id: str
     begin_ms: int
     end_ms: int
     top: tuple[int, ...]
-    """The most at once in it."""
+    """The maximum of each count within the bucket."""
     after: tuple[int, ...]
-    """From its end on."""
+    """Each count at the bucket's end."""
 
 
 def read_buckets(spans: DataFrame, ends: DataFrame) -> list[Bucket]:
-    """The buckets of each cluster, in order; there are BUCKETS at most."""
-    rows = _deltas(spans.withColumn("short", fn.col("isr_count") < fn.col("replica_count")))
+    """Computes and collects each cluster's time buckets in order, at most BUCKETS each."""
+    rows = _deltas(spans)
     placed = _placed(rows, ends)
     at = Window.partitionBy("cluster_id", "bucket").orderBy("at")
     running = placed.withColumns({f"run_{flag}": fn.sum(flag).over(at) for flag in FLAGS})
@@ -45,7 +45,7 @@ def read_buckets(spans: DataFrame, ends: DataFrame) -> list[Bucket]:
     each = running.groupBy("cluster_id", "bucket", "begin", "wide").agg(*nets, *tops)
     before = Window.partitionBy("cluster_id").orderBy("bucket").rowsBetween(Window.unboundedPreceding, -1)
     start = {f"start_{flag}": fn.coalesce(fn.sum(f"net_{flag}").over(before), fn.lit(0)) for flag in FLAGS}
-    told = each.withColumns(start).orderBy("cluster_id", "bucket")
+    counted = each.withColumns(start).orderBy("cluster_id", "bucket")
     return [
         Bucket(
             row["cluster_id"],
@@ -54,12 +54,12 @@ def read_buckets(spans: DataFrame, ends: DataFrame) -> list[Bucket]:
             tuple(row[f"start_{flag}"] + row[f"top_{flag}"] for flag in FLAGS),
             tuple(row[f"start_{flag}"] + row[f"net_{flag}"] for flag in FLAGS),
         )
-        for row in told.collect()
+        for row in counted.collect()
     ]
 
 
 def level_steps(buckets: Sequence[Bucket], end_ms: int) -> list[Level]:
-    """Every step of one cluster's picture: in each bucket the most, between them what the one before left."""
+    """Builds the steps of one cluster's chart: the maximum in each bucket, the bucket's last count between buckets."""
     steps = []
     for bucket, following in zip_longest(buckets, buckets[1:]):
         until = following.begin_ms if following else end_ms
@@ -70,7 +70,7 @@ def level_steps(buckets: Sequence[Bucket], end_ms: int) -> list[Level]:
 
 
 def _deltas(spans: DataFrame) -> DataFrame:
-    """What each moment adds to each count, or takes from it."""
+    """Computes by how much the number of offline, under min ISR, and incomplete partitions changes at each moment."""
     bad = spans.where(" or ".join(FLAGS))
     ups = [fn.col(flag).cast("int").alias(flag) for flag in FLAGS]
     downs = [(-fn.col(flag).cast("int")).alias(flag) for flag in FLAGS]
@@ -80,7 +80,7 @@ def _deltas(spans: DataFrame) -> DataFrame:
 
 
 def _placed(rows: DataFrame, ends: DataFrame) -> DataFrame:
-    """Each moment with its bucket: its number, and how many milliseconds wide it is."""
+    """Adds to each moment its bucket's number and the bucket width in ms."""
     known = ends.select("cluster_id", ms("log_begin_time").alias("begin"), ms("log_end_time").alias("end"))
     wide = fn.greatest(fn.ceil((fn.col("end") - fn.col("begin")) / BUCKETS), fn.lit(1))
     joined = rows.join(fn.broadcast(known.withColumn("wide", wide)), "cluster_id")

@@ -1,4 +1,4 @@
-"""A picture of how many there were of each size: bars beside each other."""
+"""Draws a histogram: one bar for each bin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDE_MAX: Final = 34.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """How many there were from `begin` to `end`; `words` stand below its left edge."""
+    """A bin of the histogram: its count, its bounds as text, and the label at its left edge."""
 
     count: int
     begin: str
@@ -26,15 +26,15 @@ class Bar:
 
 
 def histogram(bars: Sequence[Bar], title: str) -> Html:
-    """The picture."""
+    """Draws a histogram as an SVG."""
     top = rounded(max((bar.count for bar in bars), default=0))
     wide = min((RIGHT - LEFT) / max(len(bars), 1), WIDE_MAX)
     drawn = heights(top)
     for number, bar in enumerate(bars):
         x, tall = LEFT + number * wide, TALL * bar.count / top
         if bar.count:
-            told = tag("title", f"{bar.count:,} from {bar.begin} to {bar.end}")
-            drawn.append(tag("rect", told, class_="serving", x=x, y=HEAD + TALL - tall, width=wide - 2, height=tall))
+            tooltip = tag("title", f"{bar.count:,} from {bar.begin} to {bar.end}")
+            drawn.append(tag("rect", tooltip, class_="serving", x=x, y=HEAD + TALL - tall, width=wide - 2, height=tall))
         if bar.words:
             drawn.append(tag("text", bar.words, class_="tick", x=x, y=HEAD + TALL + 16, text_anchor="middle"))
     return picture(HEAD + TALL + FOOT, title, *drawn)

@@ -1,4 +1,4 @@
-"""A picture of what was so from when to when: a lane for each thing, all on one axis of time."""
+"""Draws a timeline: a lane with coloured segments for each thing, all on one time axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from services.pipeline.report.markup import Html, joined, tag
 from services.pipeline.report.times import Axis, clock, duration, moment
 
-__all__ = ["LEFT", "RIGHT", "WIDTH", "Lane", "Mark", "Segment", "axis_marks", "lanes", "picture"]
+__all__ = ["LEFT", "RIGHT", "WIDTH", "LaneSegment", "TimelineLane", "TimelineMark", "axis_marks", "lanes", "picture"]
 
 WIDTH: Final = 1160.0
 LEFT: Final = 190.0
@@ -19,17 +19,19 @@ GAP: Final = 5.0
 FOOT: Final = 24.0
 FOOT_LINE: Final = 3.0
 LOW: Final = 0.6
-"""A segment lower than this has its words on the ground, not on its colour."""
+"""Below this share of the lane's height a segment's text is drawn in the colour for the background."""
 LETTER: Final = 6.4
-"""About the width of a letter in a segment."""
+"""Approximate width of a letter in a segment."""
 LABEL_LETTERS: Final = 28
+SEEN: Final = 2.0
+"""Minimum width of a segment that must be visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """A stretch of one lane. `look` is its class in the style sheet, `share` of the lane's height it fills.
+class LaneSegment:
+    """A segment of a lane: `look` is its CSS class, `share` is its height as a share of the lane's.
 
-    What is `grave` is drawn last and never too narrow to be seen; `foot` is the class of a line below.
+    A `grave` segment is drawn on top and never narrower than SEEN; `foot` is the CSS class of a line at its bottom.
     """
 
     begin_ms: int
@@ -43,25 +45,25 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One thing and its stretches, of which the latest are here; `untold_ms` is until when they are not."""
+class TimelineLane:
+    """A lane with its latest segments; earlier ones, before `untold_ms` (ms since 1970), are not drawn."""
 
     label: str
-    segments: Sequence[Segment]
+    segments: Sequence[LaneSegment]
     untold_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A moment, drawn through all lanes."""
+class TimelineMark:
+    """A moment that is marked by a line through all lanes."""
 
     ms: int
     look: str
     title: str
 
 
-def lanes(rows: Sequence[Lane], axis: Axis, title: str, marks: Sequence[Mark] = ()) -> Html:
-    """The picture; `title` is what it shows, for those who cannot see it."""
+def lanes(rows: Sequence[TimelineLane], axis: Axis, title: str, marks: Sequence[TimelineMark] = ()) -> Html:
+    """Draws a timeline of lanes as an SVG; `title` is also the text for screen readers."""
     height = len(rows) * (LANE + GAP)
     drawn = [axis_marks(axis, height)]
     drawn += [_lane(row, axis, number * (LANE + GAP)) for number, row in enumerate(rows)]
@@ -72,13 +74,13 @@ def lanes(rows: Sequence[Lane], axis: Axis, title: str, marks: Sequence[Mark] = 
 
 
 def picture(height: float, title: str, *drawn: Html) -> Html:
-    """An SVG as wide as the page."""
+    """Builds an SVG as wide as the page."""
     head = tag("title", title)
     return tag("svg", head, *drawn, viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img", aria_label=title)
 
 
 def axis_marks(axis: Axis, height: float) -> Html:
-    """A thin line for each round moment, and its time below."""
+    """Draws a grid line for each round moment, with its time below."""
     drawn = []
     for x, words in axis.ticks():
         drawn.append(tag("line", class_="grid", x1=x, x2=x, y1=0, y2=height + 4))
@@ -87,22 +89,22 @@ def axis_marks(axis: Axis, height: float) -> Html:
     return joined(drawn)
 
 
-def _lane(row: Lane, axis: Axis, top: float) -> Html:
+def _lane(row: TimelineLane, axis: Axis, top: float) -> Html:
     label = row.label if len(row.label) <= LABEL_LETTERS else f"{row.label[: LABEL_LETTERS - 9]}…{row.label[-8:]}"
     name = tag("text", tag("title", row.label), label, class_="label", x=LEFT - 10, y=top + LANE - 5)
     ground = tag("rect", class_="ground", x=axis.left, y=top, width=axis.right - axis.left, height=LANE)
     drawn = [name, ground]
     if row.untold_ms is not None:
-        told = tag("title", f"{row.label}: earlier changes are not drawn")
+        tooltip = tag("title", f"{row.label}: earlier changes are not drawn")
         wide = axis.x(row.untold_ms) - axis.left
-        drawn.append(tag("rect", told, class_="untold", x=axis.left, y=top, width=wide, height=LANE))
+        drawn.append(tag("rect", tooltip, class_="untold", x=axis.left, y=top, width=wide, height=LANE))
     drawn += [_segment(each, axis, top) for each in sorted(row.segments, key=lambda each: each.grave)]
     return joined(drawn)
 
 
-def _segment(segment: Segment, axis: Axis, top: float) -> Html:
+def _segment(segment: LaneSegment, axis: Axis, top: float) -> Html:
     left, right = axis.x(segment.begin_ms), axis.x(segment.end_ms)
-    wide = max(right - left, 2.0 if segment.grave else 0.5)
+    wide = max(right - left, SEEN if segment.grave else 0.5)
     tall = max(LANE * segment.share, 3.0)
     lasted = duration((segment.end_ms - segment.begin_ms) / 1_000)
     title = tag("title", f"{segment.title} · {moment(segment.begin_ms)}, for {lasted}")

@@ -1,4 +1,4 @@
-"""How long writes take to be committed: where the time goes, how it is spread, the slowest hours, the election gaps."""
+"""The commit latency section of the report: the time of each step, a histogram, the slowest hours, election gaps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 from services.pipeline.gold.commit_slo import ACCURACY
 from services.pipeline.report.cells import Column, bar, table
 from services.pipeline.report.histogram import Bar, histogram
-from services.pipeline.report.limits import Limits, Shown
+from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.markup import Html, joined, tag
 from services.pipeline.report.times import duration, moment
 
@@ -28,12 +28,12 @@ STAGES: Final[Mapping[str, str]] = {
     WHOLE: "request → committed, all in all",
 }
 PER_TENFOLD: Final = 8
-"""Bars between 1 ms and 10 ms."""
+"""Bins of the histogram for each factor of ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A stretch of a write's way, in µs; None if no write told of it."""
+    """The percentiles in µs of one step of the write path; None if no write has this duration."""
 
     name: str
     p50_us: int | None
@@ -42,7 +42,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hour:
-    """An hour of a cluster, of `gold/commit_slo`."""
+    """One hour of a cluster from `gold/commit_slo`; times in µs unless the name says ms."""
 
     cluster_id: str
     hour_ms: int
@@ -59,7 +59,7 @@ class Hour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """The time between two epochs in which nothing was written."""
+    """An election gap: the time between two epochs in which nothing was written."""
 
     cluster_id: str
     at_ms: int
@@ -67,30 +67,32 @@ class Gap:
     to_epoch: int
     leader_id: int | None
     gap_ms: int
+    clock_behind_ms: int
+    """Minimum by which the new leader's clock is behind; if it is not 0, the length of the gap is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """All of it; without spans there are the gaps alone, without the table not even these."""
+    """The data of the commit latency section; without spans it has only the election gaps."""
 
     writes: int
     failed: int
     stages: Sequence[Stage]
     spread: Mapping[int, int]
-    """How many writes took about 10^(key / PER_TENFOLD) µs."""
-    hours: Shown[Hour]
-    gaps: Shown[Gap]
+    """Number of writes by bin: key k counts those of 10^(k / PER_TENFOLD) µs up to the next bin."""
+    hours: ShownRows[Hour]
+    gaps: ShownRows[Gap]
 
 
-def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: Limits) -> Latency | None:
-    """None where there is no `gold/commit_slo`."""
+def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: ReportLimits) -> Latency | None:
+    """Collects the data of the commit latency section; None if `gold/commit_slo` does not exist."""
     if slo is None:
         return None
-    hours = _hours(slo, limits.rows) if "writes" in slo.columns else Shown[Hour]((), 0)
+    hours = _hours(slo, limits.rows) if "writes" in slo.columns else ShownRows[Hour]((), 0)
     gaps = _gaps(slo, limits.rows)
     if write_path is None:
         return Latency(writes=0, failed=0, stages=(), spread={}, hours=hours, gaps=gaps)
-    quantiles: list[Any] = [0.5, 0.99]  # Any: the stubs' word for it
+    quantiles: list[Any] = [0.5, 0.99]  # Any, because pyspark's stubs declare it so
     measured = [fn.percentile_approx(name, quantiles, ACCURACY).alias(name) for name in STAGES]
     counted = (fn.count("*").alias("writes"), fn.count("error").alias("failed"))
     row = write_path.agg(*counted, *measured).collect()[0]
@@ -101,8 +103,8 @@ def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: Li
     return Latency(writes=row["writes"], failed=row["failed"], stages=stages, spread=spread, hours=hours, gaps=gaps)
 
 
-def latency_parts(latency: Latency | None, limits: Limits, clusters: int) -> Html:
-    """The pictures and tables that there is something for."""
+def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) -> Html:
+    """Builds the charts and tables of the commit latency section for which there is data."""
     if latency is None:
         return tag("p", "There is no gold/commit_slo: run gold.", class_="note")
     if not latency.writes:
@@ -126,10 +128,10 @@ def _stage(words: str, found: Sequence[int] | None) -> Stage:
     return Stage(name=words, p50_us=p50, p99_us=p99)
 
 
-def _hours(slo: DataFrame, most: int) -> Shown[Hour]:
+def _hours(slo: DataFrame, most: int) -> ShownRows[Hour]:
     measured = slo.where("request_to_committed_p99_us is not null")
     rows = measured.orderBy(fn.desc("request_to_committed_p99_us"), "cluster_id", "hour").limit(most)
-    told = rows.select(
+    selected = rows.select(
         "cluster_id",
         fn.unix_millis("hour").alias("hour_ms"),
         "writes",
@@ -142,21 +144,22 @@ def _hours(slo: DataFrame, most: int) -> Shown[Hour]:
         "slowest_follower",
         "slowest_follower_p99_us",
     )
-    return Shown([Hour(**row.asDict()) for row in told.collect()], measured.count())
+    return ShownRows([Hour(**row.asDict()) for row in selected.collect()], measured.count())
 
 
-def _gaps(slo: DataFrame, most: int) -> Shown[Gap]:
+def _gaps(slo: DataFrame, most: int) -> ShownRows[Gap]:
     each = slo.select("cluster_id", fn.explode("election_gaps").alias("gap"))
-    told = each.select(
+    selected = each.select(
         "cluster_id",
         fn.unix_millis("gap.at").alias("at_ms"),
         "gap.from_epoch",
         "gap.to_epoch",
         "gap.leader_id",
         "gap.gap_ms",
+        "gap.clock_behind_ms",
     )
-    rows = told.orderBy(fn.desc("gap_ms"), "cluster_id", "to_epoch").limit(most).collect()
-    return Shown([Gap(**row.asDict()) for row in rows], each.count())
+    rows = selected.orderBy(fn.desc("gap_ms"), "cluster_id", "to_epoch").limit(most).collect()
+    return ShownRows([Gap(**row.asDict()) for row in rows], each.count())
 
 
 def _stage_table(stages: Sequence[Stage]) -> Html:
@@ -193,14 +196,15 @@ def _bars(spread: Mapping[int, int]) -> list[Bar]:
 
 
 def _at(step: int) -> str:
-    """
+    """Formats the lower bound of a histogram bin.
+
     >>> _at(3 * PER_TENFOLD)
     '1.0 ms'
     """
     return duration(math.pow(10, step / PER_TENFOLD) / 1_000_000)
 
 
-def _hour_table(hours: Shown[Hour], limits: Limits, clusters: int) -> Html:
+def _hour_table(hours: ShownRows[Hour], limits: ReportLimits, clusters: int) -> Html:
     shown = hours.first(limits.rows)
     most = max((row.p99_us for row in shown.rows), default=0)
     columns: list[Column[Hour]] = [
@@ -226,7 +230,13 @@ def _slowest(row: Hour) -> str:
     return f"node {row.slowest_follower}, p99 {_us(row.slowest_follower_p99_us)} after the leader"
 
 
-def _gap_table(gaps: Shown[Gap], limits: Limits, clusters: int) -> Html:
+def _gap(row: Gap, most: int) -> Html | str:
+    if row.clock_behind_ms:
+        return f"not known: the new leader's clock is at least {duration(row.clock_behind_ms / 1_000)} behind"
+    return bar(row.gap_ms, most, duration(row.gap_ms / 1_000), "under")
+
+
+def _gap_table(gaps: ShownRows[Gap], limits: ReportLimits, clusters: int) -> Html:
     if not gaps.total:
         return tag("p", "No election: one epoch from the first record to the last.", class_="note")
     shown = gaps.first(limits.rows)
@@ -235,9 +245,7 @@ def _gap_table(gaps: Shown[Gap], limits: Limits, clusters: int) -> Html:
         Column("until (UTC)", lambda row: moment(row.at_ms), "time"),
         Column("epochs", lambda row: f"{row.from_epoch} → {row.to_epoch}", "number"),
         Column("new leader", lambda row: "" if row.leader_id is None else f"node {row.leader_id}"),
-        Column(
-            "nothing was written for", lambda row: bar(row.gap_ms, most, duration(row.gap_ms / 1_000), "under"), "bar"
-        ),
+        Column("nothing was written for", lambda row: _gap(row, most), "bar"),
     ]
     if clusters > 1:
         columns.insert(1, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))

@@ -1,4 +1,4 @@
-"""A picture of how many there were of something over time: areas of steps, one before the other."""
+"""Draws a step chart: how many of something there were over time, as areas in front of each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD: Final = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The most that there were at once, of each kind, between two moments."""
+    """The maximum of each count in an interval; times in ms since 1970."""
 
     begin_ms: int
     end_ms: int
@@ -27,7 +27,7 @@ class Level:
 
 
 def levels(rows: Sequence[Level], looks: Sequence[str], axis: Axis, title: str) -> Html:
-    """The picture; the first of the `looks` is farthest behind."""
+    """Draws a step chart of counts; the first of the `looks` (CSS classes) is the area at the back."""
     top = max((count for row in rows for count in row.counts), default=0)
     high = rounded(top)
     drawn = [axis_marks(axis, HEAD + TALL), *heights(high)]
@@ -37,7 +37,7 @@ def levels(rows: Sequence[Level], looks: Sequence[str], axis: Axis, title: str) 
 
 
 def _area(rows: Sequence[tuple[Level, int]], axis: Axis, top: int) -> str:
-    """Steps as a path: what follows without a gap at one height is one step."""
+    """Builds the SVG path of an area, one rectangle for each interval."""
     parts: list[str] = []
     for row, count in rows:
         if not count:
@@ -50,7 +50,7 @@ def _area(rows: Sequence[tuple[Level, int]], axis: Axis, top: int) -> str:
 
 
 def heights(top: int) -> list[Html]:
-    """Thin lines for nothing, half and the top, and their numbers."""
+    """Draws grid lines with their numbers at zero, half of `top`, and `top`."""
     marks = sorted({0, top // 2, top})
     lines = []
     for count in marks:
@@ -61,10 +61,11 @@ def heights(top: int) -> list[Html]:
 
 
 def rounded(most: int) -> int:
-    """The least even round number that is as large.
+    """Returns the smallest even round number that is at least `most`.
 
     >>> [rounded(each) for each in (0, 1, 3, 17, 940)]
     [2, 2, 4, 20, 1000]
+
     """
     size = 1
     while True:

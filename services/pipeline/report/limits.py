@@ -1,4 +1,4 @@
-"""How much a report shows: whatever the fleet, the page stays small enough to mail."""
+"""Limits of the report: however large the fleet is, the page stays small enough to mail."""
 
 from __future__ import annotations
 
@@ -6,59 +6,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Generic, TypeVar
 
-__all__ = ["BYTES_MAX", "TEXT_MAX", "Limits", "Shown"]
+__all__ = ["BYTES_MAX", "TEXT_MAX", "ReportLimits", "ShownRows"]
 
 BYTES_MAX: Final = 1_000_000
-"""Of the whole page."""
+"""Size limit of the whole page, in bytes."""
 TEXT_MAX: Final = 300
-"""Characters of one sentence or name: a config's value may be long."""
+"""Most characters of one sentence or name; a config's value may be long."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The most of each thing that is shown; the worst or the latest are."""
+class ReportLimits:
+    """How many rows of each kind are shown at most; these are the worst or the latest."""
 
     fleet: int = 25
-    """Clusters in the table of clusters."""
+    """Most clusters in the table of clusters."""
     clusters: int = 3
-    """Clusters that are drawn."""
+    """Most clusters with charts of their own."""
     epochs: int = 100
-    """Latest epochs of a quorum."""
+    """Most epochs of a quorum; the latest are shown."""
     brokers: int = 16
-    """Lanes of brokers."""
+    """Most brokers in a cluster's broker timeline, one lane each."""
     partitions: int = 16
-    """Lanes of partitions."""
+    """Most partitions in a cluster's partition timeline, one lane each."""
     changes: int = 40
-    """Latest changes in one lane."""
+    """Most intervals in one lane of a timeline; the latest are shown."""
     rows: int = 50
-    """Rows of any other table."""
+    """Most rows of every other table."""
     days: int = 62
-    """Latest days of a calendar."""
+    """Most days of the availability calendar; the latest are shown."""
     sentences: int = 300
-    """Latest sentences of the audit timeline."""
+    """Most sentences of the audit timeline; the latest are shown."""
 
-    def halved(self) -> Limits:
-        """Half of everything, and one at least."""
-        return Limits(**{field.name: max(getattr(self, field.name) // 2, 1) for field in fields(self)})
+    def halved(self) -> ReportLimits:
+        """Returns limits that are half as large, but at least one."""
+        return ReportLimits(**{field.name: max(getattr(self, field.name) // 2, 1) for field in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Generic[T]):
-    """Some of many: the rows that were taken, and how many there are."""
+class ShownRows(Generic[T]):
+    """The rows that a table shows, and the total number of rows."""
 
     rows: Sequence[T]
     total: int
 
-    def first(self, most: int) -> Shown[T]:
-        """Fewer of them."""
-        return Shown(self.rows[:most], self.total)
+    def first(self, most: int) -> ShownRows[T]:
+        """Returns the same rows, at most `most` of them, with the same total."""
+        return ShownRows(self.rows[:most], self.total)
 
     def words(self, kind: str, what: str) -> str:
-        """How much of it all this is.
+        """Returns a text that says how many of all rows are shown.
 
-        >>> Shown((1, 2), 1234).words("the worst", "partitions"), Shown((1,), 1).words("the worst", "partitions")
-        ('the worst 2 of 1,234 partitions', '1 partition')
+        >>> ShownRows((1, 2), 1234).words("the worst", "partitions")
+        'the worst 2 of 1,234 partitions'
+        >>> ShownRows((1,), 1).words("the worst", "partitions")
+        '1 partition'
+
         """
         if self.total == 1:
             first, _, rest = what.partition(" ")

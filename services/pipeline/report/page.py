@@ -1,4 +1,4 @@
-"""The page: every part of the report, in the order in which an operator asks."""
+"""Assembles the page: all sections, in the order in which an operator asks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from services.pipeline.report.cluster import Drawn, cluster_section
 from services.pipeline.report.days import Calendar, Day, calendar, day_table
 from services.pipeline.report.findings import Findings, findings_table
 from services.pipeline.report.fleet import Fleet, cluster_table, tiles
+from services.pipeline.report.incident import Incident, incident_parts
 from services.pipeline.report.latency import Latency, latency_parts
-from services.pipeline.report.limits import BYTES_MAX, Limits, Shown
+from services.pipeline.report.limits import BYTES_MAX, ReportLimits, ShownRows
 from services.pipeline.report.markup import NOTHING, Html, joined, tag
 from services.pipeline.report.placement import Share, placement_tables
 from services.pipeline.report.style import STYLE
@@ -23,27 +24,28 @@ from services.pipeline.report.trust import Trust, trust_line
 __all__ = ["Answers", "page"]
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-"""Whatever a page says: no script of anybody's runs, and nothing is fetched."""
+"""Content security policy: no script runs and nothing is loaded, whatever the page contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Everything that a report shows, within some limits."""
+    """All data that the report shows, read within some limits."""
 
     fleet: Fleet
     trust: Trust
     findings: Findings | None
+    incident: Incident | None
     drawn: Sequence[Drawn]
-    days: Shown[Day]
+    days: ShownRows[Day]
     calendar: Calendar
-    churn: Shown[BrokerChurn]
-    placement: dict[str, Shown[Share]] | None
+    churn: ShownRows[BrokerChurn]
+    placement: dict[str, ShownRows[Share]] | None
     latency: Latency | None
-    audit: Shown[Sentence]
+    audit: ShownRows[Sentence]
 
 
-def page(answers: Answers, limits: Limits) -> str:
-    """The document; what is too much for BYTES_MAX is left out, the less bad first."""
+def page(answers: Answers, limits: ReportLimits) -> str:
+    """Builds the HTML document; limits are halved until it is at most BYTES_MAX bytes or cannot become smaller."""
     while True:
         made = _document(answers, limits)
         if len(made.encode()) <= BYTES_MAX or limits == limits.halved():
@@ -51,7 +53,7 @@ def page(answers: Answers, limits: Limits) -> str:
         limits = limits.halved()
 
 
-def _document(answers: Answers, limits: Limits) -> str:
+def _document(answers: Answers, limits: ReportLimits) -> str:
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -70,15 +72,16 @@ def _document(answers: Answers, limits: Limits) -> str:
     return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", *body)), lang="en") + "\n"
 
 
-def _parts(answers: Answers, limits: Limits) -> list[tuple[str, str, Html]]:
-    """Key, name in the navigation, and content."""
+def _parts(answers: Answers, limits: ReportLimits) -> list[tuple[str, str, Html]]:
+    """Returns the anchor, the name in the navigation, and the content of each section."""
     clusters = answers.fleet.clusters
-    parts = []
+    happened = incident_parts(answers.incident, limits, clusters.total)
+    parts = [("happened", "what happened", _section("What happened", happened))]
     if clusters.total > 1:
         fleet = joined((calendar(answers.calendar, limits), cluster_table(answers.fleet, limits)))
         parts.append(("clusters", "clusters", _section("Clusters", fleet)))
     drawn = answers.drawn[: limits.clusters]
-    note = Shown(drawn, clusters.total).words("the worst", "clusters are drawn")
+    note = ShownRows(drawn, clusters.total).words("the worst", "clusters are drawn")
     pictures = [tag("p", note, class_="note") if clusters.total > len(drawn) else NOTHING]
     parts.append(("timelines", "timelines", joined((*pictures, *(cluster_section(each, limits) for each in drawn)))))
     found = findings_table(answers.findings, limits, clusters.total)

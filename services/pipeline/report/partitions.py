@@ -1,4 +1,4 @@
-"""Who led the worst partitions and how large their ISRs were: a colour for each leader, the height is the ISR's."""
+"""Partition timelines in the report: leader (colour) and ISR size (height) of the worst partitions over time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import groupby
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from services.pipeline.report.lanes import Lane, Segment
+from services.pipeline.report.intervals import latest, ms, stretches, worst
+from services.pipeline.report.lanes import LaneSegment, TimelineLane
 from services.pipeline.report.limits import TEXT_MAX
-from services.pipeline.report.stretches import latest, ms, stretches, worst
 from services.pipeline.silver.partitions import KEY
 
 __all__ = ["PartitionState", "chosen", "partition_lanes", "read_partitions"]
@@ -22,13 +22,13 @@ _STATES = ("leader", "isr_count", "replica_count", "offline", "under_min_isr")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """A stretch in which a partition had one leader and an ISR of one size."""
+    """An interval in which a partition had one leader and one ISR size; times in ms since 1970."""
 
     cluster_id: str
     place: int
-    """1 is the worst partition of the cluster."""
+    """Rank within the cluster; 1 is the worst partition."""
     of: int
-    """Partitions that the cluster had in all."""
+    """Number of ranked partitions in the cluster."""
     partition: str
     leader: int
     isr_count: int
@@ -38,11 +38,11 @@ class PartitionState:
     begin_ms: int
     end_ms: int
     total: int
-    """Stretches that this partition had in all."""
+    """Number of intervals of this partition, shown or not."""
 
 
 def chosen(availability: DataFrame, most: int) -> DataFrame:
-    """The partitions of each cluster that were offline longest, then under their min ISR, then changed leaders."""
+    """Ranks each cluster's partitions by offline time, time under min ISR, and leader changes; keeps the first."""
     key = ("cluster_id", "topic", *KEY)
     sums = ("offline_seconds", "under_min_isr_seconds", "leader_changes")
     whole = availability.groupBy(*key).agg(*(fn.sum(name).alias(name) for name in sums))
@@ -52,38 +52,38 @@ def chosen(availability: DataFrame, most: int) -> DataFrame:
 
 
 def read_partitions(spans: DataFrame, places: DataFrame, most: int) -> list[PartitionState]:
-    """The latest stretches of the `chosen` partitions, in order."""
+    """Collects the latest intervals of the `chosen` partitions, ordered by rank and time."""
     key = ("cluster_id", "place", "of", "partition")
     name = fn.concat_ws("-", fn.substring("topic", 1, TEXT_MAX), fn.col("partition_id").cast("string"))
     rows = spans.join(fn.broadcast(places), ["cluster_id", *KEY]).withColumn("partition", name)
-    told = latest(stretches(rows, key, _STATES), key, most)
+    shown = latest(stretches(rows, key, _STATES), key, most)
     columns = (*key, *_STATES, ms("begin").alias("begin_ms"), ms("end").alias("end_ms"), "total")
-    ordered = told.select(*columns, "stretch").orderBy("cluster_id", "place", "stretch")
+    ordered = shown.select(*columns, "stretch").orderBy("cluster_id", "place", "stretch")
     return [
         PartitionState(**{name: value for name, value in row.asDict().items() if name != "stretch"})
         for row in ordered.collect()
     ]
 
 
-def partition_lanes(states: Sequence[PartitionState]) -> list[Lane]:
-    """A lane for each partition of one cluster, the worst first."""
+def partition_lanes(states: Sequence[PartitionState]) -> list[TimelineLane]:
+    """Builds a lane for each partition of one cluster, the worst first."""
     return [_lane(list(of)) for _, of in groupby(states, key=lambda state: state.place)]
 
 
-def _lane(states: Sequence[PartitionState]) -> Lane:
+def _lane(states: Sequence[PartitionState]) -> TimelineLane:
     first = states[0]
-    return Lane(
+    return TimelineLane(
         label=first.partition,
         segments=[_segment(each) for each in states],
         untold_ms=first.begin_ms if len(states) < first.total else None,
     )
 
 
-def _segment(state: PartitionState) -> Segment:
+def _segment(state: PartitionState) -> LaneSegment:
     low = ", under min ISR" if state.under_min_isr else ""
     isr = f"ISR {state.isr_count} of {state.replica_count}{low}"
     if state.offline:
-        return Segment(
+        return LaneSegment(
             begin_ms=state.begin_ms,
             end_ms=state.end_ms,
             look="offline",
@@ -91,7 +91,7 @@ def _segment(state: PartitionState) -> Segment:
             words="offline",
             grave=True,
         )
-    return Segment(
+    return LaneSegment(
         begin_ms=state.begin_ms,
         end_ms=state.end_ms,
         look=f"n{state.leader % LOOKS}",

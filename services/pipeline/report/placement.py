@@ -1,4 +1,4 @@
-"""Who holds more than a fair share of replicas and leaders, by broker and rack, and which partitions share a rack."""
+"""The placement section of the report: which brokers and racks exceed a fair share, and which topics violate racks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, bar, table
-from services.pipeline.report.limits import TEXT_MAX, Limits, Shown
+from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.markup import Html, joined, tag
 
 __all__ = ["Share", "placement_tables", "read_placement"]
@@ -20,7 +20,7 @@ _COLUMNS: Final = ("cluster_id", "scope", "replicas", "leaders", "fair_replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a broker, a rack or a topic has, of `gold/placement_skew`; a fair share is null where there is none."""
+    """The replicas and leaders of a broker, rack or topic, from `gold/placement_skew`; fair shares may be null."""
 
     cluster_id: str
     scope: str
@@ -33,11 +33,14 @@ class Share:
     fair_leaders: float | None
     rack_violations: int | None
     of: int
-    """How many of this scope there are."""
+    """Number of subjects (brokers, racks or topics) in this scope."""
 
 
-def read_placement(skew: DataFrame | None, most: int) -> dict[str, Shown[Share]] | None:
-    """For each scope those that are farthest from fair; of topics, those with most rack violations."""
+def read_placement(skew: DataFrame | None, most: int) -> dict[str, ShownRows[Share]] | None:
+    """Collects the brokers and racks farthest from their fair share, and the topics with most rack violations.
+
+    Returns them by scope; None if `gold/placement_skew` does not exist.
+    """
     if skew is None:
         return None
     found = {}
@@ -50,13 +53,13 @@ def read_placement(skew: DataFrame | None, most: int) -> dict[str, Shown[Share]]
         total = of_scope.count()
         rows = of_scope.orderBy(*order, "cluster_id", "subject").limit(most)
         short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("subject", "rack", "state")]
-        told = rows.select(*_COLUMNS, *short, fn.lit(total).alias("of"))
-        found[scope] = Shown([Share(**row.asDict()) for row in told.collect()], total)
+        selected = rows.select(*_COLUMNS, *short, fn.lit(total).alias("of"))
+        found[scope] = ShownRows([Share(**row.asDict()) for row in selected.collect()], total)
     return found
 
 
-def placement_tables(shares: dict[str, Shown[Share]] | None, limits: Limits, clusters: int) -> Html:
-    """A table for each scope with anything in it."""
+def placement_tables(shares: dict[str, ShownRows[Share]] | None, limits: ReportLimits, clusters: int) -> Html:
+    """Builds a table of placement for each scope (broker, rack, topic) that has rows."""
     if shares is None:
         return tag("p", "There is no gold/placement_skew: run gold.", class_="note")
     parts = []
@@ -74,7 +77,7 @@ def placement_tables(shares: dict[str, Shown[Share]] | None, limits: Limits, clu
     return joined(parts)
 
 
-def _columns(scope: str, shown: Shown[Share], clusters: int) -> list[Column[Share]]:
+def _columns(scope: str, shown: ShownRows[Share], clusters: int) -> list[Column[Share]]:
     replicas, leaders = (max(getattr(row, name) for row in shown.rows) for name in ("replicas", "leaders"))
     columns: list[Column[Share]] = [Column(scope, lambda row: tag("code", row.subject))]
     if clusters > 1:
@@ -100,7 +103,7 @@ def _state(row: Share) -> Html:
 
 
 def _off(count: int, fair: float | None) -> Html:
-    """How many more or fewer than the fair share."""
+    """Formats by how many a count exceeds its fair share, with a sign."""
     if fair is None:
         return joined(())
     off = count - fair

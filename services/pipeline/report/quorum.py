@@ -1,4 +1,4 @@
-"""Who led the quorum: an epoch is a stretch of its lane."""
+"""The quorum's lane in the report: a segment for each epoch's leader, and periods without a record on top."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from pyspark.sql import functions as fn
 
 from quorate.records import LeaderChangeMessage
 from services.pipeline.frames import struct_type
-from services.pipeline.report.lanes import Lane, Segment
-from services.pipeline.report.stretches import latest, ms
+from services.pipeline.gold.silence import silences
+from services.pipeline.report.intervals import latest, ms
+from services.pipeline.report.lanes import LaneSegment, TimelineLane
 
-__all__ = ["Epoch", "quorum_lane", "read_epochs"]
+__all__ = ["Epoch", "Silence", "quorum_lane", "read_epochs", "read_silences"]
 
 LOOKS: int = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """Who won which epoch, and when."""
+    """An epoch: its leader, and when it began, in ms since 1970."""
 
     cluster_id: str
     epoch: int
     leader: int
     begin_ms: int
     total: int
-    """Epochs that the cluster had in all."""
+    """Number of epochs of this cluster, shown or not."""
 
 
 def read_epochs(events: DataFrame, most: int) -> list[Epoch]:
-    """The latest epochs of each cluster, in order."""
+    """Collects the latest epochs of each cluster in order."""
     payload = fn.from_json("payload", struct_type(LeaderChangeMessage))
     led = events.where("type = 'LEADER_CHANGE'").withColumn("leader", payload["leaderId"])
     rows = latest(led, ["cluster_id"], most, by="offset")
@@ -42,20 +43,48 @@ def read_epochs(events: DataFrame, most: int) -> list[Epoch]:
     ]
 
 
-def quorum_lane(epochs: Sequence[Epoch], end_ms: int) -> Lane:
-    """The lane of one cluster's epochs, of which there is one at least."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """A period in which no controller wrote; times in ms since 1970."""
+
+    cluster_id: str
+    begin_ms: int
+    end_ms: int
+
+
+def read_silences(events: DataFrame, most: int) -> list[Silence]:
+    """Collects the latest periods of each cluster in which no controller wrote, in order."""
+    found = silences(events).select(
+        "cluster_id", ms("before.timestamp").alias("begin"), ms("after.timestamp").alias("end")
+    )
+    rows = latest(found, ["cluster_id"], most).orderBy("cluster_id", "begin").collect()
+    return [Silence(cluster_id=row["cluster_id"], begin_ms=row["begin"], end_ms=row["end"]) for row in rows]
+
+
+def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int) -> TimelineLane:
+    """Builds the lane of one cluster's epochs, of which there is at least one.
+
+    An epoch that begins with the log's last record has no duration; it is drawn with the minimum visible width.
+    """
     ends = [*(each.begin_ms for each in epochs[1:]), end_ms]
-    return Lane(
+    return TimelineLane(
         label="quorum leader",
         untold_ms=epochs[0].begin_ms if len(epochs) < epochs[0].total else None,
         segments=[
-            Segment(
+            LaneSegment(
                 begin_ms=each.begin_ms,
                 end_ms=end,
                 look=f"n{each.leader % LOOKS}",
                 title=f"node {each.leader} leads in epoch {each.epoch}",
                 words=f"{each.leader} · epoch {each.epoch}",
+                grave=each is epochs[-1] and end == each.begin_ms,
             )
             for each, end in zip(epochs, ends, strict=True)
+        ]
+        + [
+            LaneSegment(
+                begin_ms=each.begin_ms, end_ms=each.end_ms, look="silent", title="no controller wrote", grave=True
+            )
+            for each in silent
         ],
     )

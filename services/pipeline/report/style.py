@@ -1,4 +1,4 @@
-"""How a report looks, on a light and on a dark ground, on a screen and on paper; nothing is fetched from anywhere."""
+"""The report's CSS, for light and dark mode, screen and print; the page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -68,6 +68,8 @@ svg text{font-size:11.5px;fill:var(--ink)}
 svg .label{text-anchor:end}svg .tick{fill:var(--quiet);font-size:11px}
 svg .in{fill:var(--in)}svg .in,svg .over{font-size:11px;pointer-events:none}
 .grid{stroke:var(--line)}.ground{fill:var(--ground)}.untold{fill:var(--line)}
+svg .silent{fill:var(--card);stroke:var(--grave);stroke-dasharray:3 2}
+.legend i.silent{background:var(--card);border:1px dashed var(--grave)}
 line.mark{stroke-dasharray:2 3;stroke:var(--grave);opacity:.75}
 .legend i.fencing{width:0;border-left:2px dotted var(--grave)}
 svg path,svg rect{shape-rendering:crispEdges}

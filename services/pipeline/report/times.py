@@ -1,4 +1,4 @@
-"""Times as people read them, always in UTC; and where they lie on an axis."""
+"""Formats times and durations for the report, always in UTC, and maps times to positions on a chart's axis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TICKS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """Milliseconds since the epoch, from left to right."""
+    """A horizontal time axis: ms since 1970 from left to right."""
 
     begin_ms: int
     end_ms: int
@@ -33,19 +33,21 @@ class Axis:
     right: float
 
     def x(self, ms: int) -> float:
-        """Where a moment lies; those outside lie on the edge.
+        """Returns the x position of a moment; moments outside the axis are placed on its edge.
 
         >>> Axis(begin_ms=0, end_ms=100, left=10, right=20).x(50)
         15.0
+
         """
         share = (ms - self.begin_ms) / max(self.end_ms - self.begin_ms, 1)
         return self.left + (self.right - self.left) * min(max(share, 0.0), 1.0)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Round moments, at most TICKS_MAX of them, with the words below them.
+        """Yields the positions and labels of at most TICKS_MAX round moments.
 
         >>> [words for _, words in Axis(begin_ms=500, end_ms=61_000, left=0, right=1).ticks()]
         ['00:00:10', '00:00:20', '00:00:30', '00:00:40', '00:00:50', '00:01:00']
+
         """
         wide = max(self.end_ms - self.begin_ms, 1)
         step = next((step for step in _STEPS if wide / step <= TICKS_MAX), _STEPS[-1])
@@ -55,29 +57,31 @@ class Axis:
 
 
 def moment(ms: int) -> str:
-    """Date and time of the day.
+    """Formats a moment, in ms since 1970, as date and time of day.
 
     >>> moment(1_795_262_400_123)
     '2026-11-21 12:00:00.123'
+
     """
     return f"{day(ms)} {clock(ms)}"
 
 
 def clock(ms: int) -> str:
-    """The time of the day, to the millisecond."""
+    """Formats the time of day of a moment in ms since 1970, with milliseconds."""
     return f"{_at(ms):%H:%M:%S}.{ms % 1_000:03d}"
 
 
 def day(ms: int) -> str:
-    """The date."""
+    """Formats the date of a moment in ms since 1970."""
     return f"{_at(ms):%Y-%m-%d}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the units that fit.
+    """Formats a duration in seconds, in the units that fit its size.
 
     >>> [duration(each) for each in (0, 0.00042, 0.091, 12.34, 754, 7_512, 400_000)]
     ['0', '0.4 ms', '91 ms', '12.3 s', '12 min 34 s', '2 h 5 min', '4 d 15 h']
+
     """
     if seconds < 1:
         ms = seconds * 1_000

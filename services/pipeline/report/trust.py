@@ -1,4 +1,4 @@
-"""Can the numbers be trusted: what could not be read, and whether the replay is what the checkpoints say."""
+"""The report's statement on its own correctness: whether the replayed log equals the checkpoints."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["Trust", "read_trust", "trust_line"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Counts; of what `verify` found None if it has not been run."""
+    """How many checkpoints were compared and how many rows differ; both None if `verify` was not run."""
 
     compared: int | None
     differences: int | None
 
 
 def read_trust(tables: Tables) -> Trust:
-    """What the last `verify` found."""
+    """Reads the results of the last `verify`."""
     found, differences = tables.read(f"{VERIFY}/checkpoints"), tables.read(f"{VERIFY}/differences")
     if found is None:
         return Trust(compared=None, differences=None)
     compared = found.where(found["verdict"] == COMPARED).count()
-    # A table of no rows has no file to read.
+    # A table without rows may have no file, so it cannot be read.
     return Trust(compared=compared, differences=0 if differences is None else differences.count())
 
 
 def trust_line(trust: Trust) -> Html:
-    """The same as a sentence."""
+    """Writes the result of `verify` as a sentence."""
     if trust.compared is None:
         return tag("p", "The replay has not been compared with the checkpoints: run verify.", class_="note low")
     if trust.differences:

@@ -1,11 +1,13 @@
-"""Silver: what was so from which offset to which, by windows in the engine; no row passes through Python.
+"""Silver, the history layer: each state with the offsets between which it held, computed by Spark's window functions.
 
-events       the records that count, from one base on, without gaps and aborted transactions
-partitions   partitions: changes are partial, so what a field is was said last
-brokers      brokers, likewise
-topics       topics and configs, which end with their topic
-kept         everything of which the last record says all
-write_path   each write, from the request to every replica; needs spans
-image        all of them as rows of one table: the state as of any offset
-progress     what it is made of, cluster by cluster: a run makes only those that have something new
+events       selects the records that count: from one base on, without gaps and without aborted or open transactions
+partitions   builds partition states from records that state only what changes
+brokers      builds broker states in the same manner
+topics       builds topics and configs; the removal of a topic ends its configs
+kept         builds all states that one record states completely: features, ACLs, quotas, voters and others
+write_path   joins spans and log into one row for each write, from the request to every replica
+image        combines all histories into one table: the state as of any offset
+progress     records how far each cluster is processed, so that a run rebuilds only clusters with new records
+present      the state at the log's end or as of an offset, as gold reads it
+validity     the columns from when to when a row held
 """

@@ -1,4 +1,4 @@
-"""Brokers as they were: a registration, and what changed of it until the next. KIP-631."""
+"""Broker histories: a registration, and the changes to it until the next one. KIP-631."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _AT: Final = ("cluster_id", "offset", "timestamp", "type", "trace_id")
 
 
 def broker_history(events: DataFrame) -> DataFrame:
-    """Each state of each broker. Lists that are maps to Kafka are sorted by name, the last of a name kept."""
+    """Builds one row for each state of each broker.
+
+    Lists that are maps in Kafka are sorted by name, without duplicates.
+    """
     rows = _registrations(events).unionByName(_changes(events), allowMissingColumns=True)
     order = by_key(KEY)
     starts = fn.col("type").isin(_REGISTER, _UNREGISTER)
@@ -55,7 +58,7 @@ def broker_history(events: DataFrame) -> DataFrame:
 
 
 def by_name(items: Column) -> Column:
-    """An array of structs as a map by their names would hold it: the last of each name, sorted."""
+    """Sorts an array of structs by name and keeps the last of each name, as a map would."""
 
     def is_last(item: Column, at: Column) -> Column:
         behind = fn.slice(items, at + 2, fn.size(items))
@@ -92,7 +95,7 @@ def _changes(events: DataFrame) -> DataFrame:
         fn.when(fn.size("r.logDirs") > 0, fn.array_sort("r.logDirs")).alias("log_dirs"),
         fn.col("r.cordonedLogDirs").alias("cordoned_log_dirs"),
     )
-    old = parsed(events, FenceBrokerRecord, UnfenceBrokerRecord)  # before 3.3-IV2
+    old = parsed(events, FenceBrokerRecord, UnfenceBrokerRecord)  # metadata versions before 3.3-IV2
     fenced = fn.col("type") == "FENCE_BROKER_RECORD"
     fences = old.select(*_AT, fn.col("r.id").alias("broker_id"), fenced.alias("fenced"))
     return changed.unionByName(fences, allowMissingColumns=True)

@@ -1,7 +1,7 @@
-"""The records that count: from a base on, up to the first gap, without what was aborted.
+"""Selects the log records that count: from a base up to the first gap, without aborted or open transactions.
 
-The base is offset 0, or where older segments are gone the first checkpoint that the log goes on from: its records
-are a whole state, and count as if they stood just below its offset.
+The base is offset 0, or, if older segments were removed, the first checkpoint that the log continues from. A
+checkpoint's records are a complete state and count as if they stood just below its offset.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MARKS: Final = ("SNAPSHOT_HEADER", "SNAPSHOT_FOOTER")
 
 
 def events(records: DataFrame, snapshots: DataFrame | None) -> DataFrame:
-    """What histories are made of, of every cluster that has a base."""
+    """Returns the records from which histories are built, for every cluster that has a base."""
     log = settled(records)
     far = reach(log, snapshots)
     counted = log.join(fn.broadcast(far), "cluster_id").where("offset >= base_offset and offset < end_offset")
-    counted = _without_aborted(counted).withColumn("is_base", fn.lit(False)).select(*COLUMNS)
+    counted = _published(counted).withColumn("is_base", fn.lit(False)).select(*COLUMNS)
     if snapshots is None:
         return counted
     bases = far.where("base_fingerprint is not null").select(
@@ -48,17 +48,17 @@ def events(records: DataFrame, snapshots: DataFrame | None) -> DataFrame:
 
 
 def snapshot_events(snapshots: DataFrame) -> DataFrame:
-    """The rows of whole checkpoints as events just below their offset; `fingerprint` is kept."""
+    """Converts checkpoint rows to events just below the checkpoint's offset; `fingerprint` is kept."""
     once = snapshots.where(~fn.col("type").isin(*_MARKS))
     return once.withColumns({"offset": fn.col("snapshot_offset") - 1, "is_base": fn.lit(True)})
 
 
 def reach(log: DataFrame, snapshots: DataFrame | None) -> DataFrame:
-    """From where to where each cluster's log can be followed: one row a cluster.
+    """Computes the usable range of each cluster's log: one row a cluster.
 
-    `base_offset` is null where there is no base; `end_offset` is exclusive, `log_end_offset` the end of all that is
-    there. `base_fingerprint` is the checkpoint that is the base; null at offset 0, where a checkpoint brings the first
-    voters and no state, and so is one.
+    `base_offset` is null if there is no base; `end_offset` (exclusive) is the first gap, `log_end_offset` the end of
+    the whole log. `base_fingerprint` is the checkpoint used as base, null for a base at offset 0, unless there is a
+    checkpoint at offset 0: it has the first voters and no other state.
     """
     far = _ends(log)
     at_zero = fn.when(fn.col("log_start_offset") == 0, fn.lit(0))
@@ -76,9 +76,9 @@ def reach(log: DataFrame, snapshots: DataFrame | None) -> DataFrame:
 
 
 def _ends(log: DataFrame) -> DataFrame:
-    """A row a cluster: `log_start_offset`, `log_end_offset`, and `end_offset`, where the first gap is.
+    """Computes `log_start_offset`, `log_end_offset`, and `end_offset`, the first gap, for each cluster.
 
-    They are worked out here and now: everything below is joined with them, some of it more than once.
+    The values are collected at once because several later joins use them.
     """
     found = log.groupBy("cluster_id").agg(fn.min("offset"), fn.max("offset") + 1, fn.count("*")).collect()
     with_gap = [cluster_id for cluster_id, start, end, count in found if count < end - start]
@@ -89,19 +89,27 @@ def _ends(log: DataFrame) -> DataFrame:
 
 
 def _gaps(log: DataFrame) -> dict[str, Offset]:
-    """The first offset that each cluster has not, though it has later ones."""
+    """Returns the first missing offset of each cluster that has a gap."""
     order = Window.partitionBy("cluster_id").orderBy("offset")
     beside = log.select("cluster_id", "offset", fn.lead("offset").over(order).alias("next"))
     found = beside.where("next > offset + 1").groupBy("cluster_id").agg(fn.min("offset") + 1)
     return dict(map(tuple, found.collect()))
 
 
-def _without_aborted(log: DataFrame) -> DataFrame:
-    """Without the records of transactions that were aborted, from Begin to Abort (KIP-868)."""
+def _published(log: DataFrame) -> DataFrame:
+    """Removes the records of aborted and open transactions, from their Begin record on (KIP-868).
+
+    Kafka publishes nothing of a transaction before its End record, and a new active controller aborts an open one.
+    """
     order = Window.partitionBy("cluster_id").orderBy("offset")
     marks = log.where(fn.col("type").isin(*_TRANSACTION)).select("cluster_id", "offset", "type")
     pairs = marks.withColumns({"closed_by": fn.lead("type").over(order), "abort_offset": fn.lead("offset").over(order)})
-    aborted = pairs.where("type = 'BEGIN_TRANSACTION_RECORD' and closed_by = 'ABORT_TRANSACTION_RECORD'")
-    ranges = aborted.select("cluster_id", fn.col("offset").alias("begin_offset"), "abort_offset").alias("aborted")
-    inside = fn.expr("log.cluster_id = aborted.cluster_id and log.offset between aborted.begin_offset and abort_offset")
+    unseen = pairs.where(
+        "type = 'BEGIN_TRANSACTION_RECORD' and (closed_by is null or closed_by = 'ABORT_TRANSACTION_RECORD')"
+    )
+    ranges = unseen.select("cluster_id", fn.col("offset").alias("begin_offset"), "abort_offset").alias("unseen")
+    inside = fn.expr(
+        "log.cluster_id = unseen.cluster_id and log.offset >= unseen.begin_offset"
+        " and (unseen.abort_offset is null or log.offset <= unseen.abort_offset)"
+    )
     return log.alias("log").join(fn.broadcast(ranges), inside, "left_anti")

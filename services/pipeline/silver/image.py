@@ -1,8 +1,8 @@
-"""The state as of any offset: all histories as rows of one table, each a record that would rebuild its part.
+"""The cluster image: all histories as one table, from which the state as of any offset is selected.
 
-kind, key    what it is and which
-type, value  the record, in its newest version, as JSON
-raw          the bytes of a record that nobody knows
+kind, key    what the row describes, and which one
+type, value  the record that would restore it, in its newest version, as JSON
+raw          the bytes of an unknown record
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from quorate.records import (
     decode_record,
 )
 from quorate.wire.schema import layout_of
+from services.pipeline.memory import kept
 from services.pipeline.silver import progress, write_path
 from services.pipeline.silver.brokers import broker_history
 from services.pipeline.silver.events import events
@@ -41,20 +42,21 @@ SILVER: Final = "silver"
 EVENTS: Final = "events"
 HISTORIES: Final = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
 QUORUM_KINDS: Final = ("voters", "kraft_version")
-"""What the quorum keeps and the controllers' state does not have."""
+"""Kinds of state that the quorum stores in control records; the controllers' state does not contain them."""
 _PLACES: Final = ("feature", "zk_migration_state", "broker", "controller", "topic", "partition")
-"""What is loaded first, in order; the rest follows."""
+"""Kinds of state whose records are loaded first, in this order; all others follow."""
 _BY_TYPE: Final = {type_name(record): record for record in RECORDS.values()}
 _SPAN: Final = ("valid_from_offset", "valid_to_offset")
 MOST: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD", "NO_OP_RECORD")
-"""The records that logs consist of; only partitions are made of them."""
+"""The most frequent record types; apart from partitions no history needs them."""
 _COLUMNS: Final = ("cluster_id", "kind", "key", "type", "value", "raw", *_SPAN)
 
 
 def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> dict[str, DataFrame]:
-    """Silver from bronze: the events that count, every history, and what has a table for people's sake.
+    """Builds silver from bronze: the events, every history, the tables for features and voters, and the write path.
 
-    Made are the clusters of which bronze has something new, and all if one of these has not only grown (`progress`).
+    Only clusters with new rows in bronze are rebuilt; all are, if the old events of one of them have changed
+    (`progress`).
     """
     now, before = progress.bronze_sums(records, snapshots), progress.marks(tables)
     stale = sorted(name for name, found in now.items() if name not in before or before[name].bronze != found)
@@ -65,17 +67,17 @@ def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> di
         if before and not gone and progress.has_only_grown(events(*some), known):
             counted = _make(*some, Replacing(tables, stale))
         else:
-            progress.note(records.sparkSession, tables, {})  # nobody goes on from what is half made
+            progress.note(records.sparkSession, tables, {})  # if killed now, everything is rebuilt
             counted, before, stale = _make(records, snapshots, tables), {}, sorted(now)
         ends = progress.event_marks(counted)
-        made = {name: progress.Mark(now[name], *ends.get(name, progress.NOTHING)) for name in stale}
+        made = {name: progress.SilverProgress(now[name], *ends.get(name, progress.NOTHING)) for name in stale}
         progress.note(records.sparkSession, tables, {**before, **made})
     there = {name: _read(tables, name) for name in HISTORIES}
     return there | write_path.build(_read(tables, EVENTS), tables)
 
 
 def _make(records: DataFrame, snapshots: DataFrame | None, tables: Keeping) -> DataFrame:
-    """Write it all; the answer is the events."""
+    """Writes the events and histories of these clusters; returns the events."""
     counted = tables.keep(f"{SILVER}/{EVENTS}", events(records, snapshots))
     made = histories(counted, tables, SILVER)
     for name, of in (("feature_history", feature_history), ("voter_history", voter_history)):
@@ -94,13 +96,12 @@ def _read(tables: Tables, name: str) -> DataFrame:
 
 
 def histories(counted: DataFrame, tables: Keeping, layer: str) -> dict[str, DataFrame]:
-    """Every history by its name, written to the tables below `layer`.
+    """Builds every history and writes it to the tables below `layer`; returns them by name.
 
-    Each is written before the next is asked for: plans stay small, and what several need is made once. Nearly all
-    records are changes of partitions; the rest is read once, and kept for the other histories.
+    Each table is written before the next is built, so that plans stay small and shared inputs are computed once. Nearly
+    all records are partition changes; the others are read once and cached for the other histories.
     """
-    rest = counted.where(~fn.col("type").isin(*MOST)).persist()
-    try:
+    with kept(counted.where(~fn.col("type").isin(*MOST))) as (rest,):
         topics = tables.keep(f"{layer}/topic_history", topic_history(rest))
         made = {
             "partition_history": partition_history(counted, topics),
@@ -108,14 +109,12 @@ def histories(counted: DataFrame, tables: Keeping, layer: str) -> dict[str, Data
             "broker_history": broker_history(rest),
             "kept_history": kept_history(rest),
         }
-        kept = {name: tables.keep(f"{layer}/{name}", rows) for name, rows in made.items()}
-    finally:
-        rest.unpersist()
-    return {"topic_history": topics, **kept}
+        written = {name: tables.keep(f"{layer}/{name}", rows) for name, rows in made.items()}
+    return {"topic_history": topics, **written}
 
 
 def image_history(tables: Mapping[str, DataFrame]) -> DataFrame:
-    """All histories as one: `as_of` of it is a whole state."""
+    """Combines all histories into one; `as_of` selects a complete state from it."""
     partitions = _rows(
         tables["partition_history"],
         "partition",
@@ -131,7 +130,10 @@ def image_history(tables: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def state_of(rows: Iterable[Row], offset: Offset) -> ClusterState:
-    """The state that the rows of an image at `offset` say. Raises ReplayFault for rows that are no state."""
+    """Builds the ClusterState from the rows of an image at `offset`.
+
+    Raises ReplayFault for rows that are not a state.
+    """
     state = ClusterState()
     state.load(_records(rows), offset)
     return state
@@ -151,7 +153,7 @@ def _records(rows: Iterable[Row]) -> Iterator[Message]:
 def _rows(
     history: DataFrame, kind: str, record: type[Message], key: tuple[str, ...], renamed: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """A history's rows as records of this class: columns are fields of the same name, or as `renamed`."""
+    """Converts a history's rows to records of one class; each field is the column of its name, or as `renamed`."""
     known = set(history.columns)
     columns = {json_field: column for column, json_field in (renamed or {}).items()}
     fields: list[Column] = []
@@ -160,7 +162,7 @@ def _rows(
         column = columns.get(name, field.name)
         assert column in known, (record, column, known)
         fields.append(fn.col(column).alias(name))
-    options: dict[str, Any] = {"ignoreNullFields": "false"}  # Any: the stubs' word for it
+    options: dict[str, Any] = {"ignoreNullFields": "false"}  # Any, because pyspark's stubs declare it so
     return history.select(
         "cluster_id",
         fn.lit(kind).alias("kind"),

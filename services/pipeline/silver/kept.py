@@ -1,7 +1,7 @@
-"""Everything of which the last record says all: features, controllers, quotas, ACLs, credentials, tokens, voters.
+"""Histories of things that one record states completely: features, controllers, quotas, ACLs, credentials, voters.
 
-One table, `kept`: a kind, a key in that kind, and the payload that holds. Lists that are maps to Kafka are sorted,
-so that equal things are equal text.
+All are in one table, `kept`: a kind, a key within the kind, and the payload that held. Lists that are maps in Kafka are
+sorted, so that equal values have equal text.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["KINDS", "UNKNOWN_KIND", "feature_history", "kept_history", "voter_hi
 UNKNOWN_KIND: Final = "unknown"
 
 
-class Kind(NamedTuple):
-    """A kind of thing: the record that sets one, the one that removes it, and the fields that name it."""
+class RecordKind(NamedTuple):
+    """A kind of state: the record that sets it, the record that removes it (or None), and its key fields."""
 
     name: str
     sets: type[Message]
@@ -46,23 +46,23 @@ class Kind(NamedTuple):
 
 
 KINDS: Final = (
-    Kind("feature", FeatureLevelRecord, None, ("name",)),
-    Kind("controller", RegisterControllerRecord, UnregisterControllerRecord, ("controllerId",)),
-    Kind("client_quota", ClientQuotaRecord, None, ("entity", "key")),
-    Kind("producer_ids", ProducerIdsRecord, None, ()),
-    Kind("acl", AccessControlEntryRecord, RemoveAccessControlEntryRecord, ("id",)),
-    Kind("scram", UserScramCredentialRecord, RemoveUserScramCredentialRecord, ("name", "mechanism")),
-    Kind("delegation_token", DelegationTokenRecord, RemoveDelegationTokenRecord, ("tokenId",)),
-    Kind("zk_migration_state", ZkMigrationStateRecord, None, ()),
+    RecordKind("feature", FeatureLevelRecord, None, ("name",)),
+    RecordKind("controller", RegisterControllerRecord, UnregisterControllerRecord, ("controllerId",)),
+    RecordKind("client_quota", ClientQuotaRecord, None, ("entity", "key")),
+    RecordKind("producer_ids", ProducerIdsRecord, None, ()),
+    RecordKind("acl", AccessControlEntryRecord, RemoveAccessControlEntryRecord, ("id",)),
+    RecordKind("scram", UserScramCredentialRecord, RemoveUserScramCredentialRecord, ("name", "mechanism")),
+    RecordKind("delegation_token", DelegationTokenRecord, RemoveDelegationTokenRecord, ("tokenId",)),
+    RecordKind("zk_migration_state", ZkMigrationStateRecord, None, ()),
 )
 _CONTROL: Final = {"voters": "KRAFT_VOTERS", "kraft_version": "KRAFT_VERSION"}
 _QUORUM_FEATURE: Final = "kraft.version"
-"""The quorum keeps it, in control records; a FeatureLevelRecord of it says nothing. KIP-853."""
+"""The quorum stores this feature in control records; a FeatureLevelRecord of it has no meaning. KIP-853."""
 _AT: Final = ("cluster_id", "offset", "timestamp", "type", "trace_id")
 
 
 def kept_history(events: DataFrame) -> DataFrame:
-    """Columns `kind`, `key` (JSON), `type`, `version`, `payload`, and `raw` for records that nobody knows."""
+    """Builds the table `kept`: `kind`, `key` (JSON), `type`, `version`, `payload`, and `raw` for unknown records."""
     rows = _of_unknown(events)
     for kind in KINDS:
         rows = rows.unionByName(_of_kind(events, kind))
@@ -73,7 +73,7 @@ def kept_history(events: DataFrame) -> DataFrame:
 
 
 def feature_history(kept: DataFrame) -> DataFrame:
-    """Each finalized feature level."""
+    """Extracts the finalized level of each feature, as a history."""
     level = fn.get_json_object("payload", "$.featureLevel").cast("int")
     named = fn.get_json_object("payload", "$.name")
     rows = kept.where("kind = 'feature'")
@@ -81,11 +81,11 @@ def feature_history(kept: DataFrame) -> DataFrame:
 
 
 def voter_history(kept: DataFrame) -> DataFrame:
-    """Each voter set, as the payload of its VotersRecord."""
+    """Extracts the voter sets, each as the payload of its VotersRecord."""
     return kept.where("kind = 'voters'").select("cluster_id", "payload", *SPAN)
 
 
-def _of_kind(events: DataFrame, kind: Kind) -> DataFrame:
+def _of_kind(events: DataFrame, kind: RecordKind) -> DataFrame:
     types = [type_name(record) for record in (kind.sets, kind.removes) if record is not None]
     records = [record for record in (kind.sets, kind.removes) if record is not None]
     rows = events.where(fn.col("type").isin(types)).withColumn("r", fn.from_json("payload", struct_type(*records)))
@@ -99,7 +99,7 @@ def _of_kind(events: DataFrame, kind: Kind) -> DataFrame:
         rows = rows.withColumn("r", fn.col("r").withField("entity", fn.array_sort("r.entity")))
         removed, payload = fn.coalesce("r.remove", fn.lit(False)), _text(fn.col("r"))
     elif kind.sets is ProducerIdsRecord:
-        # Which broker got the last block is not in the state, nor in a checkpoint.
+        # The state, and so a checkpoint, does not say which broker got the last block.
         nobody = fn.col("r").withField("brokerId", fn.lit(-1)).withField("brokerEpoch", fn.lit(-1))
         payload = _text(nobody)
     elif kind.sets is RegisterControllerRecord:
@@ -121,7 +121,7 @@ def _of_control(events: DataFrame, name: str, control: str) -> DataFrame:
 
 
 def _of_unknown(events: DataFrame) -> DataFrame:
-    """Unknown records are never removed: one may replace another, but who could tell."""
+    """Returns each unknown record as a state of its own that is never removed, because its meaning is not known."""
     rows = events.where("type = 'UNKNOWN_RECORD'")
     place = fn.format_string('{"offset":%d}', "offset")
     key = fn.when(fn.col("is_base"), fn.concat(place, fn.base64("raw"))).otherwise(place)

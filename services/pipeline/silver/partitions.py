@@ -1,7 +1,7 @@
-"""Partitions as they were: each PartitionChangeRecord says what it changes, the rest was said before.
+"""Partition histories: each PartitionChangeRecord states only the fields that change, the rest comes from before.
 
-The rules are those of `quorate.metadata.partitions`: the partition epoch rises with every change, the leader epoch with
-every change that carries a leader, and directories follow the replicas where none was ever known.
+The rules are those of `quorate.metadata.partitions`: every change raises the partition epoch, a change that has a
+leader raises the leader epoch, and directories follow the replicas as long as none is known.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ STATE: Final = (
     "partition_epoch",
 )
 CHANGED: Final = STATE[:-1]
-"""Of these it is kept what was before; the partition epoch was one less."""
+"""Fields whose value before the change is kept; the partition epoch is left out because it was just one less."""
 CHANGES: Final = tuple(f"was_{name}" for name in CHANGED)
-"""Columns that say what was before a row, null of what has not changed."""
+"""Columns with the value before a state; null if that field did not change."""
 _FULL: Final = "PARTITION_RECORD"
 _CHANGE: Final = "PARTITION_CHANGE_RECORD"
 _REMOVE: Final = "REMOVE_TOPIC_RECORD"
 _CLEAR: Final = "CLEAR_ELR_RECORD"
-_SAID: Final = {
+_JSON_FIELDS: Final = {
     "replicas": "replicas",
     "directories": "directories",
     "isr": "isr",
@@ -53,17 +53,17 @@ _SAID: Final = {
     "leader_epoch": "leaderEpoch",
     "partition_epoch": "partitionEpoch",
 }
-"""What a record says of each, or null."""
+"""The JSON field of a record for each column; null in a record that does not state it."""
 _AT: Final = ("cluster_id", "offset", "timestamp", "type", "trace_id")
 
 
 def partition_history(events: DataFrame, topics: DataFrame) -> DataFrame:
-    """Each state of each partition, with its topic's name.
+    """Builds one row for each state of each partition, with its topic's name.
 
-    `was_…` is what was before, of what has changed; `is_first`, that nothing was before: CHANGES.
+    `was_…` columns (CHANGES) hold previous values of changed fields; `is_first` marks a state without a previous one.
     """
     born = _born(events)
-    rows = _said(events).unionByName(_removals(events, born), allowMissingColumns=True)
+    rows = _stated_fields(events).unionByName(_removals(events, born), allowMissingColumns=True)
     rows = rows.unionByName(_clearings(events, born, topics), allowMissingColumns=True)
     names = topics.select("cluster_id", "topic_id", fn.col("name").alias("topic"))
     columns = ("cluster_id", "topic", *KEY, *STATE, "carries_leader", "is_first", *CHANGES, *SPAN)
@@ -71,7 +71,7 @@ def partition_history(events: DataFrame, topics: DataFrame) -> DataFrame:
 
 
 def _born(events: DataFrame) -> DataFrame:
-    """From which offset on there has been each partition."""
+    """Returns the offset at which each partition was first created."""
     rows = parsed(events, PartitionRecord, only=("topicId", "partitionId"))
     keys = rows.select(
         "cluster_id", "offset", fn.col("r.topicId").alias("topic_id"), fn.col("r.partitionId").alias("partition_id")
@@ -79,42 +79,45 @@ def _born(events: DataFrame) -> DataFrame:
     return keys.groupBy("cluster_id", *KEY).agg(fn.min("offset").alias("born"))
 
 
-def _said(events: DataFrame) -> DataFrame:
-    """What each record says; in a PartitionRecord also what it leaves out, which then is nothing."""
+def _stated_fields(events: DataFrame) -> DataFrame:
+    """Extracts the stated fields of each record; a field that a full PartitionRecord leaves out gets its default."""
     rows = parsed(events, PartitionRecord, PartitionChangeRecord)
     full = fn.col("type") == _FULL
-    said = {name: fn.col(f"r.{field}") for name, field in _SAID.items()}
+    stated = {name: fn.col(f"r.{field}") for name, field in _JSON_FIELDS.items()}
     nothing = fn.array().cast("array<int>")
     for name in ("elr", "last_known_elr"):
-        said[name] = fn.when(full, fn.coalesce(said[name], nothing)).otherwise(said[name])
-    said["directories"] = fn.when(full, fn.coalesce(said["directories"], fn.array().cast("array<string>"))).otherwise(
-        said["directories"]
-    )
-    said["leader_recovery_state"] = fn.when(full, fn.coalesce(said["leader_recovery_state"], fn.lit(0))).otherwise(
-        said["leader_recovery_state"]
+        stated[name] = fn.when(full, fn.coalesce(stated[name], nothing)).otherwise(stated[name])
+    stated["directories"] = fn.when(
+        full, fn.coalesce(stated["directories"], fn.array().cast("array<string>"))
+    ).otherwise(stated["directories"])
+    stated["leader_recovery_state"] = fn.when(full, fn.coalesce(stated["leader_recovery_state"], fn.lit(0))).otherwise(
+        stated["leader_recovery_state"]
     )
     keys = {"topic_id": fn.col("r.topicId"), "partition_id": fn.col("r.partitionId")}
-    return rows.select(*_AT, *(column.alias(name) for name, column in {**keys, **said}.items()))
+    return rows.select(*_AT, *(column.alias(name) for name, column in {**keys, **stated}.items()))
 
 
 def _removals(events: DataFrame, born: DataFrame) -> DataFrame:
-    """The end of each partition of a topic that is removed."""
+    """Returns a removal row for each partition of a topic that is removed."""
     removed = parsed(events, RemoveTopicRecord).select(*_AT, fn.col("r.topicId").alias("topic_id"))
     return removed.join(born, ["cluster_id", "topic_id"]).where("offset > born").drop("born")
 
 
 def _clearings(events: DataFrame, born: DataFrame, topics: DataFrame) -> DataFrame:
-    """A ClearElrRecord as a change to each partition that there was, of one topic or (no name) of all. KIP-966."""
+    """Returns a change row for each partition that a ClearElrRecord clears: those of one topic, or all (no name).
+
+    KIP-966.
+    """
     clears = parsed(events, ClearElrRecord).select(*_AT, fn.col("r.topicName").alias("named")).alias("clear")
     there = topics.select("cluster_id", "topic_id", "name", "valid_from_offset", "valid_to_offset").alias("topic")
-    meant = fn.expr(
+    concerned = fn.expr(
         "clear.cluster_id = topic.cluster_id and (clear.named = '' or clear.named = topic.name)"
         " and topic.valid_from_offset < clear.offset"
         " and (topic.valid_to_offset is null or topic.valid_to_offset > clear.offset)"
     )
     found = (
         fn.broadcast(clears)
-        .join(there, meant)
+        .join(there, concerned)
         .select(*(fn.col(f"clear.{name}").alias(name) for name in _AT), "topic_id")
     )
     rows = found.join(born, ["cluster_id", "topic_id"]).where("offset > born").drop("born")
@@ -123,19 +126,19 @@ def _clearings(events: DataFrame, born: DataFrame, topics: DataFrame) -> DataFra
 
 
 def _merged(rows: DataFrame) -> DataFrame:
-    """Every state whole, and what ended it. Changes to what is not there, which no controller writes, are passed over.
+    """Fills in unstated fields and adds each state's end. A change to a partition that does not exist is ignored.
 
-    A PartitionRecord says everything, so what was said last was said in the same life. One order serves all windows:
-    the rows are sorted once, and while they are narrow.
+    A PartitionRecord states every field, so the last stated value always belongs to the same life of the partition. All
+    windows use one order, so the rows are sorted once, while they are still narrow.
     """
     keyed = rows.withColumn("key_hash", fn.xxhash64("cluster_id", *KEY))
-    # Sorting compares eight bytes first: of the hash, they tell apart nearly all that differ.
+    # Sorting compares the first eight bytes before the rest; with the hash in front these nearly always differ.
     order = Window.partitionBy("key_hash", "cluster_id", *KEY).orderBy("offset")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     is_full, is_gone = fn.col("type") == _FULL, fn.col("type") == _REMOVE
     sizes = [fn.when(fn.col(name).isNotNull(), fn.size(name)) for name in ("elr", "last_known_elr")]
     elr = [fn.coalesce(_last(size).over(before), fn.lit(0)) for size in sizes]
-    told = keyed.withColumns(
+    lifetimes = keyed.withColumns(
         {
             "is_there": _last(fn.when(is_full | is_gone, is_full)).over(order),
             "had_elr": (elr[0] + elr[1]) > 0,
@@ -143,16 +146,16 @@ def _merged(rows: DataFrame) -> DataFrame:
         }
     )
     counts = fn.col("is_there") & ((fn.col("type") != _CLEAR) | fn.col("had_elr"))
-    placed = told.where(counts | is_gone).withColumns(
+    placed = lifetimes.where(counts | is_gone).withColumns(
         {"place": fn.row_number().over(order), "leaders": fn.sum(fn.col("carries_leader").cast("int")).over(order)}
     )
-    # What an epoch is ahead of these numbers, it is for a whole life.
+    # The difference between an epoch and its running count is constant while a partition lives.
     ahead = {"leader_epoch": "leaders", "partition_epoch": "place"}
-    said = {name: fn.when(is_full, fn.col(name) - fn.col(number)) for name, number in ahead.items()}
+    stated = {name: fn.when(is_full, fn.col(name) - fn.col(number)) for name, number in ahead.items()}
     past = placed.withColumns(
         {
-            **said,
-            **{f"was_{name}": _last(said.get(name, fn.col(name))).over(before) for name in STATE},
+            **stated,
+            **{f"was_{name}": _last(stated.get(name, fn.col(name))).over(before) for name in STATE},
             "was_leaders": fn.lag("leaders").over(order),
             "is_first": fn.coalesce(fn.lag("type").over(order) == _REMOVE, fn.lit(True)),
         }
@@ -176,7 +179,7 @@ def _changed(name: str) -> Column:
 
 
 def before(name: str) -> Column:
-    """What a column of CHANGED was before; null of the first state."""
+    """Returns the value of a column of CHANGED before the state; null for the first state."""
     return fn.when(~fn.col("is_first"), fn.coalesce(f"was_{name}", name))
 
 
@@ -184,8 +187,8 @@ def _last(value: Column) -> Column:
     return fn.last(value, ignorenulls=True)
 
 
-def _directories(replicas: str, said: str) -> Column:
-    """Where no replica's directory is known, one unknown each, however many replicas there are by now. KIP-858."""
+def _directories(replicas: str, stated: str) -> Column:
+    """Fills in one unknown directory for each present replica if no replica's directory is known. KIP-858."""
     unknown = fn.lit(uuid_text(MIGRATING_DIRECTORY))
-    none_known = fn.forall(said, lambda directory: directory == unknown)
-    return fn.when(none_known, fn.transform(replicas, lambda _: unknown)).otherwise(fn.col(said))
+    none_known = fn.forall(stated, lambda directory: directory == unknown)
+    return fn.when(none_known, fn.transform(replicas, lambda _: unknown)).otherwise(fn.col(stated))

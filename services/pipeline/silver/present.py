@@ -1,6 +1,7 @@
-"""The clusters as they are, or were as of an offset: one row for what there is, off the histories.
+"""The state of the clusters at the end of their logs, or as of an offset, selected from the histories.
 
-Frames of a `Present` have one row a thing and no past; `since_offset` and `since_time` say since when it is so.
+Each frame of a `Present` has one row for each topic, partition, config and so on; `since_offset` and `since_time` say
+since when it is unchanged.
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ from quorate.metadata.configs import BROKER, TOPIC
 from quorate.nouns import LOST_DIRECTORY, RESERVED_DIRECTORY_IDS, Offset, uuid_text
 from services.pipeline.silver.validity import as_of
 
-__all__ = ["MIN_ISR", "UNCLEAN", "Present", "is_online", "present", "replicas_of", "topic_settings"]
+__all__ = ["MIN_ISR", "MIN_ISR_DEFAULT", "UNCLEAN", "Present", "is_online", "present", "replicas_of", "topic_settings"]
 
 MIN_ISR: Final = "min.insync.replicas"
+MIN_ISR_DEFAULT: Final = 1
+"""Kafka's default, for brokers that do not set the config in their files."""
 UNCLEAN: Final = "unclean.leader.election.enable"
 _SINCE: Final = {"valid_from_offset": "since_offset", "valid_from_time": "since_time"}
 _NO_PAST: Final = ("valid_to_offset", "valid_to_time", "trace_id", "end_trace_id", "end_type")
 
 
 class Present(NamedTuple):
-    """What there is. `at` has a row a cluster: `cluster_id`, `as_of_offset` (exclusive), `as_of_time` of its end."""
+    """The present state of all clusters.
+
+    `at` has one row a cluster: `as_of_offset` (exclusive), and `as_of_time` of its end.
+    """
 
     at: DataFrame
     topics: DataFrame
@@ -36,7 +42,7 @@ class Present(NamedTuple):
 
 
 def present(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) -> Present:
-    """The state of all records below `at_offset`, or of all there are."""
+    """Returns the state of all records below `at_offset`, or of all records."""
     events = silver["events"]
     if at_offset is not None:
         events = events.where(fn.col("offset") < at_offset)
@@ -46,10 +52,11 @@ def present(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) ->
     return Present(at, *(_now(silver[name], at_offset) for name in names))
 
 
-def topic_settings(now: Present) -> DataFrame:
-    """Of each topic `min_isr` and `elects_uncleanly`, as the controller sees them: its own, else the brokers' default.
+def topic_settings(now: Present, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
+    """Computes each topic's `min_isr` and `elects_uncleanly`: the topic's config, else the brokers' default config.
 
-    What stands in a broker's or controller's own file is in no log: Kafka's defaults stand in for it (1, false).
+    A config in a broker's or controller's own file is not in the log; then `min_isr` is the argument
+    (`min_isr_is_assumed` is true), and `elects_uncleanly` is Kafka's default, false.
     """
     own = _values(now.configs.where(fn.col("resource_type") == TOPIC), "cluster_id", "resource_name")
     own = own.withColumnsRenamed({"resource_name": "name", "min_isr": "own_min", "unclean": "own_unclean"})
@@ -60,16 +67,17 @@ def topic_settings(now: Present) -> DataFrame:
     return joined.select(
         "cluster_id",
         "topic_id",
-        fn.coalesce("own_min", "min_isr", fn.lit(1)).alias("min_isr"),
+        fn.coalesce("own_min", "min_isr", fn.lit(min_isr)).alias("min_isr"),
+        fn.coalesce("own_min", "min_isr").isNull().alias("min_isr_is_assumed"),
         fn.coalesce("own_unclean", "unclean", fn.lit(False)).alias("elects_uncleanly"),
     )
 
 
 def replicas_of(now: Present) -> DataFrame:
-    """A row for each replica of each partition, with what is known of its broker, if that is registered.
+    """Returns one row for each replica of each partition, with the columns of its broker if that is registered.
 
-    `place` counts from 0; `is_leader`, `in_isr`, `in_elr`; `directory` is null where none is known; `is_there`: may it
-    lead, as far as its broker and directory go (KIP-631, KIP-858)?
+    `place` counts from 0. `directory` is null if it is not known. `is_there` is true if the replica may lead as far as
+    its broker and its directory are concerned (KIP-631, KIP-858).
     """
     spread = now.partitions.select(
         "cluster_id",
@@ -92,7 +100,7 @@ def replicas_of(now: Present) -> DataFrame:
 
 
 def is_online(directory: str, log_dirs: str) -> Column:
-    """Can a replica in this directory be used? One whose directory nobody knows can, for all we know. KIP-858."""
+    """Returns whether a replica in this directory can be used; an unknown directory counts as usable. KIP-858."""
     reserved = [uuid_text(Uuid(number.to_bytes(16))) for number in range(RESERVED_DIRECTORY_IDS)]
     reserved.remove(uuid_text(LOST_DIRECTORY))
     known = fn.coalesce(fn.col(directory), fn.lit(reserved[0]))

@@ -1,8 +1,8 @@
-"""What silver is made of, cluster by cluster: so that a run makes only those again of which bronze has something new.
+"""Progress marks of silver: what each cluster was built from, so that a run rebuilds only clusters with new records.
 
-A cluster may be made by itself if its events have only gone on since: then no row of its histories goes, and each table
-can take its new partition for the old one. If what was there has changed (a tail was truncated, two clusters have one
-name, an older checkpoint has come), everything is made anew. The marks are written last, and taken away before that.
+A cluster can be rebuilt alone if its old events are unchanged and new ones follow: then each table replaces only its
+partition. If old events have changed (a tail was truncated, two clusters have one id, an older checkpoint was added),
+everything is rebuilt; the marks are deleted before that. The marks are always written last.
 """
 
 from __future__ import annotations
@@ -16,24 +16,34 @@ from pyspark.sql import functions as fn
 from quorate.nouns import Offset
 from services.pipeline.tables import Tables
 
-__all__ = ["NOTHING", "PROGRESS", "Mark", "Sum", "bronze_sums", "event_marks", "has_only_grown", "marks", "note"]
+__all__ = [
+    "NOTHING",
+    "PROGRESS",
+    "SilverProgress",
+    "Sum",
+    "bronze_sums",
+    "event_marks",
+    "has_only_grown",
+    "marks",
+    "note",
+]
 
 PROGRESS: Final = "silver/progress"
-LAYOUT: Final = 2
-"""To be raised when silver is made otherwise than before: then everything is made anew."""
+LAYOUT: Final = 3
+"""Version of silver's layout; raise it when silver is built differently, and everything is rebuilt."""
 _COLUMNS: Final = ("layout", "bronze_rows", "bronze_parity", "end_offset", "event_rows", "event_parity")
 _SCHEMA: Final = ", ".join(("cluster_id string", *(f"{name} bigint" for name in _COLUMNS)))
 
 
 class Sum(NamedTuple):
-    """So many rows, and the exclusive-or of their hashes: equal for equal rows in any order, if none is there twice."""
+    """A fingerprint of a set of rows: their number and the exclusive-or of their hashes, independent of order."""
 
     rows: int
     parity: int
 
 
-class Mark(NamedTuple):
-    """A cluster as silver has it: its rows in bronze, and its events, which end at `end_offset` (exclusive)."""
+class SilverProgress(NamedTuple):
+    """A cluster's mark: the fingerprint of its bronze rows and of its events, which end at `end_offset` (exclusive)."""
 
     bronze: Sum
     end_offset: Offset
@@ -41,11 +51,11 @@ class Mark(NamedTuple):
 
 
 NOTHING: Final = (0, Sum(0, 0))
-"""Of a cluster without events: where they end, and what they come to."""
+"""The event mark of a cluster without events."""
 
 
 def bronze_sums(records: DataFrame, snapshots: DataFrame | None) -> dict[str, Sum]:
-    """Each cluster's rows of logs and checkpoints together; no payload is read."""
+    """Computes each cluster's fingerprint over the rows of its logs and checkpoints; payloads are not read."""
     every = records.select("cluster_id", fn.xxhash64("offset", "epoch", "digest").alias("hash"))
     if snapshots is not None:
         named = snapshots.select("cluster_id", fn.xxhash64("fingerprint", "offset").alias("hash"))
@@ -55,7 +65,7 @@ def bronze_sums(records: DataFrame, snapshots: DataFrame | None) -> dict[str, Su
 
 
 def event_marks(counted: DataFrame) -> dict[str, tuple[Offset, Sum]]:
-    """Where each cluster's events end, and what they come to."""
+    """Computes the end offset (exclusive) and the fingerprint of each cluster's events."""
     what = fn.xxhash64("offset", "epoch", "type")
     found = counted.groupBy("cluster_id").agg(
         (fn.max("offset") + 1).alias("end"), fn.count("*").alias("rows"), fn.bit_xor(what).alias("parity")
@@ -63,8 +73,8 @@ def event_marks(counted: DataFrame) -> dict[str, tuple[Offset, Sum]]:
     return {row["cluster_id"]: (row["end"], Sum(row["rows"], row["parity"])) for row in found.collect()}
 
 
-def has_only_grown(counted: DataFrame, before: Mapping[str, Mark]) -> bool:
-    """Do the new events of each cluster that was there begin with all that it had?"""
+def has_only_grown(counted: DataFrame, before: Mapping[str, SilverProgress]) -> bool:
+    """Returns whether each known cluster's events below its old end offset are unchanged."""
     if not before:
         return True
     spark = counted.sparkSession
@@ -75,17 +85,17 @@ def has_only_grown(counted: DataFrame, before: Mapping[str, Mark]) -> bool:
     return all(found.get(cluster_id) == mark.events for cluster_id, mark in before.items() if mark.events.rows)
 
 
-def marks(tables: Tables) -> dict[str, Mark]:
-    """What was noted last; nothing if silver was never made, or not to its end."""
+def marks(tables: Tables) -> dict[str, SilverProgress]:
+    """Reads the marks by cluster; empty if silver was never built, or its last build did not finish."""
     noted = tables.read(PROGRESS)
     if noted is None:
         return {}
     rows = noted.where(fn.col("layout") == LAYOUT).select("cluster_id", *_COLUMNS).collect()
-    return {row[0]: Mark(Sum(row[2], row[3]), row[4], Sum(row[5], row[6])) for row in rows}
+    return {row[0]: SilverProgress(Sum(row[2], row[3]), row[4], Sum(row[5], row[6])) for row in rows}
 
 
-def note(spark: SparkSession, tables: Tables, made: Mapping[str, Mark]) -> None:
-    """Silver is this now; nothing that one could go on from, if it is nothing."""
+def note(spark: SparkSession, tables: Tables, made: Mapping[str, SilverProgress]) -> None:
+    """Writes the marks; an empty mapping deletes them, so that the next run rebuilds everything."""
     rows = [
         (cluster_id, LAYOUT, *mark.bronze, mark.end_offset, *mark.events) for cluster_id, mark in sorted(made.items())
     ]

@@ -1,4 +1,4 @@
-"""Topics and configs. A topic's end is also that of its partitions and of what was set on it."""
+"""Topic and config histories. The removal of a topic also ends its partitions and its configs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT: Final = ("cluster_id", "offset", "timestamp", "type", "trace_id")
 
 
 def topic_history(events: DataFrame) -> DataFrame:
-    """Each topic from its TopicRecord to its RemoveTopicRecord."""
+    """Builds one row for each topic, from its TopicRecord to its RemoveTopicRecord."""
     rows = parsed(events, TopicRecord, RemoveTopicRecord)
     rows = rows.select(*_AT, fn.col("r.topicId").alias("topic_id"), fn.col("r.name").alias("name"))
     spans = ended(rows, by_key(["topic_id"]), fn.col("type") == "REMOVE_TOPIC_RECORD")
@@ -27,7 +27,7 @@ def topic_history(events: DataFrame) -> DataFrame:
 
 
 def config_history(events: DataFrame, topics: DataFrame) -> DataFrame:
-    """Each config from one value to the next. A null value ends it, and so does the end of its topic."""
+    """Builds one row for each value of each config. A null value ends it, and so does the removal of its topic."""
     rows = parsed(events, ConfigRecord).select(
         *_AT,
         fn.col("r.resourceType").alias("resource_type"),

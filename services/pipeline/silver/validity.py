@@ -1,8 +1,8 @@
-"""From when to when a row was so: columns that every history has.
+"""Validity columns: from which record to which record a row of a history held.
 
-A row holds after the record at `valid_from_offset` and no longer after the record at `valid_to_offset`; null while
-nothing has ended it. The state as of an offset has all records below it, so `as_of` takes what began below and had
-not ended below. What a checkpoint brought began just below the checkpoint's offset.
+A row holds after the record at `valid_from_offset`, and no longer after the record at `valid_to_offset`, which is null
+while the row still holds. The state as of an offset contains all records below it, so `as_of` selects the rows that
+began below that offset and had not ended below it. Rows from a checkpoint begin just below its offset.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ SPAN: Final = (
     "end_trace_id",
     "end_type",
 )
-"""Whose request began it and ended it, where the records say, and the type of the record that ended it."""
+"""The validity columns; trace ids are those of the requests that began and ended the row, null if the log has none."""
 
 
 def by_key(key: Sequence[str], *order: str) -> WindowSpec:
-    """The rows of one thing, in order: of `offset`, if no other is named."""
+    """Returns the window over the rows of one key in a cluster, ordered by `offset` or by the columns named."""
     return Window.partitionBy("cluster_id", *key).orderBy(*(order or ("offset",)))
 
 
 def ended(rows: DataFrame, order: WindowSpec, removed: Column) -> DataFrame:
-    """Rows that begin something, each with what ended it: the next by `order`. Those `removed` only end."""
+    """Adds to each row its end: the next row by `order`.
+
+    Rows where `removed` is true only end others and are dropped.
+    """
     spans = rows.withColumns(
         {
             "valid_from_offset": fn.col("offset"),
@@ -48,6 +51,6 @@ def ended(rows: DataFrame, order: WindowSpec, removed: Column) -> DataFrame:
 
 
 def as_of(history: DataFrame, offset: Column) -> DataFrame:
-    """The rows of a history that hold in the state with all records below `offset`."""
+    """Selects the rows of a history that hold in the state of all records below `offset`."""
     began = fn.col("valid_from_offset") < offset
     return history.where(began & (fn.col("valid_to_offset").isNull() | (fn.col("valid_to_offset") >= offset)))

@@ -1,12 +1,13 @@
-"""The write path: one row a write, from the request to each replica, with what took how long; off spans and the log.
+"""The write path: one row for each write, with the time of each step, from the request to the last replica.
 
-The spans of one write hang on one request, and say offsets: `write` (decided and applied by the active controller),
-`append` (a quorum node has it on its disk), `commit`, and `apply` (a replica has it in its state). The trace's id also
-stands in the first record of each of its batches, so the log says whose write it is, in which epoch, and whether it
-stayed. A write of which the log knows and no span tells is a row too, from the cluster's first span on.
+Rows are joined from trace spans and the log. All spans of a write have the request's span as parent and carry offsets:
+`write` (the active controller has decided and applied it), `append` (a quorum node has flushed it to disk), `commit`,
+and `apply` (a replica has applied it to its state). The first record of each batch carries the trace id, so the log
+tells the request, the epoch, and whether the write was kept. A write without any span is a row too, if it lies behind
+the cluster's first traced write.
 
-Times are each machine's own: a duration between two of them is as good as their clocks. From the request to the commit
-it is one clock, the active controller's.
+Timestamps come from each machine's own clock, so a duration between two machines includes their clock difference.
+From the request to the commit it is one clock, the active controller's.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["SCHEMA", "WRITE_PATH", "build", "write_path"]
 
 WRITE_PATH: Final = "write_path"
 PARTS: Final = ("write", "commit", "append", "apply")
-"""Names of the spans that are a write's."""
+"""Names of the spans that belong to a write."""
 FOREVER: Final = (1 << 63) - 1
 
 SCHEMA: Final = """
@@ -39,37 +40,40 @@ SCHEMA: Final = """
         apply_us: bigint, after_commit_us: bigint>>,
     missing array<string>, is_whole boolean
 """
-"""`appended_at` is when the flush begins that brings it to a node's disk, `flushed_at` when that ends; outside `voters`
-they are the leader's. `log_time` is the first record's timestamp, null for what is not in the log.
+"""`appended_at` is the start of the flush that brings a write to a node's disk, `flushed_at` its end; outside
+`voters` they are the leader's. `log_time` is the timestamp of the write's first record, null if it is not in the log.
 """
 
 _WRITE: Final = ("trace_id", "request_span_id", "write_offset")
-"""What tells writes apart: a request may write twice, and a trace may have many requests."""
+"""The key of a write: a request may write several times, and a trace may have several requests."""
 _NODE: Final = ("name", "service", "instance", "node_id")
 _VOTERS: Final = "struct<leaderId: int, voters: array<struct<voterId: int>>>"
 
 
 def build(counted: DataFrame, tables: Tables) -> dict[str, DataFrame]:
-    """The table, written, by its name; nothing where there are no spans. `counted` are silver's events."""
+    """Builds and writes the table; returns it by its name, or nothing if there are no spans.
+
+    `counted` are silver's events.
+    """
     spans = tables.read(SPANS)
     return {} if spans is None else {WRITE_PATH: tables.keep(f"silver/{WRITE_PATH}", write_path(spans, counted))}
 
 
 def write_path(spans: DataFrame, events: DataFrame) -> DataFrame:
-    """One row a write. `missing` names what nobody tells of; with nothing missing it `is_whole`.
+    """Builds one row for each write. `missing` lists the steps without a span; `is_whole` is true if none is missing.
 
-    Whole has the request, the write, its commit, the writer's own apply, an append by each voter of the epoch, and the
-    log. Who else applies, an observer or a broker, nobody could list: `applies` has those who told.
+    A whole write has the request, the write, the commit, the writer's own apply, an append by each voter of the epoch,
+    and its record in the log. The set of other replicas is not known: `applies` has those that sent a span.
     """
     heads = _heads(events)
-    told = _with_request(_writes(_parts(spans)), spans)
-    found = _in_log(told, heads)
-    rows = found.unionByName(_only_in_log(heads, told), allowMissingColumns=True)
+    traced = _with_request(_writes(_parts(spans)), spans)
+    found = _in_log(traced, heads)
+    rows = found.unionByName(_only_in_log(heads, traced), allowMissingColumns=True)
     return _row(_with_voters(rows, events))
 
 
 def _parts(spans: DataFrame) -> DataFrame:
-    """The spans of writes, with the write that each belongs to: the last of its request that begins at or before it."""
+    """Selects the spans of writes and assigns each to its request's last write at or below the span's offset."""
     noted = fn.col("attributes")
     rows = spans.where(fn.col("name").isin(*PARTS) & fn.col("parent_span_id").isNotNull()).select(
         "cluster_id",
@@ -84,9 +88,9 @@ def _parts(spans: DataFrame) -> DataFrame:
         noted["kraft.api"].alias("api"),
         noted["error.type"].alias("error"),
     )
-    # What was refused, or changes nothing, is no write.
+    # A span without offsets, or of no records, is not a write: the request was refused or changed nothing.
     rows = rows.withColumn("end_offset", fn.coalesce("end_offset", fn.col("offset") + fn.col("count")))
-    place = fn.coalesce("offset", fn.col("end_offset") - 1)  # a commit tells of an end alone
+    place = fn.coalesce("offset", fn.col("end_offset") - 1)  # a commit span has only an end offset
     rows = rows.where(place.isNotNull() & fn.expr("not (name = 'write' and coalesce(count, 0) = 0)"))
     is_write = fn.col("name") == "write"
     order = Window.partitionBy("trace_id", "request_span_id").orderBy(place, ~is_write)
@@ -96,8 +100,8 @@ def _parts(spans: DataFrame) -> DataFrame:
 
 
 def _writes(parts: DataFrame) -> DataFrame:
-    """One row a write: `write`, `commit`, and lists of `appends` and `applies`, one a node."""
-    # A replica that starts anew, or lost its disk, does it again: the first time counts.
+    """Combines the spans into one row a write: `write`, `commit`, and lists of `appends` and `applies` by node."""
+    # A replica that restarts or has lost its disk repeats these steps; the first time counts.
     once = parts.groupBy(*_WRITE, *_NODE, "offset").agg(
         *(
             fn.min_by(name, "end_ns").alias(name)
@@ -105,56 +109,56 @@ def _writes(parts: DataFrame) -> DataFrame:
         ),
         fn.min("end_ns").alias("end_ns"),
     )
-    # A large write is several batches.
+    # A large write has several batches.
     nodes = once.groupBy(*_WRITE, *_NODE).agg(
         *(fn.min(name).alias(name) for name in ("cluster_id", "start_ns", "epoch", "offset", "api", "error")),
         fn.max("end_ns").alias("end_ns"),
         fn.max("end_offset").alias("end_offset"),
     )
-    said = fn.struct(
+    span_fields = fn.struct(
         "node_id", "service", "instance", "start_ns", "end_ns", "epoch", "offset", "end_offset", "api", "error"
     )
     grouped = nodes.groupBy(*_WRITE).agg(
-        fn.min("cluster_id").alias("told_cluster"),
+        fn.min("cluster_id").alias("traced_cluster"),
         fn.min("start_ns").alias("first_ns"),
-        *(_first_of(name, said) for name in ("write", "commit")),
-        _all_of("append", said).alias("appends"),
-        _all_of("apply", said).alias("applies"),
+        *(_first_of(name, span_fields) for name in ("write", "commit")),
+        _all_of("append", span_fields).alias("appends"),
+        _all_of("apply", span_fields).alias("applies"),
     )
-    # A commit alone is that of a request which wrote nothing, and waited for others' writes.
-    told = grouped.where("write is not null or size(appends) + size(applies) > 0")
+    # A commit span without the others belongs to a request that wrote nothing and waited for earlier writes.
+    traced = grouped.where("write is not null or size(appends) + size(applies) > 0")
     writer = fn.coalesce("write.instance", "commit.instance")
     own = fn.filter("applies", lambda each: each["instance"] == fn.col("writer"))
-    return told.withColumn("writer", writer).withColumn("own_apply", fn.try_element_at(own, fn.lit(1)))
+    return traced.withColumn("writer", writer).withColumn("own_apply", fn.try_element_at(own, fn.lit(1)))
 
 
 def _with_request(writes: DataFrame, spans: DataFrame) -> DataFrame:
-    """With the request that each hangs on, and the offsets that the spans tell."""
+    """Adds the request's span to each write, and its offsets and epoch according to the spans."""
     requests = spans.select(
         "trace_id",
         fn.col("span_id").alias("request_span_id"),
         fn.struct("name", "start_ns").alias("request"),
     )
     rows = writes.join(requests, ["trace_id", "request_span_id"], "left")
-    # A write that is decided again, after an election, ends up behind the offset that its span tells.
+    # A write that is decided again after an election gets higher offsets than its `write` span has.
     base = fn.coalesce(fn.array_min("appends.offset"), fn.col("write_offset"), fn.array_min("applies.offset"))
     end = fn.coalesce(
         fn.col("commit.end_offset"), fn.array_max("appends.end_offset"), "write.end_offset", "own_apply.end_offset"
     )
-    told = fn.coalesce(fn.array_max("appends.epoch"), "commit.epoch", fn.array_max("applies.epoch"))
-    return rows.withColumns({"told_base": base, "told_end": end, "told_epoch": told})
+    epoch = fn.coalesce(fn.array_max("appends.epoch"), "commit.epoch", fn.array_max("applies.epoch"))
+    return rows.withColumns({"traced_base": base, "traced_end": end, "traced_epoch": epoch})
 
 
 def _heads(events: DataFrame) -> DataFrame:
-    """The first records of traced batches."""
+    """Returns the first record of each traced batch."""
     traced = events.where("trace_id is not null and not is_base")
     return traced.select("cluster_id", "trace_id", "offset", "epoch", "timestamp")
 
 
-def _in_log(told: DataFrame, heads: DataFrame) -> DataFrame:
-    """With the cluster, the epoch and the begin that the log has; null for what is not in it."""
-    joined = told.alias("told").join(heads.alias("head"), _of_write(), "left")
-    rest = [fn.col(f"told.{name}") for name in told.columns]
+def _in_log(traced: DataFrame, heads: DataFrame) -> DataFrame:
+    """Adds cluster, epoch, offset and time of each write's first record in the log; null if it is not in the log."""
+    joined = traced.alias("traced").join(heads.alias("head"), _of_write(), "left")
+    rest = [fn.col(f"traced.{name}") for name in traced.columns]
     found = fn.row_number().over(Window.partitionBy(*_WRITE).orderBy("offset"))
     rows = joined.select(
         *rest,
@@ -166,15 +170,15 @@ def _in_log(told: DataFrame, heads: DataFrame) -> DataFrame:
     return rows.withColumn("place", found).where("place = 1").drop("place")
 
 
-def _only_in_log(heads: DataFrame, told: DataFrame) -> DataFrame:
-    """Writes of which no span tells, of clusters that have spans and from their first on."""
+def _only_in_log(heads: DataFrame, traced: DataFrame) -> DataFrame:
+    """Returns the writes in the log that no span belongs to, from the cluster's first write with spans on."""
     found = (
         heads.alias("head")
-        .join(told.alias("told"), _of_write(), "left_semi")
+        .join(traced.alias("traced"), _of_write(), "left_semi")
         .select("cluster_id", "offset", "timestamp")
     )
     of_cluster = found.groupBy("cluster_id").agg(fn.min("timestamp").alias("since"))
-    lost = heads.alias("head").join(told.alias("told"), _of_write(), "left_anti")
+    lost = heads.alias("head").join(traced.alias("traced"), _of_write(), "left_anti")
     since = lost.join(fn.broadcast(of_cluster), "cluster_id").where("timestamp >= since")
     return since.select(
         "trace_id",
@@ -186,18 +190,20 @@ def _only_in_log(heads: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def _of_write() -> Column:
-    """`head` begins a batch of the write `told`."""
-    same = fn.expr("head.trace_id = told.trace_id and head.offset >= told.told_base and head.offset < told.told_end")
-    return same & fn.expr("told.told_epoch is null or told.told_epoch = head.epoch")
+    """Returns the join condition: `head` is the first record of a batch of the write `traced`."""
+    same = fn.expr(
+        "head.trace_id = traced.trace_id and head.offset >= traced.traced_base and head.offset < traced.traced_end"
+    )
+    return same & fn.expr("traced.traced_epoch is null or traced.traced_epoch = head.epoch")
 
 
 def _with_voters(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """With the voters of the time, and the leader: every epoch begins by telling both (KIP-595, KIP-853)."""
+    """Adds the leader and the voters at that time: every epoch begins with records of both (KIP-595, KIP-853)."""
     placed = rows.withColumns(
         {
-            "cluster_id": fn.coalesce("log_cluster", "told_cluster"),
-            "epoch": fn.coalesce("log_epoch", "told_epoch"),
-            "base_offset": fn.coalesce("offset", "told_base"),
+            "cluster_id": fn.coalesce("log_cluster", "traced_cluster"),
+            "epoch": fn.coalesce("log_epoch", "traced_epoch"),
+            "base_offset": fn.coalesce("offset", "traced_base"),
         }
     )
     control = events.where("type in ('LEADER_CHANGE', 'KRAFT_VOTERS')").withColumn(
@@ -238,7 +244,7 @@ def _row(rows: DataFrame) -> DataFrame:
         fn.col("request.name").alias("request"),
         fn.coalesce("write.api", "commit.api").alias("api"),
         "base_offset",
-        (fn.col("told_end") - 1).alias("last_offset"),
+        (fn.col("traced_end") - 1).alias("last_offset"),
         "epoch",
         "leader_id",
         fn.coalesce(_moment("request.start_ns"), _moment("first_ns"), "log_time").alias("began_at"),
@@ -271,8 +277,8 @@ _DURATIONS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def _missing() -> Column:
-    """Names of what nobody told of, in the order in which it happens."""
-    told = (
+    """Returns the names of the steps without a span, in the order in which they happen."""
+    steps = (
         ("request", fn.col("request").isNull()),
         ("write", fn.col("write").isNull()),
         ("apply", fn.col("own_apply").isNull()),
@@ -282,7 +288,7 @@ def _missing() -> Column:
     silent = fn.array_except(fn.coalesce("voter_ids", fn.array().cast("array<int>")), appended)
     named = fn.transform(silent, lambda each: fn.concat(fn.lit("append by voter "), each.cast("string")))
     last = (("commit", fn.col("commit").isNull()), ("log", fn.col("log_cluster").isNull()))
-    return fn.concat(_those(*told), named, _those(*last))
+    return fn.concat(_those(*steps), named, _those(*last))
 
 
 def _those(*named: tuple[str, Column]) -> Column:
@@ -290,7 +296,10 @@ def _those(*named: tuple[str, Column]) -> Column:
 
 
 def _voters() -> Column:
-    """One struct a voter, in order; its times are null if it did not tell. Without the log: those who told."""
+    """Returns a struct for each voter, by id; its times are null without a span.
+
+    Without voters in the log: nodes with spans.
+    """
     ids = fn.coalesce("voter_ids", fn.array_sort("appends.node_id"))
 
     def one(node_id: Column) -> Column:
@@ -308,7 +317,10 @@ def _voters() -> Column:
 
 
 def _applies() -> Column:
-    """One struct a process that told, by service and instance. The writer applies before it appends."""
+    """Returns a struct for each process that sent a span, by service and instance.
+
+    The writer applies before it appends.
+    """
 
     def one(of: Column) -> Column:
         is_writer = fn.coalesce(of["instance"] == fn.col("writer"), fn.lit(False))
@@ -325,13 +337,13 @@ def _applies() -> Column:
     return fn.array_sort(fn.transform("applies", one))
 
 
-def _first_of(name: str, said: Column) -> Column:
+def _first_of(name: str, span_fields: Column) -> Column:
     is_it = fn.col("name") == name
-    return fn.min_by(fn.when(is_it, said), fn.when(is_it, fn.col("end_ns"))).alias(name)
+    return fn.min_by(fn.when(is_it, span_fields), fn.when(is_it, fn.col("end_ns"))).alias(name)
 
 
-def _all_of(name: str, said: Column) -> Column:
-    return fn.array_sort(fn.collect_list(fn.when(fn.col("name") == name, said)))
+def _all_of(name: str, span_fields: Column) -> Column:
+    return fn.array_sort(fn.collect_list(fn.when(fn.col("name") == name, span_fields)))
 
 
 def _moment(ns: str) -> Column:
@@ -339,7 +351,7 @@ def _moment(ns: str) -> Column:
 
 
 def _moment_of(ns: Column) -> Column:
-    """A timestamp has µs: the last three digits of ns go. As a double, ns since 1970 would lose more."""
+    """Converts ns to a timestamp in µs by integer division; a double would lose more digits."""
     return fn.timestamp_micros(fn.call_function("div", ns, fn.lit(1000)))
 
 

@@ -1,10 +1,11 @@
-"""The Spark data source `kraft`: records of metadata logs and checkpoints, one a row, from files or a running quorum.
+"""The Spark data source `kraft`: records of metadata logs and checkpoints as rows, from files or a running quorum.
 
-kraft     what Spark asks for: the columns, and a reader of files, of a quorum, or of either as a stream
-options   what `option(…)` may say
-columns   a row, and a part's records as Arrow
-stream    files that grow
-live      a running quorum, as one read or as a stream
+kraft       the DataSource that Spark calls, and the batch reader of files
+options     parses and checks the reader's options
+columns     the schema, and the conversion of decoded records to Arrow batches
+conditions  filter pushdown: turns a query's conditions into offset, time and type limits
+stream      the stream reader of files that grow
+live        the batch reader and the stream reader of a running quorum
 """
 
 from services.pipeline.source.columns import NAME

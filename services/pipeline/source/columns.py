@@ -1,4 +1,4 @@
-"""What a row of the source `kraft` is: its columns, and a part's records as an Arrow batch of them."""
+"""The schema of the source `kraft`, and the conversion of decoded columns to Arrow record batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from quorate.pipeline.places import CHECKPOINT_KIND, Part
+from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.rows import Columns
 
 __all__ = ["NAME", "SCHEMA", "Bundle", "arrow_batch", "check_columns"]
@@ -42,23 +42,23 @@ _TYPES: Final = {
 
 
 class Bundle(InputPartition):
-    """What one task reads."""
+    """A Spark input partition: the file parts that one task reads."""
 
-    def __init__(self, parts: tuple[Part, ...]) -> None:
+    def __init__(self, parts: tuple[FilePart, ...]) -> None:
         super().__init__(None)
         self.parts = parts
 
 
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns asked for. Raises ValueError for one that there is not."""
+    """Returns the requested column names of the source `kraft` as a tuple. Raises ValueError for an unknown one."""
     strange = sorted(set(columns) - set(_TYPES))
     if strange:
         raise ValueError(f"the source {NAME} has no column {', '.join(strange)}: it has {', '.join(_TYPES)}")
     return tuple(columns)
 
 
-def arrow_batch(part: Part, columns: Columns, wanted: Sequence[str]) -> pa.RecordBatch:
-    """The `wanted` columns of some rows of a part, in this order."""
+def arrow_batch(part: FilePart, columns: Columns, wanted: Sequence[str]) -> pa.RecordBatch:
+    """Converts rows of a part to an Arrow batch with the `wanted` columns, in that order."""
     place, count = part.place, len(columns)
     is_checkpoint = place.kind == CHECKPOINT_KIND
     fixed = {

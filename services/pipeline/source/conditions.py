@@ -1,4 +1,4 @@
-"""Conditions of a query that spare reading: on offset, type and timestamp, from files and from a quorum alike."""
+"""Filter pushdown of the source `kraft`: conditions on offset, type and timestamp limit which records are decoded."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from quorate.pipeline.rows import Wanted
+from quorate.pipeline.rows import RowFilter
 from services.pipeline.source.options import FOREVER
 
 __all__ = ["narrowed"]
 
 
-def narrowed(wanted: Wanted, one: Filter) -> Wanted:
-    """`wanted` with a condition that it can make use of; what it cannot changes nothing."""
+def narrowed(wanted: RowFilter, one: Filter) -> RowFilter:
+    """Returns `wanted` narrowed by one condition of the query; a condition that cannot narrow it is ignored."""
     match one:
         case EqualTo(attribute=("offset",), value=int(value)):
             return _offsets(wanted, value, value + 1)
@@ -51,15 +51,15 @@ def narrowed(wanted: Wanted, one: Filter) -> Wanted:
     return wanted
 
 
-def _offsets(wanted: Wanted, start: int, end: int) -> Wanted:
+def _offsets(wanted: RowFilter, start: int, end: int) -> RowFilter:
     return wanted._replace(start_offset=max(wanted.start_offset, start), end_offset=min(wanted.end_offset, end))
 
 
-def _of_types(wanted: Wanted, types: Sequence[str]) -> Wanted:
+def _of_types(wanted: RowFilter, types: Sequence[str]) -> RowFilter:
     return wanted._replace(types=frozenset(types) if wanted.types is None else wanted.types & frozenset(types))
 
 
 def _ms(moment: datetime) -> int:
-    """ms since 1970, rounded down. Spark gives times without a zone, in UTC, or with one."""
+    """Converts to ms since 1970, rounded down. A datetime without a zone, as Spark may pass it, is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000 // 1)

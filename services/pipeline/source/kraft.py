@@ -1,11 +1,11 @@
-"""The Spark data source `kraft`: the records of metadata logs and checkpoints, one a row.
+"""The Spark data source `kraft`: reads metadata logs and checkpoints, one record a row.
 
     register(spark)
     spark.read.format("kraft").load("/var/lib/kafka/metadata")
     spark.readStream.format("kraft").load("/var/lib/kafka/metadata")
 
-It only reads. Parts of files go to tasks, each of which answers with Arrow batches; no row passes through Python
-one by one but in the decoding loop (`quorate.pipeline.rows`).
+It only reads. Each task decodes parts of files (`quorate.pipeline.rows`) and returns Arrow batches, so that rows
+do not pass one by one between Python and the JVM.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from quorate.pipeline.places import CHECKPOINT_KIND, Place, bundled, find, is_being_written, parts
+from quorate.pipeline.log_files import CHECKPOINT_KIND, LogFile, bundled, find, is_being_written, parts
 from quorate.pipeline.rows import read
+from quorate.pipeline.twins import twins
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, SCHEMA, Bundle, arrow_batch, check_columns
 from services.pipeline.source.conditions import narrowed
@@ -32,35 +33,35 @@ CLOCK: Final = SystemClock()
 
 
 def register(spark: SparkSession) -> None:
-    """Make `kraft` a format of this session."""
+    """Registers the format `kraft` with this session, and turns on filter pushdown for it."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(KraftSource)
 
 
 class KraftSource(DataSource):
-    """The format `kraft`; its options are in the README."""
+    """The data source `kraft`; the README lists its options."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Returns "kraft", the name for `format(…)`."""
         return NAME
 
     def schema(self) -> str:
-        """All columns; `schema(...)` on the reader may ask for fewer."""
+        """Returns the schema with all columns; a query may select fewer."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises ValueError, naming option, value and rule."""
+        """Returns the batch reader of files or of a quorum. Raises ValueError, naming option, value and rule."""
         options = dict(self.options)
         if not parse(options).endpoints:
             return KraftReader(options, schema.fieldNames())
-        # Here, as gRPC would make every worker take twice as long to start, and most of them read files.
+        # Imported here because gRPC would double the start time of every worker, and most of them read files.
         from services.pipeline.source.live import LiveReader
 
         return LiveReader(options, schema.fieldNames())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
-        """The same, as it grows. Raises ValueError."""
+        """Returns the stream reader of files or of a quorum. Raises ValueError, naming option, value and rule."""
         options = dict(self.options)
         if not parse(options).endpoints:
             return KraftStreamReader(options, schema.fieldNames())
@@ -70,7 +71,7 @@ class KraftSource(DataSource):
 
 
 class KraftReader(DataSourceReader):
-    """One batch read: which parts there are, and what is in them."""
+    """The batch reader of files: lists files, cuts them into tasks, and decodes their records."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str], clock: Clock = CLOCK) -> None:
         self._clock = clock
@@ -79,32 +80,35 @@ class KraftReader(DataSourceReader):
         self._columns = check_columns(columns)
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
-        """Take what spares reading: offset, timestamp, type. All are given back too: Spark looks at each row again."""
+        """Notes the conditions on offset, timestamp and type. Returns all of them, so Spark checks each row again."""
         for each in filters:
             self.wanted = narrowed(self.wanted, each)
             yield each
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Bundles of parts: a large segment is several, a hundred small files are one.
+        """Plans the tasks: a large segment is split into several, a hundred small files go into one.
 
-        What a node is writing just now is left out: half a checkpoint is damage only when it has stood still.
+        A `.part` file is left out while it may still be written: an unfinished checkpoint is damage only once it is
+        old.
         """
         by_ms = self._clock.wall_ms() - self.options.settle_ms
         found = find(self.options.paths, cluster_id=self.options.cluster_id)
         places = [place for place in found if self._may_hold(place) and not is_being_written(place, by_ms)]
         part_bytes = self.options.part_bytes
-        every = (part for place in places for part in parts(place, part_bytes=part_bytes))
+        # All files are compared, also those that a filter excludes: it must not hide that there are two clusters.
+        to_read = (*places, *twins(found))
+        every = (part for place in to_read for part in parts(place, part_bytes=part_bytes))
         return [Bundle(bundle) for bundle in bundled(every, part_bytes=part_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a bundle."""
+        """Yields the rows of a bundle of file parts as Arrow batches."""
         if not isinstance(partition, Bundle):
-            return  # what Spark makes of no parts at all
+            return  # Spark passes another partition if the plan is empty
         for part in partition.parts:
             for columns in read(part, self.wanted):
                 yield arrow_batch(part, columns, self._columns)
 
-    def _may_hold(self, place: Place) -> bool:
+    def _may_hold(self, place: LogFile) -> bool:
         if place.kind == CHECKPOINT_KIND:
-            return self.options.may_hold(place)  # a filter says which rows of it, and not which checkpoints
+            return self.options.may_hold(place)  # a query's filters select rows of a checkpoint, not checkpoints
         return self.options._replace(wanted=self.wanted).may_hold(place)

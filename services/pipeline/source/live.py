@@ -1,7 +1,7 @@
-"""The source `kraft` of a running quorum: what is committed, as one read or as a stream.
+"""The batch reader and the stream reader of the source `kraft` for a running quorum: committed records only.
 
-An offset of the stream is {cluster: {"offset": 71, "epoch": 3, "snapshot": [58, 2]}}: the next offset, the epoch of the
-record before it, and the checkpoint that was given in place of what the quorum has no more (null if none was).
+A stream offset is {cluster: {"offset": 71, "epoch": 3, "snapshot": [58, 2]}}: the next offset to read, the epoch of the
+record before it, and the snapshot that replaced records that the log no longer has (null if none did).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from quorate.nouns import Offset, OffsetAndEpoch
-from quorate.pipeline.live import Behind, Quorum
-from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND, Part, Place, fingerprint
-from quorate.pipeline.rows import Wanted, read, read_bytes
+from quorate.pipeline.live import EpochBehind, QuorumReader
+from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, FilePart, LogFile, fingerprint
+from quorate.pipeline.rows import RowFilter, read, read_bytes
 from quorate.pipeline.tail import EpochWentBack
 from quorate.runtime.log_reader import FETCH_BYTES_MAX
 from quorate.wire.batch import peek_header
@@ -28,14 +28,14 @@ from services.pipeline.source.options import FOREVER, Options, parse
 __all__ = ["LiveReader", "LiveStreamReader"]
 
 TASK_OFFSETS: Final = 100_000
-"""How many offsets one task reads: some seconds' work."""
+"""How many offsets one task reads: a few seconds of work."""
 RECORD_BYTES: Final = 1_024
-"""More than a record takes: so much is asked for, that a few offsets do not cost a whole answer."""
+"""An upper estimate of a record's size in bytes, so that a fetch for a few offsets gets a small answer."""
 Entry = dict[str, Any]
 
 
-class Range(InputPartition):
-    """Offsets that one task reads, the end exclusive; or a checkpoint; or offsets that are gone, and why."""
+class ReadRange(InputPartition):
+    """A Spark input partition: a range of offsets (end exclusive), a snapshot, or a lost range with the reason."""
 
     def __init__(
         self, cluster_id: str, start: Offset, end: Offset, *, snapshot: OffsetAndEpoch | None = None, problem: str = ""
@@ -49,19 +49,22 @@ class Range(InputPartition):
 
 
 class Live:
-    """What a read and a stream have in common: how far a quorum is, what lies between two points, and reading it."""
+    """The code shared by batch and stream readers: finds end offsets, plans tasks, and reads their rows."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self.options = options
         self.wanted = options.wanted
-        """Of the rows; which snapshot is given in place of the log, the options alone say."""
+        """The rows to return: the options, narrowed by the query's conditions.
+
+        The conditions do not influence from which snapshot reading starts.
+        """
         self._columns = tuple(columns)
         self._source = f"kraft://{','.join(options.endpoints)}"
 
     def latest(self, start: Mapping[str, Entry], limit: Offset, *, below: Offset = FOREVER) -> dict[str, Entry]:
-        """The point at most `limit` offsets behind `start`, about, and not behind `below`.
+        """Returns the stream offset about `limit` offsets after `start`, at a batch's end, and at most about `below`.
 
-        Raises EpochWentBack and AnotherCluster, naming what was read before and what is there now.
+        Raises EpochWentBack; ValueError and AnotherCluster if the endpoints now belong to another cluster than before.
         """
         with closing(self._quorum(self.options.cluster_id)) as quorum:
             cluster_id = quorum.cluster_id
@@ -78,7 +81,7 @@ class Live:
             return {cluster_id: {name: entry[name] for name in ("offset", "epoch", "snapshot")}}
 
     def ranges(self, start: Mapping[str, Entry], end: Mapping[str, Entry]) -> list[InputPartition]:
-        """The tasks between two points."""
+        """Plans the tasks between two stream offsets: ranges, a snapshot if the log was cleaned, and lost ranges."""
         found: list[InputPartition] = []
         for cluster_id, entry in end.items():
             before = start.get(cluster_id, {})
@@ -87,21 +90,23 @@ class Live:
             if snapshot is not None and entry["snapshot"] != before.get("snapshot"):
                 if before.get("epoch", -1) >= 0 and snapshot.offset > low:
                     why = f"offsets {low} to {snapshot.offset - 1} were removed before they were read"
-                    found.append(Range(cluster_id, low, snapshot.offset, problem=why))
+                    found.append(ReadRange(cluster_id, low, snapshot.offset, problem=why))
                 if CHECKPOINT_KIND in self.options.include:
-                    found.append(Range(cluster_id, 0, snapshot.offset, snapshot=snapshot))
+                    found.append(ReadRange(cluster_id, 0, snapshot.offset, snapshot=snapshot))
                 low = max(low, snapshot.offset)
             if LOG_KIND in self.options.include:
                 low, high = max(low, self.wanted.start_offset), min(entry["offset"], self.wanted.end_offset)
-                found += [Range(cluster_id, at, min(high, at + TASK_OFFSETS)) for at in range(low, high, TASK_OFFSETS)]
+                found += [
+                    ReadRange(cluster_id, at, min(high, at + TASK_OFFSETS)) for at in range(low, high, TASK_OFFSETS)
+                ]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task. Raises Unanswered, naming the endpoint, and AnotherCluster."""
-        if not isinstance(partition, Range):
-            return  # what Spark makes of no parts at all
+        """Yields the rows of a task as Arrow batches. Raises Unanswered, naming the endpoint, and AnotherCluster."""
+        if not isinstance(partition, ReadRange):
+            return  # Spark passes another partition if the plan is empty
         if partition.problem:
-            yield from self._told(partition, partition.problem)
+            yield from self._lost_rows(partition, partition.problem)
             return
         with closing(self._quorum(partition.cluster_id)) as quorum:
             if partition.snapshot is None:
@@ -109,104 +114,107 @@ class Live:
             else:
                 yield from self._checkpoint(quorum, partition, partition.snapshot)
 
-    def _quorum(self, cluster_id: str | None) -> Quorum:
-        """A connection to it, to be closed."""
-        return Quorum(self.options.endpoints, cluster_id=cluster_id, retry_s=self.options.retry_ms / 1000)
+    def _quorum(self, cluster_id: str | None) -> QuorumReader:
+        """Opens a client of the quorum; the caller closes it."""
+        return QuorumReader(self.options.endpoints, cluster_id=cluster_id, retry_s=self.options.retry_ms / 1000)
 
-    def _log(self, quorum: Quorum, asked: Range) -> Iterator[pa.RecordBatch]:
-        place = Place(self._source, asked.cluster_id, LOG_KIND, 0)
+    def _log(self, quorum: QuorumReader, asked: ReadRange) -> Iterator[pa.RecordBatch]:
+        place = LogFile(self._source, asked.cluster_id, LOG_KIND, 0)
         wanted = self.wanted._replace(start_offset=asked.start, end_offset=asked.end)
         at = asked.start
         while at < asked.end:
             data = quorum.records(at, bytes_max=min(FETCH_BYTES_MAX, (asked.end - at) * RECORD_BYTES)).records
             if not data:
                 why = f"offsets {at} to {asked.end - 1} were removed before they were read"
-                yield from self._told(Range(asked.cluster_id, at, asked.end), why)
+                yield from self._lost_rows(ReadRange(asked.cluster_id, at, asked.end), why)
                 return
-            # The first batch may begin before the range, and then it does not follow anything.
+            # The first batch may begin below the range; its offset is then not checked against an expected one.
             offset = at if peek_header(data).base_offset == at else None
             size, at = _below(data, asked.end)
-            yield from self._rows(Part(place, 0, size, offset, False), wanted, data)
+            yield from self._rows(FilePart(place, 0, size, offset, False), wanted, data)
 
-    def _checkpoint(self, quorum: Quorum, asked: Range, snapshot: OffsetAndEpoch) -> Iterator[pa.RecordBatch]:
+    def _checkpoint(self, quorum: QuorumReader, asked: ReadRange, snapshot: OffsetAndEpoch) -> Iterator[pa.RecordBatch]:
         data = quorum.snapshot(snapshot)
         if data is None:
             why = f"the checkpoint at offset {snapshot.offset} was removed before it was read"
-            yield from self._told(asked, why)
+            yield from self._lost_rows(asked, why)
             return
-        place = Place(self._source, asked.cluster_id, CHECKPOINT_KIND, snapshot.offset, snapshot.epoch)
-        part = Part(place, 0, len(data), 0, True, fingerprint(data))
+        place = LogFile(self._source, asked.cluster_id, CHECKPOINT_KIND, snapshot.offset, snapshot.epoch)
+        part = FilePart(place, 0, len(data), 0, True, fingerprint(data))
         yield from self._rows(part, self.wanted, data)
 
-    def _rows(self, part: Part, wanted: Wanted, data: bytes) -> Iterator[pa.RecordBatch]:
+    def _rows(self, part: FilePart, wanted: RowFilter, data: bytes) -> Iterator[pa.RecordBatch]:
         for columns in read_bytes(part, wanted, data):
             yield arrow_batch(part, columns, self._columns)
 
-    def _told(self, asked: Range, problem: str) -> Iterator[pa.RecordBatch]:
-        place = Place(self._source, asked.cluster_id, LOG_KIND, asked.start, problem=problem)
-        part = Part(place, 0, 0, asked.start, False)
+    def _lost_rows(self, asked: ReadRange, problem: str) -> Iterator[pa.RecordBatch]:
+        place = LogFile(self._source, asked.cluster_id, LOG_KIND, asked.start, problem=problem)
+        part = FilePart(place, 0, 0, asked.start, False)
         for columns in read(part, self.wanted):
             yield arrow_batch(part, columns, self._columns)
 
 
 class LiveReader(DataSourceReader):
-    """All that is committed now."""
+    """Reads all records that are committed when the query is planned."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         self._live = Live(parse(options), check_columns(columns))
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
-        """Take what spares fetching and decoding, as of files; all are given back: Spark looks at each row again."""
+        """Notes the conditions that reduce fetching and decoding.
+
+        Returns all of them, so Spark checks each row again.
+        """
         for each in filters:
             self._live.wanted = narrowed(self._live.wanted, each)
             yield each
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of offsets, and the checkpoint before them."""
+        """Plans ranges of offsets, and the snapshot before them if the log was cleaned."""
         return self._live.ranges({}, self._live.latest({}, FOREVER))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range."""
+        """Yields the rows of an offset range or a snapshot as Arrow batches."""
         return self._live.read(partition)
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What is committed, as it comes."""
+    """Reads a running quorum's records as they are committed."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         self._live = Live(parse(options), check_columns(columns))
         self._below = FOREVER
 
     def initialOffset(self) -> dict[str, Entry]:  # Spark's name
-        """Nothing has been read."""
+        """Returns the empty stream offset: nothing was read yet."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # Spark's name
-        """By maxOffsetsPerTrigger."""
+        """Returns the limit that the option maxOffsetsPerTrigger sets; without it, all that is available."""
         limit = self._live.options.offsets_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # Spark's name
-        """From here on the log ends where its high watermark is now."""
+        """Fixes the present high watermark as the end of the stream."""
         (entry,) = self._live.latest({}, FOREVER).values()
         self._below = entry["offset"]
 
     def latestOffset(self, start: dict[str, Entry], limit: ReadLimit) -> dict[str, Entry]:  # Spark's name
-        """The high watermark, or as far as the limit goes; at a batch's end."""
+        """Returns the end of the next micro-batch: the high watermark, or the end of a batch if the limit is lower."""
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else FOREVER
         return self._live.latest(start, room, below=self._below)
 
     def partitions(self, start: dict[str, Entry], end: dict[str, Entry]) -> list[InputPartition]:
-        """Ranges of offsets between two points, and a checkpoint where the log does not go back so far."""
+        """Plans the ranges between two stream offsets, and a snapshot where the log was cleaned."""
         return self._live.ranges(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range."""
+        """Yields the rows of an offset range or a snapshot as Arrow batches."""
         return self._live.read(partition)
 
 
-def _first(quorum: Quorum, offset: Offset) -> Entry:
-    """Where the reading begins: at `offset`, or at the latest snapshot if that is before what there is."""
+def _first(quorum: QuorumReader, offset: Offset) -> Entry:
+    """Returns where reading starts: at `offset`, or at the latest snapshot if the log no longer has that offset."""
     committed = quorum.high_watermark()
     entry: Entry = {"offset": offset, "epoch": -1, "snapshot": None, "committed": committed}
     if offset >= committed:
@@ -215,21 +223,24 @@ def _first(quorum: Quorum, offset: Offset) -> Entry:
     return entry if answer.snapshot is None else entry | _from(answer.snapshot)
 
 
-def _checked(quorum: Quorum, entry: Entry) -> Entry:
-    """The point again, if the log still goes on from there. Raises EpochWentBack."""
+def _checked(quorum: QuorumReader, entry: Entry) -> Entry:
+    """Checks that the log still continues from the entry, and adds the high watermark. Raises EpochWentBack.
+
+    If the log was cleaned past the entry's offset, the entry moves to the latest snapshot.
+    """
     offset, epoch = entry["offset"], entry["epoch"]
-    if epoch < 0:  # nothing has been given yet
+    if epoch < 0:  # nothing has been read yet
         return _first(quorum, offset)
     try:
         answer = quorum.fetch(offset, epoch)
-    except Behind as behind:
+    except EpochBehind as behind:
         raise _went_back(quorum, entry, f"knows of no such epoch: {behind}") from None
     if answer.diverging is not None:
         raise _went_back(quorum, entry, f"ends epoch {answer.diverging.epoch} at offset {answer.diverging.offset}")
     found = entry | {"committed": answer.high_watermark}
     if answer.snapshot is None or offset >= answer.high_watermark:
         return found
-    # A replica would be faster with the snapshot; we want each record that there still is.
+    # A replica would load the snapshot here. The stream reads the records that the log still has instead.
     kept = quorum.records(offset, bytes_max=1)
     if kept.snapshot is not None:
         return found | _from(kept.snapshot)
@@ -239,7 +250,7 @@ def _checked(quorum: Quorum, entry: Entry) -> Entry:
     return found
 
 
-def _went_back(quorum: Quorum, entry: Entry, found: str) -> EpochWentBack:
+def _went_back(quorum: QuorumReader, entry: Entry, found: str) -> EpochWentBack:
     given = f"offset {entry['offset'] - 1} was given out of epoch {entry['epoch']}"
     return EpochWentBack(f"cluster {quorum.cluster_id}: epoch went back: {given}, and the quorum's log {found}")
 
@@ -253,7 +264,7 @@ def _point(written: Sequence[int] | None) -> OffsetAndEpoch | None:
 
 
 def _below(data: bytes, end: Offset) -> tuple[int, Offset]:
-    """How many of these bytes are batches that begin below `end`, one at least, and where the last of them ends."""
+    """Returns how many bytes are batches that begin below `end`, at least one batch, and the next offset after them."""
     position, reached = 0, -1
     while position < len(data):
         header = peek_header(data, position)

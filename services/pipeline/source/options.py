@@ -1,4 +1,4 @@
-"""What the options of the source `kraft` say; each wrong one is an error that names option, value and rule."""
+"""Parses the options of the source `kraft`; an error names the option, its value and the rule."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from quorate.pipeline.json_text import type_name
-from quorate.pipeline.places import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, Place, parse_endpoints
-from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, Wanted
+from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, LogFile, parse_endpoints
+from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, RowFilter
 from quorate.records import RECORDS
 
 __all__ = ["FOREVER", "SETTLE_MS", "Options", "parse"]
@@ -33,15 +33,15 @@ OPTIONS: Final = (
 )
 FOREVER: Final = (1 << 63) - 1
 SETTLE_MS: Final = 600_000
-"""How long a file stands still until nothing more is expected of it: longer than copying or a restart takes."""
+"""How long, in ms, a file must be unchanged until it counts as complete: longer than a copy or a restart takes."""
 RETRY_MS: Final = 60_000
-"""How long a quorum may take to answer: longer than a few elections."""
+"""How long, in ms, calls to a quorum are retried: longer than a few elections take."""
 
 
 class Options(NamedTuple):
-    """What is read, and how. Either `paths` or `endpoints`; sizes in bytes, times in ms."""
+    """The parsed options. Either `paths` or `endpoints` is set; sizes are in bytes, times in ms."""
 
-    wanted: Wanted
+    wanted: RowFilter
     include: frozenset[str]
     paths: tuple[str, ...]
     endpoints: tuple[str, ...]
@@ -51,8 +51,8 @@ class Options(NamedTuple):
     settle_ms: int
     retry_ms: int
 
-    def may_hold(self, place: Place) -> bool:
-        """May a file have rows between startOffset and endOffset? The filters of a query do not count."""
+    def may_hold(self, place: LogFile) -> bool:
+        """Returns whether a file may hold rows from startOffset to endOffset; the query's conditions do not count."""
         if place.kind not in self.include:
             return False
         low, high = self.wanted.start_offset, self.wanted.end_offset
@@ -62,7 +62,7 @@ class Options(NamedTuple):
 
 
 def parse(options: Mapping[str, Any]) -> Options:
-    """Options by name, in any case. Raises ValueError."""
+    """Parses options by name, in upper or lower case. Raises ValueError."""
     strange = sorted(name for name in options if name.lower() not in {each.lower() for each in OPTIONS})
     if strange:
         raise ValueError(f"the source kraft has no option {', '.join(strange)}: it has {', '.join(OPTIONS)}")
@@ -84,7 +84,7 @@ def parse(options: Mapping[str, Any]) -> Options:
     )
 
 
-def _wanted(options: Mapping[str, Any]) -> Wanted:
+def _wanted(options: Mapping[str, Any]) -> RowFilter:
     mode = (_option(options, "mode") or PERMISSIVE).upper()
     if mode not in (PERMISSIVE, FAILFAST):
         raise ValueError(f"mode is {mode!r}; {PERMISSIVE} and {FAILFAST} exist")
@@ -92,7 +92,7 @@ def _wanted(options: Mapping[str, Any]) -> Wanted:
     end = _number(options, "endOffset", FOREVER)
     if end < start:
         raise ValueError(f"endOffset {end} is below startOffset {start}; the end is exclusive")
-    return Wanted(
+    return RowFilter(
         start_offset=start,
         end_offset=end,
         types=_record_types(options),
@@ -146,7 +146,7 @@ def _number(options: Mapping[str, Any], name: str, default: int, *, least: int =
 
 
 def _option(options: Mapping[str, Any], name: str) -> str | None:
-    """An option by its name in any case, as Spark treats them."""
+    """Returns an option by its name, ignoring case as Spark does; None if it is not set."""
     lower = {key.lower(): value for key, value in options.items()}
     value = lower.get(name.lower())
     return None if value is None else str(value)

@@ -1,8 +1,8 @@
-"""The stream of the source `kraft`: logs that grow, by the directories that lie below a path.
+"""The stream reader of the source `kraft` for files: tails the metadata logs in the directories below a path.
 
-An offset of the stream says for each cluster how far it has been given out, and for each directory of it where in the
-files that is: {cluster: {"offset": 71, "epoch": 3, "logs": {directory: cursor}}}. So replicas of one cluster, of which
-each has its own tail, are each read to their ends.
+A stream offset is {cluster: {"offset": 71, "epoch": 3, "logs": {directory: cursor}}}: how far each cluster was read,
+and a cursor into each of its directories. Replicas of one cluster may end differently, so each directory is read to
+its own end.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from quorate.pipeline.places import Place, bundled, has_settled, named
+from quorate.pipeline.log_files import LogFile, bundled, has_settled, named
 from quorate.pipeline.planning import between
 from quorate.pipeline.rows import read
-from quorate.pipeline.tail import Cursor, Directory, Look, advance, directories
+from quorate.pipeline.tail import Cursor, Directory, TailSettings, advance, directories
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import Bundle, arrow_batch, check_columns
 from services.pipeline.source.options import FOREVER, parse
@@ -27,14 +27,17 @@ from services.pipeline.source.options import FOREVER, parse
 __all__ = ["KraftStreamReader"]
 
 StreamOffset = dict[str, dict[str, Any]]
-"""By cluster: how far it has been given out, and by directory a cursor as a dict. Spark keeps it as JSON."""
+"""A stream offset: by cluster id the offset and epoch reached, and a cursor for each directory.
+
+Spark stores it as JSON.
+"""
 
 CLOCK: Final = SystemClock()
 _LOGS: Final = "logs"
 
 
 class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One stream over files: how far it can go, and which bytes lie between two of its offsets."""
+    """A stream reader over files: finds how far the logs can be read, and the parts between two stream offsets."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str], clock: Clock = CLOCK) -> None:
         self._clock = clock
@@ -43,30 +46,34 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sizes: dict[str, int] | None = None
 
     def initialOffset(self) -> StreamOffset:  # Spark's name
-        """Nothing has been read. Raises FileNotFoundError for a path that is not there."""
+        """Returns the empty stream offset. Raises FileNotFoundError if a path does not exist."""
         self._directories()
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # Spark's name
-        """By maxOffsetsPerTrigger."""
+        """Returns the limit that the option maxOffsetsPerTrigger sets; without it, all that is available."""
         limit = self.options.offsets_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # Spark's name
-        """From here on the files are what they are now."""
+        """Fixes the files and sizes of this moment as the end of the stream."""
         every = [place for each in self._directories() for place in (*each.segments, *each.checkpoints, *each.halves)]
         sizes = {place.path: _size(place) for place in every}
         self._sizes = {path: size for path, size in sizes.items() if size is not None}
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # Spark's name
-        """How far the next batch goes: `limit` offsets about, shared by all directories. Raises EpochWentBack."""
-        look = Look(partial(has_settled, by_ms=self._clock.wall_ms() - self.options.settle_ms), self._sizes)
+        """Returns the end of the next micro-batch: about `limit` more offsets over all directories.
+
+        Raises EpochWentBack.
+        """
+        look = TailSettings(partial(has_settled, by_ms=self._clock.wall_ms() - self.options.settle_ms), self._sizes)
         reached = {cluster: {**each, _LOGS: dict(each[_LOGS])} for cluster, each in start.items()}
         every = self._directories()
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else FOREVER
         for left, directory in zip(range(len(every), 0, -1), every, strict=True):
             at = _cursor(start, directory)
-            # Each gets its share, and at least one batch: no log waits for ever behind a longer one.
+            # Every directory gets a share of the limit and at least one batch, so that a long log does not starve the
+            # others.
             end = _advanced(directory, at, look, limit=max(1, room // left))
             room -= max(0, end.offset - at.offset)
             if end != at:
@@ -74,7 +81,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {cluster: _summed(each[_LOGS]) for cluster, each in sorted(reached.items())}
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
-        """What is to be read between two offsets, in bundles. Raises EpochWentBack."""
+        """Returns the file parts between two stream offsets, in bundles for tasks. Raises EpochWentBack."""
         part_bytes = self.options.part_bytes
         every = [
             part
@@ -84,7 +91,10 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Bundle(bundle) for bundle in bundled(every, part_bytes=part_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a bundle. Raises OSError for a file that was removed or cut meanwhile."""
+        """Yields the rows of a bundle as Arrow batches.
+
+        Raises OSError if a file was removed or truncated since planning.
+        """
         assert isinstance(partition, Bundle), partition
         for part in partition.parts:
             size = Path(part.place.path).stat().st_size
@@ -102,19 +112,19 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return directories(place for place in places if self.options.may_hold(place))
 
 
-def _size(place: Place) -> int | None:
-    """In bytes; None for one that is gone again: a checkpoint has another name once it is whole."""
+def _size(place: LogFile) -> int | None:
+    """Returns the file's size in bytes; None if it no longer exists: a finished checkpoint loses its `.part` suffix."""
     try:
         return Path(place.path).stat().st_size
     except FileNotFoundError:
         return None
 
 
-def _advanced(directory: Directory, at: Cursor, look: Look, *, limit: int) -> Cursor:
+def _advanced(directory: Directory, at: Cursor, look: TailSettings, *, limit: int) -> Cursor:
     try:
         return advance(directory, at, look, limit=limit)
     except FileNotFoundError:
-        return at  # retention has removed it between two looks; the next one is at what is left
+        return at  # retention removed a file between listing and reading; the next call lists what is left
 
 
 def _cursor(offset: StreamOffset, directory: Directory) -> Cursor:
@@ -123,6 +133,6 @@ def _cursor(offset: StreamOffset, directory: Directory) -> Cursor:
 
 
 def _summed(logs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A cluster's entry: it has come as far as the directory that has come furthest."""
+    """Combines a cluster's cursors into its entry; offset and epoch are those of the furthest directory."""
     offset, epoch = max((each["offset"], each["epoch"]) for each in logs.values())
     return {"offset": offset, "epoch": epoch, _LOGS: dict(sorted(logs.items()))}

@@ -1,16 +1,18 @@
-"""Where the tables lie, in which format, behind verbs that are the same for all.
+"""Reads and writes the pipeline's tables; jobs use one interface for plain Parquet and Delta Lake.
 
-verbs        what a job may do to them
-formats      which formats there are, what a session needs for each, and which one a directory has
-parquet      plain Parquet; `compaction` rewrites its small files, `rounds` is how readers bear that
+verbs        the interface: read, append, keep, replace, compact
+formats      the known formats, the Spark settings that each needs, and checks that a directory has the right one
+parquet      plain Parquet; `compaction` merges its small files, `rounds` makes readers see each row once meanwhile
 delta        Delta Lake
-files        single files beside the tables
-telling      the same verbs, and each table is told of as soon as it is written
+files        writes, renames and deletes single files on Hadoop's file systems
+telling      a wrapper that reports each table as soon as it is written
+remembered   a wrapper that caches tables of few rows in memory
 """
 
 from services.pipeline.tables.delta import DeltaTables
 from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
 from services.pipeline.tables.parquet import ParquetTables
+from services.pipeline.tables.remembered import Remembered
 from services.pipeline.tables.telling import Telling
 from services.pipeline.tables.verbs import Compacted, Growing, Keeping, Lake, Replacing, Tables, add
 
@@ -23,6 +25,7 @@ __all__ = [
     "Keeping",
     "Lake",
     "ParquetTables",
+    "Remembered",
     "Replacing",
     "Tables",
     "Telling",

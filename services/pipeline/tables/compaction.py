@@ -1,9 +1,9 @@
-"""Many small files of plain Parquet as one a partition, so that no reader and no kill loses a row or doubles one.
+"""Compaction of plain Parquet: merges the small files of a partition, so that readers see each row exactly once.
 
-Each round takes some partitions: it notes which files it will rewrite, writes the new ones (which do not count yet),
-compares them with the old, turns the note over (now they count, and the old ones do not), deletes the old and the note.
-`rounds` is what readers make of notes. A run begins with what a killed one left: what was only planned is taken back,
-what was done is brought to its end. Files that come meanwhile are in no note, and stay.
+A round rewrites the files of some partitions. It writes a note that lists the old files, then new files, which readers
+still ignore; compares the rows of both; renames the note, from when on readers use the new files instead of the old;
+and deletes the old files and the note. `rounds` is the readers' side. A run first finishes or undoes the rounds that a
+killed run left. Files that are appended meanwhile are in no note and are left alone.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from services.pipeline.tables.verbs import Compacted
 __all__ = ["ROUND_FILES_MAX", "Compaction"]
 
 ROUND_FILES_MAX: Final = 2_000
-"""Old files of one round: so long is its note, which readers have in their plans, and so much a kill may cost."""
+"""About how many old files a round rewrites: it bounds the note, which readers have in their plans, and lost work."""
 
 BASENAME: Final = "mapreduce.output.basename"
-"""With what the names of written files begin, in place of `part`."""
+"""Hadoop's setting for the prefix of written file names, `part` by default."""
 _ORDER: Final = ("fingerprint", "offset", "start_ns")
-"""Rows lie in this order, as far as there are such columns, so that Parquet's statistics cut reads."""
+"""Sort order within a file, by those of these columns that exist, so that Parquet's statistics skip row groups."""
 _OF_FILES: Final = ("path", "modificationTime", "length", "content")
 
 
 class Compaction:
-    """Of one table at `place`."""
+    """The compaction of one table of plain Parquet at `place`."""
 
     def __init__(self, spark: SparkSession, place: str, files: Files) -> None:
         self._spark = spark
@@ -44,8 +44,9 @@ class Compaction:
         self._files = files
 
     def run(self, *, before: date, files_max: int = ROUND_FILES_MAX) -> Compacted:
-        """All closed partitions with several files. Raises ArithmeticError, having changed nothing, where a round's
-        new files have not the rows of its old.
+        """Rewrites all closed partitions that have several files.
+
+        Raises ArithmeticError if a round's new files do not have the rows of its old ones; that round is undone.
         """
         for left in rounds_of(self._spark, self._place):
             self._end(left) if left.is_done else self._take_back(left)
@@ -56,7 +57,7 @@ class Compaction:
         return Compacted(count, into)
 
     def _round(self, old: Sequence[str]) -> int:
-        """Rewrite these files; how many they are now."""
+        """Rewrites these files in one round; returns how many new files replace them."""
         planned = Round(f"compact-{secrets.token_hex(8)}", tuple(old), is_done=False)
         self._files.write(planned.note(self._place), planned.text())
         levels = old[0].count("/")
@@ -73,22 +74,22 @@ class Compaction:
         return len(made)
 
     def _end(self, done: Round) -> None:
-        """The old files go, and the note."""
+        """Completes a round: deletes its old files, then its note."""
         for old in done.old:
             self._files.delete(self._path(old))
         self._files.delete(done.note(self._place))
-        # Where a rename is a copy and a deletion.
+        # On object stores a rename is a copy and a deletion, so the first note may still be there.
         self._files.delete(done._replace(is_done=False).note(self._place))
 
     def _take_back(self, planned: Round) -> None:
-        """What there is of the new files goes, and the note."""
+        """Undoes a round: deletes its new files, as far as they were written, then its note."""
         made = self._listed().where(fn.startswith(file_name(), fn.lit(planned.id)))
         for row in made.select("path").collect():
             self._files.delete(row["path"])
         self._files.delete(planned.note(self._place))
 
     def _closed(self, before: date) -> list[list[str]]:
-        """The files of each closed partition that has several."""
+        """Returns the files of each closed partition that has more than one."""
         try:
             listed = self._listed()
         except AnalysisException as problem:
@@ -104,11 +105,11 @@ class Compaction:
         return [list(row["files"]) for row in each.collect()]
 
     def _listed(self) -> DataFrame:
-        """A row a file, whichever counts; nothing of it is read."""
+        """Lists the table's Parquet files, one row each, whether they count or not; no content is read."""
         return self._spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(self._place)
 
     def _read(self, files: Sequence[str]) -> DataFrame:
-        """The rows of these; a column that only some of them have is none that may go."""
+        """Reads the rows of these files, with every column that any of them has."""
         reader = self._spark.read.option("basePath", self._place).option("mergeSchema", "true")
         return reader.parquet(*(self._path(each) for each in files))
 
@@ -120,10 +121,10 @@ class Compaction:
         writer.partitionBy(*partitions).parquet(self._place)
 
     def _sums(self, rows: DataFrame) -> tuple[int, int | None]:
-        """How many rows, and the exclusive-or of their hashes."""
+        """Returns the number of rows and the exclusive-or of their hashes, to compare old files with new ones."""
         parts = [part for field in rows.schema for part in _hashable(field)]
-        told = rows.select(fn.xxhash64(*parts).alias("hash"))
-        count, parity = told.agg(fn.count("*"), fn.bit_xor("hash")).collect()[0]
+        hashed = rows.select(fn.xxhash64(*parts).alias("hash"))
+        count, parity = hashed.agg(fn.count("*"), fn.bit_xor("hash")).collect()[0]
         return count, parity
 
     def _path(self, name: str) -> str:
@@ -131,10 +132,11 @@ class Compaction:
 
 
 def _rounds(partitions: Sequence[Sequence[str]], files_max: int) -> Iterator[list[str]]:
-    """The files of whole partitions, about so many at a time.
+    """Groups the files of whole partitions into rounds of about `files_max` files.
 
     >>> list(_rounds([["a1", "a2"], ["b1", "b2"], ["c1", "c2", "c3"]], 4))
     [['a1', 'a2', 'b1', 'b2'], ['c1', 'c2', 'c3']]
+
     """
     taken: list[str] = []
     for files in partitions:
@@ -147,8 +149,8 @@ def _rounds(partitions: Sequence[Sequence[str]], files_max: int) -> Iterator[lis
 
 
 def _hashable(field: StructField) -> tuple[Column, Column]:
-    """What of a column is hashed: its value, and whether it is null, which a hash passes over."""
+    """Returns what is hashed of a column: its value, and whether it is null, because xxhash64 skips nulls."""
     value = fn.col(field.name)
-    # A map or a variant has no hash, nor has what holds one.
+    # Maps and variants, and types that contain them, cannot be hashed; their JSON text is hashed instead.
     is_plain = isinstance(field.dataType, AtomicType) and not isinstance(field.dataType, VariantType)
     return value if is_plain else fn.to_json(fn.struct(value)), value.isNull()

@@ -1,4 +1,4 @@
-"""Delta Lake: every write is one commit of the table's log, so a killed job has published nothing."""
+"""Delta Lake tables: every write is one commit of the table's log, so a killed job publishes nothing."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ _NOT_THERE: Final = (
 
 
 class DeltaTables:
-    """A directory a table, with its log in `_delta_log`. Who has begun to read, reads that version to its end."""
+    """Delta tables below a root directory. A reader keeps the version of the table with which it started."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """`root` is any place that Spark can write to; the session has Delta's jars and extension (`formats`)."""
+        """Opens the tables below `root`, a path that Spark can write to.
+
+        The session needs Delta's jars and extension.
+        """
         self._spark = spark
         self._root = root.rstrip("/")
 
     def read(self, name: str) -> DataFrame | None:
-        """A table as it is; None if it has never been written."""
+        """Returns a table's present rows; None if it was never written."""
         try:
             found = self._spark.read.format("delta").load(self._place(name))
-            _ = found.schema  # Spark Connect does not look before it is asked
+            _ = found.schema  # Spark Connect loads lazily; reading the schema makes it fail here
         except AnalysisException as problem:
             if problem.getCondition() in _NOT_THERE:
                 return None
@@ -41,19 +44,19 @@ class DeltaTables:
         return found
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows, all or none of them."""
+        """Appends rows to the table in one commit."""
         rows.write.format("delta").mode("append").partitionBy(*partition_by).save(self._place(name))
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows and no others, by cluster; and the table that they are then."""
+        """Overwrites the table with these rows, partitioned by cluster, and returns it."""
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.partitionBy("cluster_id").save(self._place(name))
         return self._there(name)
 
     def replace(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows for all that there are of the same clusters; and the whole table then.
+        """Replaces all rows of the clusters that occur in `rows`, and returns the whole table.
 
-        A cluster without a row here keeps those that it has.
+        Clusters that do not occur in `rows` keep their rows.
         """
         if self.read(name) is None:
             return self.keep(name, rows)
@@ -62,13 +65,16 @@ class DeltaTables:
         return self._there(name)
 
     def compact(self, name: str, *, before: date) -> Compacted:
-        """OPTIMIZE of the closed partitions. What was rewritten stays for its readers, until somebody VACUUMs."""
+        """Runs OPTIMIZE on the closed partitions.
+
+        The old files remain for present readers until somebody runs VACUUM.
+        """
         there = self.read(name)
         if there is None:
             return Compacted(0, 0)
         closed = f" WHERE date < '{before}'" if "date" in there.columns else ""
-        told = self._spark.sql(f"OPTIMIZE delta.`{self._place(name)}`{closed}").selectExpr("metrics.*").collect()[0]
-        return Compacted(told["numFilesRemoved"], told["numFilesAdded"])
+        metrics = self._spark.sql(f"OPTIMIZE delta.`{self._place(name)}`{closed}").selectExpr("metrics.*").collect()[0]
+        return Compacted(metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
     def _there(self, name: str) -> DataFrame:
         found = self.read(name)

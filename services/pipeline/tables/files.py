@@ -1,4 +1,4 @@
-"""Single files where the tables lie, on whatever file system Spark knows: written, renamed, deleted by the driver."""
+"""Writes, renames and deletes single files from the driver, on any file system that Hadoop supports."""
 
 from __future__ import annotations
 
@@ -11,38 +11,43 @@ from pyspark.sql.utils import is_remote
 __all__ = ["ATTEMPT", "Files", "HadoopFiles", "new_attempt"]
 
 ATTEMPT: Final = "mapreduce.job.application.attempt.id"
-"""Names where a job's tasks put their files until all are done. All jobs of Spark have the same, so that one which was
-killed would leave there what the next one publishes as its own."""
+"""Spark's setting for the directory in which tasks write files until the job commits.
+
+By default all jobs use the same one: a job would publish the leftovers of a killed job as its own files.
+"""
 
 UNFINISHED: Final = ".unfinished"
-"""Nobody lists a file with such a beginning; a rename gives it its name when it is whole."""
+"""Name prefix of a file that is still being written; readers ignore it, and a rename gives the file its final name."""
 
 
 class Files(Protocol):
-    """By path. Each of these is done or not; a killed process leaves nothing half done."""
+    """Operations on single files by path.
+
+    Each is atomic: a killed process leaves no half-written file under its name.
+    """
 
     def write(self, path: str, text: str) -> None:
-        """A new file."""
+        """Creates a file with this text."""
 
     def rename(self, path: str, to: str) -> None:
-        """Raises FileNotFoundError if there is none, or it cannot be renamed."""
+        """Renames a file. Raises FileNotFoundError if it does not exist or cannot be renamed."""
 
     def delete(self, path: str) -> None:
-        """A file that is not there is deleted already."""
+        """Deletes a file; does nothing if it does not exist."""
 
 
 class HadoopFiles:
-    """Files by Hadoop's interface, in the JVM that runs this session."""
+    """Files through Hadoop's FileSystem API, in the JVM of this session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Raises NotImplementedError through Spark Connect: that has no such interface."""
+        """Connects to the session's JVM. Raises NotImplementedError under Spark Connect, which has no access to one."""
         if is_remote():
             raise NotImplementedError("plain Parquet is compacted by the driver itself, not through Spark Connect")
         self._jvm: Any = spark.sparkContext._jvm  # Any: a gateway into Java
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     def write(self, path: str, text: str) -> None:
-        """A new file, under its name once it is whole."""
+        """Creates a file with this text: writes it under another name and renames it."""
         folder, _, name = path.rpartition("/")
         beside = f"{folder}/{UNFINISHED}-{name}"
         stream = self._of(beside).create(self._path(beside), True)
@@ -53,12 +58,12 @@ class HadoopFiles:
         self.rename(beside, path)
 
     def rename(self, path: str, to: str) -> None:
-        """Raises FileNotFoundError if there is none, or it cannot be renamed."""
+        """Renames a file. Raises FileNotFoundError if it does not exist or cannot be renamed."""
         if not self._of(path).rename(self._path(path), self._path(to)):
             raise FileNotFoundError(f"{path} cannot be renamed to {to}: is another job at work there?")
 
     def delete(self, path: str) -> None:
-        """A file that is not there is deleted already."""
+        """Deletes a file; does nothing if it does not exist."""
         self._of(path).delete(self._path(path), False)
 
     def _of(self, path: str) -> Any:  # Any: Java's FileSystem
@@ -69,5 +74,5 @@ class HadoopFiles:
 
 
 def new_attempt() -> str:
-    """An attempt that no other job has."""
+    """Returns a random attempt number, so that two jobs practically never share one."""
     return str(secrets.randbelow(1 << 31))

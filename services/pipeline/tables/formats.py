@@ -1,7 +1,7 @@
-"""Which formats the tables may have, what each needs of a session, and the tables of one at a place.
+"""The table formats: the Spark settings that each needs, and opening the tables of one at a path.
 
-Parquet comes with Spark. The others are extras, each built for one Spark: `make spark-formats` brings that Spark and
-the jars into build/spark-formats/FORMAT, and any other session takes them as Spark does (`--packages`).
+Parquet comes with Spark. Other formats are extras, each built for one Spark release: `make spark-formats` downloads
+that Spark and the jars into build/spark-formats/FORMAT. Any other session gets the jars with Spark's `--packages`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ EXTRAS: Final = Path(__file__).parents[3] / "build" / "spark-formats"
 
 
 class Extra(NamedTuple):
-    """What does not come with Spark."""
+    """A format's library that does not come with Spark."""
 
     package: str
-    """By Maven's coordinates."""
+    """Maven coordinates of the library."""
     spark: str
-    """The release of Spark that it is built for, and was tried with."""
+    """The Spark release for which it is built and with which it was tested."""
     settings: Mapping[str, str]
-    """Of a session, before it starts."""
+    """Session settings that it needs before the session starts."""
 
 
 class Format(NamedTuple):
-    """A format: its tables, and how one knows them."""
+    """A table format: its implementation, and the files by which it is recognized."""
 
     tables: Callable[[SparkSession, str], Lake]
     mark: str
-    """What lies below the tables' root when they have this format, as a glob."""
+    """A glob below the tables' root that matches only if the tables have this format."""
     extra: Extra | None = None
 
 
-# Delta 4.4.0 with Spark 4.3.0 (2026-11-21, and there was no later one): it writes, and cannot read what it wrote, as
-# LogicalRDD has another constructor.
+# Delta 4.4.0, the latest release of 2026-11-21, on Spark 4.3.0: it writes, but cannot read what it wrote, because
+# the constructor of LogicalRDD has changed.
 FORMATS: Final[Mapping[str, Format]] = {
     "delta": Format(
         DeltaTables,
@@ -69,19 +69,22 @@ NO_ICEBERG: Final = (
 
 
 def settings_of(format_: str, extras: Path = EXTRAS) -> dict[str, str]:
-    """What a session that is yet to start must be told; nothing where the jars are not in `extras`."""
+    """Returns the settings for a new session that uses this format; empty if the format's jars are not in `extras`."""
     jars = jars_of(format_, extras)
     extra = FORMATS[format_].extra if jars else None
     return {"spark.jars": ",".join(map(str, jars)), **extra.settings} if extra is not None else {}
 
 
 def jars_of(format_: str, extras: Path = EXTRAS) -> list[Path]:
-    """The jars of a format on this machine."""
+    """Lists the jars of a format on this machine."""
     return sorted((extras / format_ / "jars").glob("*.jar"))
 
 
 def open_tables(spark: SparkSession, root: str, format_: str) -> Lake:
-    """The tables at `root`, in this format. Raises LookupError if the session cannot, or they have another one."""
+    """Opens the tables at `root` in this format.
+
+    Raises LookupError if the session lacks its library or they have another.
+    """
     if format_ == ICEBERG:
         raise LookupError(f"--format {format_}: {NO_ICEBERG}; --format {PARQUET} needs nothing, delta needs Spark 4.2")
     chosen = FORMATS[format_]
@@ -94,22 +97,22 @@ def open_tables(spark: SparkSession, root: str, format_: str) -> Lake:
 
 
 def _check(spark: SparkSession, format_: str, extra: Extra) -> None:
-    """Before anything is written: with another Spark's jars, what is written might not be read."""
+    """Checks the session's Spark release before anything is written: with the wrong one, tables could be unreadable."""
     if not spark.version.startswith(f"{extra.spark}."):
         raise LookupError(
             f"--format {format_}: this is Spark {spark.version}, and {extra.package} runs with Spark {extra.spark} "
             f"alone; `make spark-formats` brings both, --format {PARQUET} needs neither"
         )
     if not _is_known(spark, format_):
-        told = " ".join(f"--conf {name}={value}" for name, value in extra.settings.items())
+        conf_options = " ".join(f"--conf {name}={value}" for name, value in extra.settings.items())
         raise LookupError(
             f"--format {format_}: this session has not the classes of {extra.package}; `make spark-formats` brings "
-            f"them to local ones, any other takes --packages {extra.package} {told}"
+            f"them to local ones, any other takes --packages {extra.package} {conf_options}"
         )
 
 
 def tables_of(format_: str) -> Callable[[SparkSession, str], Lake]:
-    """The same without a look, for who has opened them before."""
+    """Returns the format's implementation without the checks of `open_tables`, for tables that were opened before."""
     return FORMATS[format_].tables
 
 

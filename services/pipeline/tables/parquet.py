@@ -1,4 +1,4 @@
-"""Plain Parquet: directories of files, by cluster (and date), that anything reads that reads Parquet."""
+"""Plain Parquet tables: directories of files, partitioned by cluster (and date), that any Parquet reader can read."""
 
 from __future__ import annotations
 
@@ -20,59 +20,63 @@ __all__ = ["ParquetTables"]
 INFER: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
 OPEN_FILES_MAX: Final = 40
-"""Partitions that a task writes to side by side; where it has more it sorts its rows first, which takes much longer."""
+"""Files that a task has open at a time, one a partition; with more partitions Spark first sorts the rows: slow."""
 
 LOOKS_MAX: Final = 20
-"""How often a reader looks again because files are being rewritten just then: each time takes as long as one does."""
+"""How often `read` lists a table again because a compaction changed it meanwhile."""
 
 
 class ParquetTables:
-    """Directories of Parquet files. Each gets its name at once, when all are written: half of one is never read.
+    """Tables as directories of Parquet files. Files get their names when all are written, so none is read half written.
 
-    A job that is killed while they get their names leaves some of them: whoever appends can tell which rows are there.
-    One that is killed while it keeps or replaces may have taken the old files away: such tables can be made again.
+    A kill during that renaming leaves some of the files. Append is safe because callers find which rows are there;
+    after a killed keep or replace the table may lack rows and must be made again.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """`root` is any place that Spark can write to."""
+        """Opens the tables below `root`, any path that Spark can write to."""
         self._spark = spark
         self._root = root.rstrip("/")
-        # A cluster may be called 123 and one 0123: partitions are what they are called.
+        # Type inference would turn the cluster ids 123 and 0123 into one number.
         spark.conf.set(INFER, "false")
         spark.conf.set(OPEN_FILES, OPEN_FILES_MAX)
 
     def read(self, name: str) -> DataFrame | None:
-        """A table as it is; None if it has never been written.
+        """Returns a table's present rows; None if it was never written.
 
-        Raises LookupError if it is rewritten all the time.
+        Raises LookupError if compactions change it during each of LOOKS_MAX attempts.
         """
         place = self._place(name)
         for _ in range(LOOKS_MAX):
             rounds = rounds_of(self._spark, place)
             found = self._files(place)
-            # The files were listed in between: was it all before, or all after, what a compaction did?
+            # The files were listed between two looks at the notes: equal notes mean that no compaction step came in
+            # between.
             if found is None or rounds == rounds_of(self._spark, place):
                 return None if found is None else without_hidden(found, rounds)
         raise LookupError(f"{place} was rewritten during each of {LOOKS_MAX} looks: try again when it is compacted")
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows. A job that is killed meanwhile leaves each of them there, or not."""
+        """Appends rows. A kill meanwhile may leave some of them in the table."""
         writer = rows.write.mode("append").option(ATTEMPT, new_attempt())
         writer.partitionBy(*partition_by).parquet(self._place(name))
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows and no others, by cluster; and the table that they are then. They must not come from it."""
+        """Overwrites the table with these rows, partitioned by cluster, and returns it.
+
+        The rows must not be read from the table itself.
+        """
         rows.write.mode("overwrite").partitionBy("cluster_id").parquet(self._place(name))
         if self.read(name) is None:
-            # No row, so no partition, and no file that would say the columns: one that says nothing else.
+            # Without a row there is no partition and no file with the schema, so one empty file is written.
             self._spark.createDataFrame([], rows.schema).write.mode("overwrite").parquet(self._place(name))
         ordered = [field for field in rows.schema if field.name != "cluster_id"] + [rows.schema["cluster_id"]]
         return self._spark.read.schema(StructType(ordered)).parquet(self._place(name))
 
     def replace(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows for all that there are of the same clusters; and the whole table then. They must not come from it.
+        """Replaces all rows of the clusters that occur in `rows`, and returns the whole table.
 
-        A cluster without a row here keeps those that it has.
+        Clusters that do not occur in `rows` keep their rows. The rows must not be read from the table itself.
         """
         there = self.read(name)
         if there is None or there.isEmpty():
@@ -83,17 +87,17 @@ class ParquetTables:
         return without_hidden(found, rounds_of(self._spark, self._place(name)))
 
     def compact(self, name: str, *, before: date) -> Compacted:
-        """Rewrite the small files of each closed partition as one. One job at a time may do so.
+        """Rewrites the small files of each closed partition as one. Only one job at a time may compact.
 
-        Raises NotImplementedError through Spark Connect, and ArithmeticError if what was written is not what was read:
-        then nothing has changed.
+        Raises NotImplementedError under Spark Connect, and ArithmeticError if the new files do not have the old ones'
+        rows: then these partitions are left as they were.
         """
         return Compaction(self._spark, self._place(name), HadoopFiles(self._spark)).run(before=before)
 
     def _files(self, place: str) -> DataFrame | None:
         try:
             found = self._spark.read.parquet(place)
-            _ = found.schema  # Spark Connect does not look before it is asked
+            _ = found.schema  # Spark Connect loads lazily; reading the schema makes it fail here
         except AnalysisException as problem:
             if problem.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
                 return None

@@ -1,4 +1,4 @@
-"""Tables that tell of each one as soon as it is written, as a job over very many rows takes long."""
+"""A wrapper around tables that reports each table as soon as it is written, because jobs over many rows take long."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ __all__ = ["Telling"]
 
 
 class Telling:
-    """The same tables; `told` is how many were written."""
+    """The wrapped tables; `told` counts the tables that were written."""
 
     def __init__(self, tables: Tables, tell: Callable[[str, int], None]) -> None:
-        """`tell` hears the name of a table that is written, and how many rows it has."""
+        """Wraps tables; `tell` is called with the name of each table that was written and its number of rows."""
         self._tables = tables
-        self._tell = tell
+        self._report = tell
         self.told = 0
 
     def read(self, name: str) -> DataFrame | None:
-        """A table as it is; None if it has never been written."""
+        """Returns a table's present rows; None if it was never written."""
         return self._tables.read(name)
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows."""
+        """Appends rows; this is not reported."""
         self._tables.append(name, rows, partition_by=partition_by)
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows and no others, by cluster."""
-        return self._heard(name, self._tables.keep(name, rows))
+        """Overwrites the whole table with these rows, reports its name and number of rows, and returns it."""
+        return self._reported(name, self._tables.keep(name, rows))
 
     def replace(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows for all that there are of the same clusters."""
-        return self._heard(name, self._tables.replace(name, rows))
+        """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
+        return self._reported(name, self._tables.replace(name, rows))
 
-    def _heard(self, name: str, table: DataFrame) -> DataFrame:
+    def _reported(self, name: str, table: DataFrame) -> DataFrame:
         self.told += 1
-        self._tell(name, table.count())
+        self._report(name, table.count())
         return table

@@ -1,4 +1,4 @@
-"""What a job may do to tables, whichever format they have; and tables of which only some clusters are made."""
+"""The interface between jobs and table formats: read, append, keep, replace and compact."""
 
 from __future__ import annotations
 
@@ -9,70 +9,69 @@ from typing import NamedTuple, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
+from services.pipeline.memory import kept
+
 __all__ = ["Compacted", "Growing", "Keeping", "Lake", "Replacing", "Tables", "add"]
 
 
 class Growing(Protocol):
-    """Named tables, as `bronze/records`, of which no row ever goes."""
+    """Append-only tables by name, such as `bronze/records`; rows are never removed."""
 
     def read(self, name: str) -> DataFrame | None:
-        """A table as it is; None if it has never been written."""
+        """Returns a table's present rows; None if it was never written."""
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
-        """More rows. A job that is killed meanwhile leaves each of them there, or not."""
+        """Appends rows. A kill meanwhile may leave some of them in the table."""
 
 
 class Keeping(Protocol):
-    """Named tables that are made whole, and can be made again: killed meanwhile, a job may leave any part of one."""
+    """Tables that are always rebuilt whole; after a kill one may be incomplete, and is rebuilt again."""
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows and no others, by cluster; and the table that they are then."""
+        """Overwrites the table with these rows, partitioned by cluster, and returns it."""
 
 
 class Tables(Growing, Keeping, Protocol):
-    """All of them."""
+    """Tables that can be read, appended to, overwritten, and replaced for some clusters."""
 
     def replace(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows for all that there are of the same clusters; and the whole table then."""
+        """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
 
 
 class Compacted(NamedTuple):
-    """So many files were rewritten as so many."""
+    """The result of a compaction: how many files were rewritten, and into how many."""
 
     files: int
     into: int
 
 
 class Lake(Tables, Protocol):
-    """Tables whose files may be rewritten, too: a format of its own."""
+    """The tables of one format, whose files can also be compacted."""
 
     def compact(self, name: str, *, before: date) -> Compacted:
-        """Rewrite the small files of each closed partition as one; nobody reads a row twice, or misses one.
+        """Rewrites the small files of each closed partition as one; meanwhile readers see each row exactly once.
 
-        A partition is closed if its `date` is earlier than `before`, or if the table has none. A table that
-        was never written has no files.
+        A partition is closed if its `date` is earlier than `before`, or if the table has no dates. A table that was
+        never written has no files.
         """
 
 
 class Replacing:
-    """Tables of which only some clusters are made: what is kept replaces theirs, and is all that is seen then."""
+    """A view on tables that is limited to some clusters: `keep` replaces only their rows and returns only these."""
 
     def __init__(self, tables: Tables, clusters: Sequence[str]) -> None:
         self._tables = tables
         self._clusters = list(clusters)
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """These rows and no others of their clusters."""
+        """Replaces these clusters' rows, and returns them."""
         return self._tables.replace(name, rows).where(fn.col("cluster_id").isin(self._clusters))
 
 
 def add(tables: Growing, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> int:
-    """Append these rows, if there are any; how many they are."""
-    new = rows.persist()
-    try:
+    """Appends the rows, if there are any, and returns how many."""
+    with kept(rows) as (new,):
         count = new.count()
         if count:
             tables.append(name, new, partition_by=partition_by)
-    finally:
-        new.unpersist()
     return count

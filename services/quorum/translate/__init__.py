@@ -1,12 +1,12 @@
-"""Kafka's envelope ↔ the core's flat messages: the only place that knows topics and partitions.
+"""Converts between Kafka's quorum messages and the core's flat ones, which have no topics and partitions.
 
 Every request of the quorum protocol names one topic, `__cluster_metadata`, with one partition, 0. A request
-that names anything else is INVALID_REQUEST (KIP-595) and never reaches the core.
+that names anything else gets INVALID_REQUEST (KIP-595) and never reaches the core.
 
 envelope   topic, partition, ids, addresses
-serving    requests that come in, answers that go out
-asking     requests that go out, answers that come in
-membership who votes: both ways
+serving    incoming requests and their answers
+asking     outgoing requests and their answers
+membership both, for membership changes
 """
 
 from services.quorum.translate.asking import (
@@ -21,20 +21,26 @@ from services.quorum.translate.asking import (
     to_fetch_snapshot,
     to_vote,
 )
-from services.quorum.translate.envelope import Address, Endpoints, only
+from services.quorum.translate.envelope import Address, Endpoints, listeners_of, only
 from services.quorum.translate.membership import (
     add_answer,
     add_request,
+    alter_answer,
+    alter_request,
     api_versions_answer,
     api_versions_request,
     from_add,
     from_api_versions,
+    from_presence,
     from_remove,
     from_update,
+    presence_answer,
+    presence_request,
     remove_answer,
     remove_request,
     to_add,
     to_api_versions,
+    to_presence,
     to_remove,
     to_update,
     transfer_answer,
@@ -60,6 +66,8 @@ __all__ = [
     "Endpoints",
     "add_answer",
     "add_request",
+    "alter_answer",
+    "alter_request",
     "api_versions_answer",
     "api_versions_request",
     "begin_answer",
@@ -76,10 +84,14 @@ __all__ = [
     "from_end",
     "from_fetch",
     "from_fetch_snapshot",
+    "from_presence",
     "from_remove",
     "from_update",
     "from_vote",
+    "listeners_of",
     "only",
+    "presence_answer",
+    "presence_request",
     "remove_answer",
     "remove_request",
     "to_add",
@@ -88,6 +100,7 @@ __all__ = [
     "to_end",
     "to_fetch",
     "to_fetch_snapshot",
+    "to_presence",
     "to_remove",
     "to_update",
     "to_vote",

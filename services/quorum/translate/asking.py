@@ -1,8 +1,9 @@
-"""What a node asks: requests that go out, answers that come in."""
+"""Converts outgoing requests of the core to Kafka's messages, and the peers' answers back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -11,13 +12,15 @@ from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResp
 from kraft.api.vote_pb2 import VoteRequest, VoteResponse
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, ZERO_UUID, OffsetAndEpoch, ReplicaKey, uuid_text
 from quorate.raft import messages as raft
-from quorate.raft.voters import Endpoint
+from quorate.raft.voters import ListenerEndpoint
 from services.quorum.batches import parse_batches
 from services.quorum.translate.envelope import TOPIC_ID, error_of, id_of, leader_of, only
 
+R = TypeVar("R", bound=raft.Response)
+
 
 def to_vote(request: raft.VoteRequest) -> VoteRequest:
-    """Vote v2."""
+    """Converts the core's request to Vote v2."""
     topic = VoteRequest.TopicData
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
@@ -36,8 +39,10 @@ def to_vote(request: raft.VoteRequest) -> VoteRequest:
     )
 
 
-def to_begin(request: raft.BeginQuorumEpochRequest, listeners: Sequence[Endpoint] = ()) -> BeginQuorumEpochRequest:
-    """BeginQuorumEpoch v1. The `listeners` are the leader's: a voter may lack the record that has them. KIP-853."""
+def to_begin(
+    request: raft.BeginQuorumEpochRequest, listeners: Sequence[ListenerEndpoint] = ()
+) -> BeginQuorumEpochRequest:
+    """Converts the core's request to BeginQuorumEpoch v1, with the leader's own `listeners` for the voter. KIP-853."""
     topic = BeginQuorumEpochRequest.TopicData
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
@@ -55,8 +60,8 @@ def to_begin(request: raft.BeginQuorumEpochRequest, listeners: Sequence[Endpoint
     )
 
 
-def to_end(request: raft.EndQuorumEpochRequest) -> EndQuorumEpochRequest:
-    """EndQuorumEpoch v1."""
+def to_end(request: raft.EndQuorumEpochRequest, listeners: Sequence[ListenerEndpoint] = ()) -> EndQuorumEpochRequest:
+    """Converts the core's request to EndQuorumEpoch v1, with the `listeners` of the leader that resigns (KIP-853)."""
     topic = EndQuorumEpochRequest.TopicData
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
@@ -70,11 +75,14 @@ def to_end(request: raft.EndQuorumEpochRequest) -> EndQuorumEpochRequest:
     return EndQuorumEpochRequest(
         cluster_id=request.cluster_id,
         topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=[
+            EndQuorumEpochRequest.LeaderEndpoint(name=each.name, host=each.host, port=each.port) for each in listeners
+        ],
     )
 
 
 def to_fetch(request: raft.FetchRequest) -> FetchRequest:
-    """Fetch v18."""
+    """Converts the core's request to Fetch v18."""
     topic = FetchRequest.FetchTopic
     partition = topic.FetchPartition(
         partition=METADATA_PARTITION,
@@ -94,7 +102,7 @@ def to_fetch(request: raft.FetchRequest) -> FetchRequest:
 
 
 def to_fetch_snapshot(request: raft.FetchSnapshotRequest) -> FetchSnapshotRequest:
-    """FetchSnapshot v1."""
+    """Converts the core's request to FetchSnapshot v1."""
     topic = FetchSnapshotRequest.TopicSnapshot
     partition = topic.PartitionSnapshot(
         partition=METADATA_PARTITION,
@@ -117,66 +125,87 @@ def _directory(key: ReplicaKey | None) -> str:
     return uuid_text(key.directory_id if key else ZERO_UUID)
 
 
+def _whole_error(message: Callable[..., R], answer: Any, reply_to: object) -> R:
+    """Returns the core's response for a top-level error. As in Kafka its other fields are ignored: a node that does not
+    know our cluster or version has no valid epoch or leader for us."""
+    return message(epoch=raft.EPOCH_UNKNOWN, error=error_of(answer.error_code), reply_to=reply_to)
+
+
 def from_vote(answer: VoteResponse, reply_to: object) -> raft.VoteResponse:
-    """Vote v2. A node that does not know the version answers with an error, and of no partition."""
-    if answer.error_code and not answer.topics:
-        return raft.VoteResponse(epoch=raft.EPOCH_UNKNOWN, error=error_of(answer.error_code), reply_to=reply_to)
+    """Converts a peer's Vote v2 response to the core's form. Raises ApiError."""
+    if answer.error_code:
+        return _whole_error(raft.VoteResponse, answer, reply_to)
     partition = only(answer)
     return raft.VoteResponse(
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
         granted=partition.vote_granted,
-        error=error_of(answer.error_code, partition.error_code),
+        error=error_of(partition.error_code),
         reply_to=reply_to,
     )
 
 
 def from_begin(answer: BeginQuorumEpochResponse, reply_to: object) -> raft.BeginQuorumEpochResponse:
-    """BeginQuorumEpoch v1."""
+    """Converts a peer's BeginQuorumEpoch v1 response to the core's form. Raises ApiError."""
+    if answer.error_code:
+        return _whole_error(raft.BeginQuorumEpochResponse, answer, reply_to)
     partition = only(answer)
     return raft.BeginQuorumEpochResponse(
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
-        error=error_of(answer.error_code, partition.error_code),
+        error=error_of(partition.error_code),
         reply_to=reply_to,
     )
 
 
 def from_end(answer: EndQuorumEpochResponse, reply_to: object) -> raft.EndQuorumEpochResponse:
-    """EndQuorumEpoch v1."""
+    """Converts a peer's EndQuorumEpoch v1 response to the core's form. Raises ApiError."""
+    if answer.error_code:
+        return _whole_error(raft.EndQuorumEpochResponse, answer, reply_to)
     partition = only(answer)
     return raft.EndQuorumEpochResponse(
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
-        error=error_of(answer.error_code, partition.error_code),
+        error=error_of(partition.error_code),
         reply_to=reply_to,
     )
 
 
 def from_fetch(answer: FetchResponse, reply_to: object) -> raft.FetchResponse:
-    """Fetch v18; its batches are checked. Raises Corrupt, ApiError."""
+    """Converts a peer's Fetch v18 response to the core's form, and checks its batches. Raises Corrupt, ApiError."""
+    if answer.error_code:
+        return _whole_error(raft.FetchResponse, answer, reply_to)
     partition = only(answer)
     diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
     return raft.FetchResponse(
         epoch=partition.current_leader.leader_epoch,
         leader_id=leader_of(partition.current_leader.leader_id),
-        error=error_of(answer.error_code, partition.error_code),
+        error=error_of(partition.error_code),
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
-        diverging=OffsetAndEpoch(epoch=diverging.epoch, offset=diverging.end_offset) if diverging.epoch >= 0 else None,
-        snapshot_id=OffsetAndEpoch(epoch=snapshot.epoch, offset=snapshot.end_offset) if snapshot.epoch >= 0 else None,
+        diverging=_end_of(diverging),
+        snapshot_id=_end_of(snapshot),
         batches=tuple(parse_batches(partition.records)),
         reply_to=reply_to,
     )
 
 
+def _end_of(told: Any) -> OffsetAndEpoch | None:
+    """Converts an epoch and end offset; None if both are absent. The core refuses an answer with only one of them."""
+    if told.epoch < 0 and told.end_offset < 0:
+        return None
+    return OffsetAndEpoch(epoch=told.epoch, offset=told.end_offset)
+
+
 def from_fetch_snapshot(answer: FetchSnapshotResponse, reply_to: object) -> raft.FetchSnapshotResponse:
-    """FetchSnapshot v1."""
+    """Converts a peer's FetchSnapshot v1 response to the core's form. Raises ApiError."""
+    if answer.error_code:
+        return _whole_error(raft.FetchSnapshotResponse, answer, reply_to)
     partition = only(answer)
     return raft.FetchSnapshotResponse(
         epoch=partition.current_leader.leader_epoch,
         leader_id=leader_of(partition.current_leader.leader_id),
-        error=error_of(answer.error_code, partition.error_code),
+        error=error_of(partition.error_code),
         snapshot_id=OffsetAndEpoch(epoch=partition.snapshot_id.epoch, offset=partition.snapshot_id.end_offset),
         size=partition.size,
         position=partition.position,

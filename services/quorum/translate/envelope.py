@@ -1,8 +1,8 @@
-"""The envelope: one topic, one partition, ids and addresses as Kafka spells them."""
+"""The common parts of quorum messages: the one topic and partition, ids, addresses, error codes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from quorate.nouns import (
     parse_uuid,
     uuid_text,
 )
+from quorate.raft.voters import ListenerEndpoint
 
 NOBODY: Final = -1
 TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
@@ -23,7 +24,7 @@ TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a node's quorum listener is."""
+    """The host and port of a node's quorum listener."""
 
     host: str
     port: int
@@ -32,13 +33,18 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
+LISTENERS_MAX: Final = 64
+TEXT_MAX: Final = 255
+"""Most characters of a host or a listener's name, as in DNS."""
+PORT_MAX: Final = 65_535
+
 Endpoints = Mapping[NodeId, Address]
 
 
 def only(message: Any) -> Any:
-    """The one partition that a request or an answer may name. Raises ApiError(INVALID_REQUEST).
+    """Returns the only partition of a request or answer, the metadata partition. Raises ApiError(INVALID_REQUEST).
 
-    Kafka calls topics and indexes by several names; Fetch alone goes by the topic's id.
+    Kafka's messages have several field names for topic and partition; only Fetch uses the topic's id.
     """
     by_id = hasattr(message, "replica_state") or hasattr(message, "responses")
     topics = message.responses if hasattr(message, "responses") else message.topics
@@ -58,9 +64,8 @@ def _either(message: Any, *names: str) -> Any:
     return next(getattr(message, name) for name in names if hasattr(message, name))
 
 
-def error_of(*codes: int) -> ErrorCode:
-    """The first of an answer's error codes that is set. Raises ApiError for one that a later Kafka has."""
-    code = next((code for code in codes if code), 0)
+def error_of(code: int) -> ErrorCode:
+    """Converts an answer's error code. Raises ApiError for an unknown one, such as a later Kafka's."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -70,28 +75,51 @@ def error_of(*codes: int) -> ErrorCode:
 
 
 def key_of(node_id: NodeId, directory_id: str) -> ReplicaKey:
-    """The replica that a request names. Raises ApiError(INVALID_REQUEST) for what is no id."""
+    """Returns the replica key of an id and a directory id. Raises ApiError(INVALID_REQUEST) for a malformed id."""
     try:
         return ReplicaKey(node_id, parse_uuid(directory_id))
     except ValueError as problem:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(problem)) from None
 
 
+def listeners_of(field: str, listeners: Iterable[Any]) -> tuple[ListenerEndpoint, ...]:
+    """Converts and checks the listeners in a request. Raises ApiError(INVALID_REQUEST) for malformed ones."""
+    endpoints = tuple(ListenerEndpoint(each.name, each.host, each.port) for each in listeners)
+    if len(endpoints) > LISTENERS_MAX:
+        raise _misfit(field, f"{len(endpoints)} listeners; {LISTENERS_MAX} is the most")
+    for place, endpoint in enumerate(endpoints):
+        for what, text in (("name", endpoint.name), ("host", endpoint.host)):
+            if not 0 < len(text) <= TEXT_MAX:
+                raise _misfit(
+                    f"{field}[{place}].{what}", f"it has {len(text)} characters; from 1 to {TEXT_MAX} it takes"
+                )
+        if not 0 < endpoint.port <= PORT_MAX:
+            raise _misfit(f"{field}[{place}].port", f"{endpoint.port} is no port; one is from 1 to {PORT_MAX}")
+    names = [endpoint.name for endpoint in endpoints]
+    if len(set(names)) < len(names):
+        raise _misfit(field, f"the names are {names}; each may be there once")
+    return endpoints
+
+
+def _misfit(field: str, why: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"{field}: {why}", {"field": field})
+
+
 def voter_of(node_id: NodeId, directory_id: str) -> ReplicaKey | None:
-    """Whom the asker believes to ask; None if it does not say."""
+    """Returns the voter that a request is meant for; None if it does not say."""
     return None if node_id == NOBODY else key_of(node_id, directory_id)
 
 
 def cluster_of(request: Any) -> str | None:
-    """The cluster id that the asker believes in; None if it does not say."""
+    """Returns the cluster id in a request; None if it has none."""
     return request.cluster_id if request.HasField("cluster_id") else None
 
 
 def leader_of(leader_id: NodeId) -> NodeId | None:
-    """A leader's id as the core has it: None for nobody."""
+    """Converts a leader id from Kafka's form (-1 for none) to the core's (None)."""
     return None if leader_id == NOBODY else leader_id
 
 
 def id_of(leader_id: NodeId | None) -> NodeId:
-    """A leader's id as Kafka has it: -1 for nobody."""
+    """Converts a leader id from the core's form (None for none) to Kafka's (-1)."""
     return NOBODY if leader_id is None else leader_id

@@ -1,8 +1,7 @@
-"""Who votes: requests and answers of KIP-853, both ways. They have no envelope of topics and partitions."""
+"""Converts the messages of membership changes (KIP-853), both ways; they name no topics and partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -16,16 +15,26 @@ from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest
 from kraft.api.remove_raft_voter_pb2 import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraft.api.vote_pb2 import VoteRequest
-from kraft.service.quorum_pb2 import TransferLeadershipRequest, TransferLeadershipResponse
+from kraft.service.quorum_pb2 import (
+    AlterQuorumRequest,
+    ControllerPresenceRequest,
+    ControllerPresenceResponse,
+    SetTargetVotersResponse,
+    TransferLeadershipRequest,
+    TransferLeadershipResponse,
+)
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import uuid_text
 from quorate.raft import messages as raft
-from quorate.raft.voters import Endpoint, VersionRange, Voter
+from quorate.raft.voters import VersionRange, Voter, VoterSet
 from quorate.wire.schema import layout
-from services.quorum.translate.envelope import Endpoints, cluster_of, error_of, id_of, key_of, leader_of
+from services.quorum.translate.envelope import Endpoints, cluster_of, error_of, id_of, key_of, leader_of, listeners_of
 
 KRAFT_VERSION: Final = "kraft.version"
 SOFTWARE: Final = "quorate"
+IDS_SHOWN_MAX: Final = 10
+LEVEL_MAX: Final = 2**15 - 1
+"""Highest level of a feature: Kafka's levels are int16."""
 
 _SERVED: Final[tuple[Any, ...]] = (
     FetchRequest,
@@ -39,22 +48,23 @@ _SERVED: Final[tuple[Any, ...]] = (
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
 )
-"""Kafka's APIs that a quorum node answers, by api key."""
+"""The Kafka APIs that a quorum node serves, for ApiVersions."""
 
 
 # What a node serves.
 
 
 def api_versions_request(request: ApiVersionsRequest, reply_to: object) -> raft.ApiVersionsRequest:
-    """ApiVersions v5."""
+    """Converts a received ApiVersions v5 request to the core's form."""
     return raft.ApiVersionsRequest(cluster_id=cluster_of(request), reply_to=reply_to)
 
 
 def add_request(request: AddRaftVoterRequest, reply_to: object) -> raft.AddRaftVoterRequest:
-    """AddRaftVoter v1."""
+    """Converts a received AddRaftVoter v1 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     return raft.AddRaftVoterRequest(
         voter=Voter(
-            key=key_of(request.voter_id, request.voter_directory_id), endpoints=_endpoints_of(request.listeners)
+            key=key_of(request.voter_id, request.voter_directory_id),
+            endpoints=listeners_of("listeners", request.listeners),
         ),
         timeout_ms=request.timeout_ms,
         ack_when_committed=request.ack_when_committed,
@@ -64,7 +74,7 @@ def add_request(request: AddRaftVoterRequest, reply_to: object) -> raft.AddRaftV
 
 
 def remove_request(request: RemoveRaftVoterRequest, reply_to: object) -> raft.RemoveRaftVoterRequest:
-    """RemoveRaftVoter v0."""
+    """Converts a received RemoveRaftVoter v0 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     return raft.RemoveRaftVoterRequest(
         voter=key_of(request.voter_id, request.voter_directory_id),
         cluster_id=cluster_of(request),
@@ -72,15 +82,61 @@ def remove_request(request: RemoveRaftVoterRequest, reply_to: object) -> raft.Re
     )
 
 
+def alter_request(request: AlterQuorumRequest, reply_to: object) -> raft.AlterQuorumRequest:
+    """Converts a received AlterQuorum or SetTargetVoters request, which Kafka does not have, to the core's form.
+
+    KIP-595's first form has AlterQuorum. Raises ApiError(INVALID_REQUEST).
+    """
+    return raft.AlterQuorumRequest(
+        target=_target_of(request),
+        validate_only=request.validate_only,
+        cluster_id=request.cluster_id or None,
+        reply_to=reply_to,
+    )
+
+
+def _target_of(request: AlterQuorumRequest) -> VoterSet | None:
+    """Returns the target voter set of a request; None cancels the target. Raises ApiError(INVALID_REQUEST)."""
+    ids = [voter.id for voter in request.voters]
+    why = None
+    if request.cancel and ids:
+        why = f"{len(ids)} are named, and cancel is set; one excludes the other"
+    elif not request.cancel and not ids:
+        why = "the target has no voter; it must have at least one"
+    elif len(set(ids)) < len(ids):
+        why = f"the target has the ids {sorted(ids)[:IDS_SHOWN_MAX]}; each must be there once"
+    if why is not None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"voters: {why}", {"field": "voters"})
+    if request.cancel:
+        return None
+    return VoterSet(
+        tuple(
+            Voter(
+                key=key_of(voter.id, voter.directory_id),
+                endpoints=listeners_of(f"voters[{place}].listeners", voter.listeners),
+            )
+            for place, voter in enumerate(request.voters)
+        )
+    )
+
+
+def alter_answer(answer: raft.AlterQuorumResponse) -> SetTargetVotersResponse:
+    """Converts the core's answer to a SetTargetVoters response, which Kafka does not have."""
+    return SetTargetVotersResponse(
+        error_code=answer.error,  # type: ignore[arg-type]
+        error_message=answer.message,
+        offset=-1 if answer.offset is None else answer.offset,
+    )
+
+
 def update_request(request: UpdateRaftVoterRequest, reply_to: object) -> raft.UpdateRaftVoterRequest:
-    """UpdateRaftVoter v0."""
-    feature = request.k_raft_version_feature
+    """Converts a received UpdateRaftVoter v0 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     return raft.UpdateRaftVoterRequest(
         epoch=request.current_leader_epoch,
         voter=Voter(
             key=key_of(request.voter_id, request.voter_directory_id),
-            endpoints=_endpoints_of(request.listeners),
-            kraft_versions=VersionRange(feature.min_supported_version, feature.max_supported_version),
+            endpoints=listeners_of("listeners", request.listeners),
+            kraft_versions=_range_of(request.k_raft_version_feature),
         ),
         cluster_id=cluster_of(request),
         reply_to=reply_to,
@@ -88,14 +144,34 @@ def update_request(request: UpdateRaftVoterRequest, reply_to: object) -> raft.Up
 
 
 def transfer_request(request: TransferLeadershipRequest, reply_to: object) -> raft.TransferLeadershipRequest:
-    """Ours: Kafka has no such RPC."""
+    """Converts a received TransferLeadership request, which Kafka does not have, to the core's form."""
     return raft.TransferLeadershipRequest(
         to=leader_of(request.voter_id), epoch=request.epoch, timeout_ms=request.timeout_ms, reply_to=reply_to
     )
 
 
+def presence_request(request: ControllerPresenceRequest, reply_to: object) -> raft.ControllerPresenceRequest:
+    """Converts a received ControllerPresence request to the core's form; not in Kafka. Raises ApiError."""
+    return raft.ControllerPresenceRequest(
+        epoch=request.leader_epoch,
+        replica=key_of(request.voter_id, request.directory_id),
+        is_present=request.is_present,
+        cluster_id=cluster_of(request),
+        reply_to=reply_to,
+    )
+
+
+def presence_answer(answer: raft.ControllerPresenceResponse) -> ControllerPresenceResponse:
+    """Converts the core's answer to a ControllerPresence response."""
+    return ControllerPresenceResponse(
+        error_code=answer.error,  # type: ignore[arg-type]
+        leader_id=id_of(answer.leader_id),
+        leader_epoch=answer.epoch,
+    )
+
+
 def transfer_answer(answer: raft.TransferLeadershipResponse) -> TransferLeadershipResponse:
-    """Ours."""
+    """Converts the core's answer to a TransferLeadership response."""
     return TransferLeadershipResponse(
         error_code=answer.error,  # type: ignore[arg-type]
         error_message=answer.message,
@@ -105,7 +181,7 @@ def transfer_answer(answer: raft.TransferLeadershipResponse) -> TransferLeadersh
 
 
 def api_versions_answer(answer: raft.ApiVersionsResponse) -> ApiVersionsResponse:
-    """ApiVersions v5."""
+    """Converts the core's answer to an ApiVersions v5 response."""
     versions = answer.kraft_versions
     return ApiVersionsResponse(
         error_code=answer.error,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
@@ -119,17 +195,17 @@ def api_versions_answer(answer: raft.ApiVersionsResponse) -> ApiVersionsResponse
 
 
 def add_answer(answer: raft.AddRaftVoterResponse) -> AddRaftVoterResponse:
-    """AddRaftVoter v1."""
+    """Converts the core's answer to an AddRaftVoter v1 response."""
     return AddRaftVoterResponse(error_code=answer.error, error_message=answer.message or None)  # type: ignore[arg-type]
 
 
 def remove_answer(answer: raft.RemoveRaftVoterResponse) -> RemoveRaftVoterResponse:
-    """RemoveRaftVoter v0."""
+    """Converts the core's answer to a RemoveRaftVoter v0 response."""
     return RemoveRaftVoterResponse(error_code=answer.error, error_message=answer.message or None)  # type: ignore[arg-type]
 
 
 def update_answer(answer: raft.UpdateRaftVoterResponse, endpoints: Endpoints) -> UpdateRaftVoterResponse:
-    """UpdateRaftVoter v0."""
+    """Converts the core's answer to an UpdateRaftVoter v0 response."""
     leader = UpdateRaftVoterResponse.CurrentLeader(leader_id=id_of(answer.leader_id), leader_epoch=answer.epoch)
     if answer.leader_id is not None and answer.leader_id in endpoints:
         leader.host, leader.port = endpoints[answer.leader_id].host, endpoints[answer.leader_id].port
@@ -147,25 +223,25 @@ def _served() -> tuple[ApiVersionsResponse.ApiVersion, ...]:
     )
 
 
-def _endpoints_of(listeners: Iterable[Any]) -> tuple[Endpoint, ...]:
-    """Raises ApiError(INVALID_REQUEST) for a name that is there twice."""
-    endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
-    names = [endpoint.name for endpoint in endpoints]
-    if len(set(names)) < len(names):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"listeners: the names are {names}; each may be there once")
-    return endpoints
+def _range_of(feature: Any) -> VersionRange:
+    """Converts and checks a range of kraft.version levels. Raises ApiError(INVALID_REQUEST)."""
+    lowest, highest = feature.min_supported_version, feature.max_supported_version
+    if not 0 <= lowest <= highest <= LEVEL_MAX:
+        why = f"k_raft_version_feature: {lowest} to {highest} is no range of levels from 0 to {LEVEL_MAX}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "k_raft_version_feature"})
+    return VersionRange(lowest, highest)
 
 
 # What a node asks.
 
 
 def to_api_versions(request: raft.ApiVersionsRequest) -> ApiVersionsRequest:
-    """ApiVersions v5."""
+    """Converts the core's request to ApiVersions v5."""
     return ApiVersionsRequest(client_software_name=SOFTWARE, cluster_id=request.cluster_id)
 
 
 def to_add(request: raft.AddRaftVoterRequest) -> AddRaftVoterRequest:
-    """AddRaftVoter v1."""
+    """Converts the core's request to AddRaftVoter v1."""
     return AddRaftVoterRequest(
         cluster_id=request.cluster_id,
         timeout_ms=request.timeout_ms,
@@ -177,7 +253,7 @@ def to_add(request: raft.AddRaftVoterRequest) -> AddRaftVoterRequest:
 
 
 def to_remove(request: raft.RemoveRaftVoterRequest) -> RemoveRaftVoterRequest:
-    """RemoveRaftVoter v0."""
+    """Converts the core's request to RemoveRaftVoter v0."""
     return RemoveRaftVoterRequest(
         cluster_id=request.cluster_id,
         voter_id=request.voter.id,
@@ -186,7 +262,7 @@ def to_remove(request: raft.RemoveRaftVoterRequest) -> RemoveRaftVoterRequest:
 
 
 def to_update(request: raft.UpdateRaftVoterRequest) -> UpdateRaftVoterRequest:
-    """UpdateRaftVoter v0."""
+    """Converts the core's request to UpdateRaftVoter v0."""
     versions = request.voter.kraft_versions
     return UpdateRaftVoterRequest(
         cluster_id=request.cluster_id,
@@ -200,8 +276,29 @@ def to_update(request: raft.UpdateRaftVoterRequest) -> UpdateRaftVoterRequest:
     )
 
 
+def to_presence(request: raft.ControllerPresenceRequest) -> ControllerPresenceRequest:
+    """Converts the core's request to ControllerPresence."""
+    return ControllerPresenceRequest(
+        cluster_id=request.cluster_id,
+        leader_epoch=request.epoch,
+        voter_id=request.replica.id,
+        directory_id=uuid_text(request.replica.directory_id),
+        is_present=request.is_present,
+    )
+
+
+def from_presence(answer: ControllerPresenceResponse, reply_to: object) -> raft.ControllerPresenceResponse:
+    """Converts a peer's ControllerPresence response to the core's form. Raises ApiError."""
+    return raft.ControllerPresenceResponse(
+        epoch=answer.leader_epoch,
+        leader_id=leader_of(answer.leader_id),
+        error=error_of(answer.error_code),
+        reply_to=reply_to,
+    )
+
+
 def from_api_versions(answer: ApiVersionsResponse, reply_to: object) -> raft.ApiVersionsResponse:
-    """ApiVersions v5; a node that does not name kraft.version works with level 0 only."""
+    """Converts a peer's ApiVersions v5 response to the core's form; without kraft.version it supports level 0 only."""
     ranges = {feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features}
     return raft.ApiVersionsResponse(
         kraft_versions=VersionRange(*ranges.get(KRAFT_VERSION, (0, 0))),
@@ -211,19 +308,19 @@ def from_api_versions(answer: ApiVersionsResponse, reply_to: object) -> raft.Api
 
 
 def from_add(answer: AddRaftVoterResponse, reply_to: object) -> raft.AddRaftVoterResponse:
-    """AddRaftVoter v1."""
+    """Converts a peer's AddRaftVoter v1 response to the core's form. Raises ApiError."""
     return raft.AddRaftVoterResponse(error=error_of(answer.error_code), message=answer.error_message, reply_to=reply_to)
 
 
 def from_remove(answer: RemoveRaftVoterResponse, reply_to: object) -> raft.RemoveRaftVoterResponse:
-    """RemoveRaftVoter v0."""
+    """Converts a peer's RemoveRaftVoter v0 response to the core's form. Raises ApiError."""
     return raft.RemoveRaftVoterResponse(
         error=error_of(answer.error_code), message=answer.error_message, reply_to=reply_to
     )
 
 
 def from_update(answer: UpdateRaftVoterResponse, reply_to: object) -> raft.UpdateRaftVoterResponse:
-    """UpdateRaftVoter v0."""
+    """Converts a peer's UpdateRaftVoter v0 response to the core's form. Raises ApiError."""
     return raft.UpdateRaftVoterResponse(
         epoch=answer.current_leader.leader_epoch,
         leader_id=leader_of(answer.current_leader.leader_id),

@@ -1,4 +1,4 @@
-"""What a node serves: requests that come in, answers that go out."""
+"""Converts received requests to the core's messages, and the core's answers to Kafka's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpoch
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.api.vote_pb2 import VoteRequest, VoteResponse
+from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId, OffsetAndEpoch
 from quorate.raft import messages as raft
 from services.quorum.translate.envelope import TOPIC_ID, Endpoints, cluster_of, id_of, key_of, only, voter_of
 
 
 def vote_request(request: VoteRequest, reply_to: object) -> raft.VoteRequest:
-    """Vote v2. KIP-996."""
+    """Converts a received Vote v2 request to the core's form. Raises ApiError(INVALID_REQUEST). KIP-996."""
     partition = only(request)
     return raft.VoteRequest(
         epoch=partition.replica_epoch,
@@ -30,7 +31,7 @@ def vote_request(request: VoteRequest, reply_to: object) -> raft.VoteRequest:
 
 
 def begin_request(request: BeginQuorumEpochRequest, reply_to: object) -> raft.BeginQuorumEpochRequest:
-    """BeginQuorumEpoch v1."""
+    """Converts a received BeginQuorumEpoch v1 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     partition = only(request)
     return raft.BeginQuorumEpochRequest(
         epoch=partition.leader_epoch,
@@ -42,7 +43,7 @@ def begin_request(request: BeginQuorumEpochRequest, reply_to: object) -> raft.Be
 
 
 def end_request(request: EndQuorumEpochRequest, reply_to: object) -> raft.EndQuorumEpochRequest:
-    """EndQuorumEpoch v1."""
+    """Converts a received EndQuorumEpoch v1 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     partition = only(request)
     return raft.EndQuorumEpochRequest(
         epoch=partition.leader_epoch,
@@ -57,7 +58,7 @@ def end_request(request: EndQuorumEpochRequest, reply_to: object) -> raft.EndQuo
 
 
 def fetch_request(request: FetchRequest, reply_to: object) -> raft.FetchRequest:
-    """Fetch v18."""
+    """Converts a received Fetch v18 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     partition = only(request)
     return raft.FetchRequest(
         epoch=partition.current_leader_epoch,
@@ -73,7 +74,7 @@ def fetch_request(request: FetchRequest, reply_to: object) -> raft.FetchRequest:
 
 
 def fetch_snapshot_request(request: FetchSnapshotRequest, reply_to: object) -> raft.FetchSnapshotRequest:
-    """FetchSnapshot v1."""
+    """Converts a received FetchSnapshot v1 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     partition = only(request)
     return raft.FetchSnapshotRequest(
         epoch=partition.current_leader_epoch,
@@ -87,11 +88,13 @@ def fetch_snapshot_request(request: FetchSnapshotRequest, reply_to: object) -> r
 
 
 def vote_answer(answer: raft.VoteResponse, endpoints: Endpoints) -> VoteResponse:
-    """Vote v2."""
+    """Converts the core's answer to a Vote v2 response."""
+    if _is_whole_error(answer):
+        return VoteResponse(error_code=answer.error)  # type: ignore[arg-type]  # the stubs' enum type does not know ours
     topic = VoteResponse.TopicData
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
-        error_code=answer.error,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
+        error_code=answer.error,  # type: ignore[arg-type]
         leader_id=id_of(answer.leader_id),
         leader_epoch=answer.epoch,
         vote_granted=answer.granted,
@@ -103,16 +106,18 @@ def vote_answer(answer: raft.VoteResponse, endpoints: Endpoints) -> VoteResponse
 
 
 def begin_answer(answer: raft.BeginQuorumEpochResponse, endpoints: Endpoints) -> BeginQuorumEpochResponse:
-    """BeginQuorumEpoch v1."""
+    """Converts the core's answer to a BeginQuorumEpoch v1 response."""
     return _told(BeginQuorumEpochResponse, answer, endpoints)
 
 
 def end_answer(answer: raft.EndQuorumEpochResponse, endpoints: Endpoints) -> EndQuorumEpochResponse:
-    """EndQuorumEpoch v1."""
+    """Converts the core's answer to an EndQuorumEpoch v1 response."""
     return _told(EndQuorumEpochResponse, answer, endpoints)
 
 
 def _told(message: Any, answer: Any, endpoints: Endpoints) -> Any:
+    if _is_whole_error(answer):
+        return message(error_code=answer.error)
     topic = message.TopicData
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
@@ -127,7 +132,9 @@ def _told(message: Any, answer: Any, endpoints: Endpoints) -> Any:
 
 
 def fetch_answer(answer: raft.FetchResponse, records: bytes, endpoints: Endpoints) -> FetchResponse:
-    """Fetch v18, with the bytes that the answer said to read."""
+    """Converts the core's answer to a Fetch v18 response, with the records that were read for it."""
+    if _is_whole_error(answer):
+        return FetchResponse(error_code=answer.error)  # type: ignore[arg-type]
     topic = FetchResponse.FetchableTopicResponse
     partition = topic.PartitionData(
         partition_index=METADATA_PARTITION,
@@ -147,14 +154,16 @@ def fetch_answer(answer: raft.FetchResponse, records: bytes, endpoints: Endpoint
         partition.snapshot_id.end_offset = answer.snapshot_id.offset
     return FetchResponse(
         responses=[topic(topic_id=TOPIC_ID, partitions=[partition])],
-        node_endpoints=_nodes(FetchResponse.NodeEndpoint, answer.leader_id, endpoints) if answer.error else [],
+        node_endpoints=_nodes(FetchResponse.NodeEndpoint, answer.leader_id, endpoints),
     )
 
 
 def fetch_snapshot_answer(
     answer: raft.FetchSnapshotResponse, data: bytes, endpoints: Endpoints
 ) -> FetchSnapshotResponse:
-    """FetchSnapshot v1, with the bytes that the answer said to read."""
+    """Converts the core's answer to a FetchSnapshot v1 response, with the bytes that were read for it."""
+    if _is_whole_error(answer):
+        return FetchSnapshotResponse(error_code=answer.error)  # type: ignore[arg-type]
     topic = FetchSnapshotResponse.TopicSnapshot
     partition = topic.PartitionSnapshot(
         index=METADATA_PARTITION,
@@ -175,8 +184,16 @@ def fetch_snapshot_answer(
     )
 
 
+def _is_whole_error(answer: raft.Response) -> bool:
+    """Whether the answer is a top-level error, which has no other fields, as in Kafka."""
+    return answer.epoch == raft.EPOCH_UNKNOWN and answer.error is not ErrorCode.NONE
+
+
 def _nodes(node: Callable[..., Any], leader_id: NodeId | None, endpoints: Endpoints) -> list[Any]:
-    """Where the leader is, for an asker that has to go there."""
+    """Returns the leader's endpoint, also in a failed answer, as the sender may know it only as a bootstrap server.
+
+    As Kafka's RaftUtil.singletonFetchResponse: in every answer, if a leader and its address are known.
+    """
     if leader_id is None or leader_id not in endpoints:
         return []
     return [node(node_id=leader_id, host=endpoints[leader_id].host, port=endpoints[leader_id].port)]

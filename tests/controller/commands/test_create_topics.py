@@ -11,7 +11,7 @@ from kraft.api.create_topics import CreateTopicsRequest
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
 from quorate.controller.configs.values import VALUE_CHARS_MAX
 from quorate.controller.new_partitions import StalePlacement, usable_brokers
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import MIGRATING_DIRECTORY
@@ -61,7 +61,7 @@ def test_answers_what_is_in_effect() -> None:
 
 
 def test_minus_one_is_the_default() -> None:
-    cluster = Cluster(settings=Settings(num_partitions=4, default_replication_factor=2)).brokers(1, 2)
+    cluster = Cluster(settings=ControllerSettings(num_partitions=4, default_replication_factor=2)).brokers(1, 2)
     request = CreateTopicsRequest(topics=(Topic("t", -1, -1),))
     spec = PlacementSpec(partition_count=4, replication_factor=2)
 

@@ -20,7 +20,7 @@ from quorate.controller.commands.renew_delegation_token import renew_delegation_
 from quorate.controller.decision import Command
 from quorate.controller.delegation_tokens import token_hmac
 from quorate.controller.periodic import CHORES
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tests.controller.clusters import Cluster, uuid
@@ -58,7 +58,7 @@ class Tokens:
         return self._write(expire_delegation_token(request, principal=ALICE, settings=ON)).expiry_timestamp_ms
 
     def sweep(self) -> int:
-        return self._write(SWEEP.command(Settings(delegation_tokens=ON)))
+        return self._write(SWEEP.command(ControllerSettings(delegation_tokens=ON)))
 
     def _write(self, command: Command[T]) -> T:
         decision = self.cluster.decide(command, self.now_ms)
@@ -115,7 +115,7 @@ def test_the_sweep_takes_what_is_past_its_time_and_nothing_else() -> None:
     ids = [tokens.create(ms).token_id for ms in (100, 200, 1000)]
     assert SWEEP.is_due(tokens.cluster.state)
     tokens.now_ms = 1_000_200
-    decision = tokens.cluster.decide(SWEEP.command(Settings()), tokens.now_ms)
+    decision = tokens.cluster.decide(SWEEP.command(ControllerSettings()), tokens.now_ms)
 
     assert decision.records == (RemoveDelegationTokenRecord(ids[0]),)
     assert [1, 0] == [tokens.sweep(), tokens.sweep()]
@@ -153,4 +153,4 @@ def test_the_hmac_is_in_no_decision_but_a_description() -> None:
 
 
 def test_settings_do_not_show_the_key() -> None:
-    assert "secret key" not in repr(ON) + repr(Settings(delegation_tokens=ON))
+    assert "secret key" not in repr(ON) + repr(ControllerSettings(delegation_tokens=ON))

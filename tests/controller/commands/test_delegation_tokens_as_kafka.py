@@ -17,7 +17,7 @@ from quorate.controller.commands.renew_delegation_token import renew_delegation_
 from quorate.controller.decision import Command, Decision
 from quorate.controller.delegation_tokens import TokenSettings, parse_principal
 from quorate.controller.periodic import CHORES
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.nouns import parse_uuid
@@ -55,7 +55,7 @@ def command_of(told: dict[str, Any]) -> Command[Any]:
             return expire_delegation_token(expire, principal=principal, settings=settings)
         case other:
             assert other == "sweep"
-            return SWEEP.command(Settings(delegation_tokens=settings))
+            return SWEEP.command(ControllerSettings(delegation_tokens=settings))
 
 
 def answered(told: dict[str, Any], decision: Decision[Any]) -> dict[str, Any] | None:

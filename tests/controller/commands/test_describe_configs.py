@@ -9,7 +9,7 @@ from quorate.controller.configs.broker import DYNAMIC
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
 from quorate.controller.configs.topic import CONFIGS
 from quorate.controller.configs.values import Source
-from quorate.metadata.configs import BROKER, Resource
+from quorate.metadata.configs import BROKER, ConfigResource
 from tests.controller.tables.describe_configs import (
     ALL,
     BILLS,
@@ -26,7 +26,7 @@ from tests.controller.tables.describe_configs import (
 )
 
 
-def described(resource: Resource, *, synonyms: bool = False) -> DescribeConfigsResponse.DescribeConfigsResult:
+def described(resource: ConfigResource, *, synonyms: bool = False) -> DescribeConfigsResponse.DescribeConfigsResult:
     cluster = some_of_all()
     decision = cluster.decide(command(cluster, request(asked(resource), synonyms=synonyms)))
     assert () == decision.records
@@ -34,7 +34,7 @@ def described(resource: Resource, *, synonyms: bool = False) -> DescribeConfigsR
     return response.results[0]
 
 
-def names(resource: Resource) -> list[str]:
+def names(resource: ConfigResource) -> list[str]:
     return [each.name for each in described(resource).configs]
 
 
@@ -63,12 +63,12 @@ def test_of_a_broker_all_is_shown_and_of_all_brokers_what_is_set() -> None:
 
 
 @pytest.mark.parametrize("resource", [ORDERS, BILLS, ONE, ALL, PAYMENTS, PHONES])
-def test_no_secret_is_anywhere(resource: Resource) -> None:
+def test_no_secret_is_anywhere(resource: ConfigResource) -> None:
     assert "hush" not in str(described(resource, synonyms=True))
 
 
 def test_no_secret_is_shown_to_another_broker() -> None:
     cluster = some_of_all().brokers(2)
-    two = request(asked(Resource(BROKER, "2")), synonyms=True)
+    two = request(asked(ConfigResource(BROKER, "2")), synonyms=True)
 
     assert "hush" not in str(cluster.decide(command(cluster, two)).response)

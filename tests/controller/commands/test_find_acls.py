@@ -13,7 +13,7 @@ from quorate.controller.acl_filters import Matcher
 from quorate.controller.commands.delete_acls import REMOVED_MAX, delete_acls
 from quorate.controller.commands.describe_acls import describe_acls
 from quorate.errors import ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord as Entry
 from tests.controller.acl_entries import everything, five_entries
 from tests.controller.clusters import Cluster, uuid
@@ -22,8 +22,8 @@ from tests.controller.words import words
 
 MATCH, LITERAL, PREFIXED = PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
-READ, WRITE = Operation.READ, Operation.WRITE
-ALLOW, DENY = Permission.ALLOW, Permission.DENY
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
+ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.errors import ErrorCode
-from quorate.metadata.configs import BROKER, Resource
+from quorate.metadata.configs import BROKER, ConfigResource
 from tests.controller.altering import ORDERS, Config, altered, append, asked, decided, record, to_set, with_orders
 from tests.controller.clusters import Cluster
 
-ALL, ONE = Resource(BROKER, ""), Resource(BROKER, "1")
+ALL, ONE = ConfigResource(BROKER, ""), ConfigResource(BROKER, "1")
 HUSH = "listener.name.internal.ssl.key.password"
 THROTTLED = "follower.replication.throttled.replicas"
 
@@ -25,7 +25,7 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize(("resource", "config", "code"), LENGTHS.values(), ids=LENGTHS)
-def test_a_value_has_a_length(resource: Resource, config: Config, code: ErrorCode) -> None:
+def test_a_value_has_a_length(resource: ConfigResource, config: Config, code: ErrorCode) -> None:
     cluster = with_orders()
     expected = () if code else (record(resource, config.name, config.value),)
 
@@ -49,8 +49,8 @@ def test_a_secret_that_is_refused_is_not_told() -> None:
         resources=(
             asked(ALL, to_set(HUSH, "hush")),
             asked(ONE, to_set("ssl.key.password", "hush")),
-            asked(Resource(BROKER, "2"), append(HUSH, "hush")),
-            asked(Resource(BROKER, "9"), to_set("no.such.config", "hush")),
+            asked(ConfigResource(BROKER, "2"), append(HUSH, "hush")),
+            asked(ConfigResource(BROKER, "9"), to_set("no.such.config", "hush")),
         )
     )
     response = cluster.write(incremental_alter_configs(request, settings=cluster.settings))

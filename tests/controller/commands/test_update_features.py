@@ -23,8 +23,9 @@ def asked(*updates: tuple[str, int, int]) -> UpdateFeaturesRequest:
     return UpdateFeaturesRequest(feature_updates=keys)
 
 
-def refusal(cluster: Cluster, *updates: tuple[str, int, int]) -> ApiError:
-    refused = cluster.refusal(update_features(asked(*updates), kraft_version=1, settings=cluster.settings))
+def refusal(cluster: Cluster, *updates: tuple[str, int, int], voters: tuple[int, ...] = ()) -> ApiError:
+    command = update_features(asked(*updates), kraft_version=1, voters=voters, settings=cluster.settings)
+    refused = cluster.refusal(command)
     assert ErrorCode.INVALID_UPDATE_VERSION == refused.code
     return refused
 
@@ -60,6 +61,12 @@ def test_names_the_node_that_does_not_support_it() -> None:
 
     assert "broker 7 supports 7 to 29" in refusal(cluster, (METADATA_VERSION, 30, UP)).message
     assert "broker 7 supports 0 to 0" in refusal(cluster, ("share.version", 1, UP)).message
+
+
+def test_names_the_controller_that_has_not_registered() -> None:
+    refused = refusal(Cluster(29), ("group.version", 1, UP), voters=(3, 2))
+
+    assert "group.version cannot go to 1: controller 2 has not registered, and may not support it" in refused.message
 
 
 def test_names_the_feature_that_is_missing() -> None:

@@ -10,7 +10,7 @@ from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.decision import Command
 from quorate.errors import ErrorCode
-from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Resource
+from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.records import ClearElrRecord
 from tests.controller.altering import ORDERS, record, with_orders, with_policy
 from tests.controller.clusters import Cluster
@@ -19,8 +19,8 @@ from tests.controller.tables.table import Row, Table
 Asked: TypeAlias = AlterConfigsRequest.AlterConfigsResource
 Config: TypeAlias = AlterConfigsRequest.AlterConfigsResource.AlterableConfig
 Result: TypeAlias = AlterConfigsResponse.AlterConfigsResourceResponse
-ALL, ONE, NOBODY = Resource(BROKER, ""), Resource(BROKER, "1"), Resource(TOPIC, "nobody")
-PAYMENTS, PHONES = Resource(GROUP, "payments"), Resource(CLIENT_METRICS, "phones")
+ALL, ONE, NOBODY = ConfigResource(BROKER, ""), ConfigResource(BROKER, "1"), ConfigResource(TOPIC, "nobody")
+PAYMENTS, PHONES = ConfigResource(GROUP, "payments"), ConfigResource(CLIENT_METRICS, "phones")
 MIN_ISR = "min.insync.replicas"
 
 
@@ -53,7 +53,7 @@ def with_elr() -> Cluster:
     return cluster
 
 
-def listed(resource: Resource, configs: Mapping[str, str | None]) -> Asked:
+def listed(resource: ConfigResource, configs: Mapping[str, str | None]) -> Asked:
     return Asked(resource.type, resource.name, tuple(Config(name, value) for name, value in configs.items()))
 
 
@@ -61,7 +61,7 @@ def asked(*resources: Asked, validate_only: bool = False) -> AlterConfigsRequest
     return AlterConfigsRequest(resources=resources, validate_only=validate_only)
 
 
-def told(*outcomes: tuple[Resource, ErrorCode]) -> AlterConfigsResponse:
+def told(*outcomes: tuple[ConfigResource, ErrorCode]) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=tuple(Result(code, None, resource.type, resource.name) for resource, code in outcomes)
     )
@@ -70,7 +70,7 @@ def told(*outcomes: tuple[Resource, ErrorCode]) -> AlterConfigsResponse:
 def one(
     case: str,
     rule: str,
-    resource: Resource,
+    resource: ConfigResource,
     configs: Mapping[str, str | None],
     written: Mapping[str, str | None] | ErrorCode,
     *more: Message,
@@ -245,23 +245,23 @@ TABLE = Table(
         one(
             "no name of a topic, and no value of it",
             f"{VALID}: the name before the values; Topic.validate.",
-            Resource(TOPIC, "a/b"),
+            ConfigResource(TOPIC, "a/b"),
             {"flush.ms": "x"},
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ),
-        one("all topics", f"{VALID}: they have no default.", Resource(TOPIC, ""), {"flush.ms": "1"}, BAD_REQUEST),
-        one("all groups", f"{VALID}: they have no default.", Resource(GROUP, ""), LEFT, BAD_REQUEST),
+        one("all topics", f"{VALID}: they have no default.", ConfigResource(TOPIC, ""), {"flush.ms": "1"}, BAD_REQUEST),
+        one("all groups", f"{VALID}: they have no default.", ConfigResource(GROUP, ""), LEFT, BAD_REQUEST),
         one(
             "no such broker",
             "QuorumController.ConfigResourceExistenceChecker: it has to be there.",
-            Resource(BROKER, "9"),
+            ConfigResource(BROKER, "9"),
             {},
             ErrorCode.BROKER_ID_NOT_REGISTERED,
         ),
         one(
             "no number of a broker",
             f"{VALID}: brokers are named by id.",
-            Resource(BROKER, "one"),
+            ConfigResource(BROKER, "one"),
             {"background.threads": "5"},
             BAD_REQUEST,
         ),
@@ -275,14 +275,14 @@ TABLE = Table(
         one(
             "loggers",
             f"{ASKED_ONCE}: only the incremental way has them (KIP-412).",
-            Resource(BROKER_LOGGER, "1"),
+            ConfigResource(BROKER_LOGGER, "1"),
             {"root": "INFO"},
             BAD_REQUEST,
         ),
         one(
             "a type that there is not",
             "ControllerApis.handleLegacyAlterConfigs: ConfigResource.Type.UNKNOWN.",
-            Resource(99, "1"),
+            ConfigResource(99, "1"),
             {},
             ErrorCode.UNSUPPORTED_VERSION,
         ),

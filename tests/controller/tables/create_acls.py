@@ -11,7 +11,7 @@ from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from quorate.controller.commands.create_acls import NETWORKS, create_acls
 from quorate.controller.decision import Command
 from quorate.errors import ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ZERO_UUID
 from quorate.records import AccessControlEntryRecord as Entry
 from tests.controller.clusters import Cluster, uuid
@@ -48,8 +48,8 @@ def allowed(**changes: Any) -> Asked:
             "resource_pattern_type": PatternType.LITERAL,
             "principal": "User:alice",
             "host": "*",
-            "operation": Operation.READ,
-            "permission_type": Permission.ALLOW,
+            "operation": AclOperation.READ,
+            "permission_type": AclPermission.ALLOW,
             **changes,
         }
     )
@@ -119,7 +119,9 @@ TABLE = Table(
         added("every topic", "The wildcard is a literal name (KIP-290).", resource_name="*"),
         added("the cluster", CLUSTERS_NAME, resource_type=CLUSTER, resource_name="kafka-cluster"),
         added("a user", "Tokens are for users (KIP-373).", resource_type=ResourceType.USER, resource_name="User:bob"),
-        added("what denies", "Either permission (KIP-11).", operation=Operation.ALL, permission_type=Permission.DENY),
+        added(
+            "what denies", "Either permission (KIP-11).", operation=AclOperation.ALL, permission_type=AclPermission.DENY
+        ),
         added("a principal with colons", f"{VALID}: the first colon ends the type.", principal="User:CN=alice,O=a:b"),
         added("a principal of nothing but a colon", f"{VALID}: a colon is all that is looked for.", principal=":"),
         added("a host that is no address", f"{HOST}: without a slash any text does.", host="not an address"),
@@ -129,8 +131,8 @@ TABLE = Table(
         Row(
             case="three entries",
             rule="AclControlManager.createAcls: records and results in the order of the request.",
-            request=asked(allowed(), allowed(operation=Operation.WRITE), allowed(host="10.0.0.1")),
-            records=(entry(1), entry(2, operation=Operation.WRITE), entry(3, host="10.0.0.1")),
+            request=asked(allowed(), allowed(operation=AclOperation.WRITE), allowed(host="10.0.0.1")),
+            records=(entry(1), entry(2, operation=AclOperation.WRITE), entry(3, host="10.0.0.1")),
             answer=told(OK, OK, OK),
         ),
         Row(case="none", rule="AclControlManager.createAcls: one result an entry.", request=asked(), answer=told()),
@@ -162,9 +164,9 @@ TABLE = Table(
         refused("any resource type", NUMBERS, resource_type=ResourceType.ANY),
         refused("any pattern", NUMBERS, resource_pattern_type=PatternType.ANY),
         refused("what matches a pattern", NUMBERS, resource_pattern_type=PatternType.MATCH),
-        refused("any operation", NUMBERS, operation=Operation.ANY),
+        refused("any operation", NUMBERS, operation=AclOperation.ANY),
         refused("an operation without a name", NUMBERS, operation=16),
-        refused("any permission", NUMBERS, permission_type=Permission.ANY),
+        refused("any permission", NUMBERS, permission_type=AclPermission.ANY),
         refused("a permission without a name", NUMBERS, permission_type=-1),
         refused("a resource without a name", f"{VALID}, AclApis.handleCreateAcls: a name.", resource_name=""),
         refused("another cluster", CLUSTERS_NAME, resource_type=CLUSTER),

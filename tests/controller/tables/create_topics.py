@@ -14,10 +14,10 @@ from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from quorate.controller.commands.create_topics import create_topics
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.policies import ConfigChange, NewTopic, PolicyViolation
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
-from quorate.metadata.configs import BROKER, TOPIC, Resource
+from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
 from quorate.nouns import UNASSIGNED_DIRECTORY
 from quorate.records import (
@@ -53,11 +53,11 @@ class NoPreallocation:
 
     def validate(self, request: ConfigChange) -> None:
         assert request.configs, request
-        if request.resource == Resource(TOPIC, request.resource.name) and "preallocate" in request.configs:
+        if request.resource == ConfigResource(TOPIC, request.resource.name) and "preallocate" in request.configs:
             raise PolicyViolation(f"{request.resource.name} takes room that it may never need")
 
 
-def three_of_four(level: int = 25, *, elr: bool = False, settings: Settings | None = None) -> Cluster:
+def three_of_four(level: int = 25, *, elr: bool = False, settings: ControllerSettings | None = None) -> Cluster:
     """Brokers 1, 2, 3; 4 is fenced. Topic a.b is there."""
     cluster = Cluster(level, elr=elr, settings=settings).brokers(1, 2, 3)
     cluster.register(4)
@@ -107,29 +107,29 @@ def third_cordoned() -> Cluster:
 
 def set_elsewhere() -> Cluster:
     """The same; `min.insync.replicas` is 2 for all brokers, and in the file `log.cleanup.policy` is compact."""
-    cluster = three_of_four(settings=Settings(static_configs={"log.cleanup.policy": "compact"}))
+    cluster = three_of_four(settings=ControllerSettings(static_configs={"log.cleanup.policy": "compact"}))
     cluster.apply([ConfigRecord(BROKER, "", MIN_ISR, "2")])
     return cluster
 
 
 def two_by_default() -> Cluster:
     """The same; `num.partitions` and `default.replication.factor` are 2."""
-    return three_of_four(settings=Settings(num_partitions=2, default_replication_factor=2))
+    return three_of_four(settings=ControllerSettings(num_partitions=2, default_replication_factor=2))
 
 
 def very_many_by_default() -> Cluster:
     """The same; `num.partitions` is 5,001."""
-    return three_of_four(settings=Settings(num_partitions=5_001))
+    return three_of_four(settings=ControllerSettings(num_partitions=5_001))
 
 
 def no_cats() -> Cluster:
     """The same; a policy is against topics about cats."""
-    return three_of_four(settings=Settings(create_topic_policy=NoCats()))
+    return three_of_four(settings=ControllerSettings(create_topic_policy=NoCats()))
 
 
 def no_preallocation() -> Cluster:
     """The same; a policy is against configs that have `preallocate`."""
-    return three_of_four(settings=Settings(alter_config_policy=NoPreallocation()))
+    return three_of_four(settings=ControllerSettings(alter_config_policy=NoPreallocation()))
 
 
 def deleted() -> Cluster:

@@ -8,7 +8,7 @@ from kraft.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from quorate.controller.commands.delete_acls import REMOVED_MAX, delete_acls
 from quorate.controller.decision import Command
 from quorate.errors import ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord as Entry
 from quorate.records import RemoveAccessControlEntryRecord as Removed
 from tests.controller.acl_entries import ENTRIES, FILTERS, Filter, Meant, everything, five_entries
@@ -29,8 +29,8 @@ def many(count: int) -> Cluster:
             PatternType.LITERAL,
             "User:a",
             "*",
-            Operation.READ,
-            Permission.ALLOW,
+            AclOperation.READ,
+            AclPermission.ALLOW,
         )
         for i in range(count)
     )

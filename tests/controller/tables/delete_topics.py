@@ -8,7 +8,7 @@ from kraft import Uuid
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.decision import Command
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.nouns import ZERO_UUID
 from quorate.records import RemoveTopicRecord
@@ -47,7 +47,7 @@ def a_is_gone() -> Cluster:
 
 def turned_off() -> Cluster:
     """Topic a. `delete.topic.enable` is false."""
-    cluster = Cluster(25, settings=Settings(delete_topic_enable=False)).brokers(1)
+    cluster = Cluster(25, settings=ControllerSettings(delete_topic_enable=False)).brokers(1)
     cluster.topic("a", [1])
     return cluster
 

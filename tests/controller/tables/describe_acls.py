@@ -11,7 +11,7 @@ from kraft.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from quorate.controller.commands.describe_acls import describe_acls
 from quorate.controller.decision import Command
 from quorate.errors import ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord as Entry
 from tests.controller.acl_entries import ENTRIES, FILTERS, Filter, Meant, everything, five_entries
 from tests.controller.clusters import Cluster, uuid
@@ -19,8 +19,8 @@ from tests.controller.tables.table import Row, Table
 
 Resource = DescribeAclsResponse.DescribeAclsResource
 Description = Resource.AclDescription
-READ, WRITE = Operation.READ, Operation.WRITE
-ALLOW, DENY = Permission.ALLOW, Permission.DENY
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
+ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 
 
 def one_topic() -> Cluster:

@@ -13,7 +13,7 @@ from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from tests.controller.clusters import CLUSTER_ID, Cluster, uuid
 from tests.controller.tables.table import Row, Table
@@ -68,16 +68,16 @@ def command(
     request: DescribeClusterRequest,
     *,
     listener: str | None = None,
-    may: Sequence[Operation] | None = None,
+    may: Sequence[AclOperation] | None = None,
 ) -> Command[Any]:
     """`may` is what the caller may do to the cluster; everything if it is not given."""
 
-    def would_allow(_: ClusterState, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def would_allow(_: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         assert (ResourceType.CLUSTER, "kafka-cluster") == (resource, name)
         return may is None or operation in may
 
-    def allows(state: ClusterState, operation: Operation, resource: ResourceType, name: str) -> bool:
-        assert Operation.DESCRIBE == operation
+    def allows(state: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+        assert AclOperation.DESCRIBE == operation
         return would_allow(state, operation, resource, name)
 
     return describe_cluster(
@@ -157,7 +157,7 @@ TABLE = Table(
             case="brokers, and what the caller may do",
             rule=f"{MAY}: bit n is the operation of that number, of those that a cluster has (KIP-430).",
             request=DescribeClusterRequest(endpoint_type=BROKERS, include_cluster_authorized_operations=True),
-            beside={"may": (Operation.DESCRIBE, Operation.ALTER, Operation.READ)},
+            beside={"may": (AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.READ)},
             answer=told(broker(1), SECOND, broker(4), may=1 << 8 | 1 << 7),
         ),
         Row(
@@ -172,7 +172,7 @@ TABLE = Table(
             case="brokers, and what the caller may do, who may not see the cluster",
             rule=f"{ANSWER}: nothing that could be told (KIP-430).",
             request=DescribeClusterRequest(endpoint_type=BROKERS, include_cluster_authorized_operations=True),
-            beside={"may": (Operation.CREATE,)},
+            beside={"may": (AclOperation.CREATE,)},
             answer=told(broker(1), SECOND, broker(4), may=0),
         ),
         Row(

@@ -8,9 +8,9 @@ from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsRe
 from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.configs.values import LONG_MAX, Source, ValueType
 from quorate.controller.decision import Command
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
-from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Resource
+from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.records import ConfigRecord
 from tests.controller.clusters import Cluster
 from tests.controller.tables.table import Row, Table
@@ -21,9 +21,9 @@ Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfig
 Synonym: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult.DescribeConfigsSynonym
 Set: TypeAlias = tuple[str, str | None, Source]
 
-ORDERS, BILLS = Resource(TOPIC, "orders"), Resource(TOPIC, "bills")
-ONE, ALL = Resource(BROKER, "1"), Resource(BROKER, "")
-PAYMENTS, PHONES = Resource(GROUP, "payments"), Resource(CLIENT_METRICS, "phones")
+ORDERS, BILLS = ConfigResource(TOPIC, "orders"), ConfigResource(TOPIC, "bills")
+ONE, ALL = ConfigResource(BROKER, "1"), ConfigResource(BROKER, "")
+PAYMENTS, PHONES = ConfigResource(GROUP, "payments"), ConfigResource(CLIENT_METRICS, "phones")
 BOOLEAN, STRING, INT, LONG, LIST = (
     ValueType.BOOLEAN,
     ValueType.STRING,
@@ -67,14 +67,14 @@ SET = (
 
 def some_of_all() -> Cluster:
     """Broker 1; topics orders, bills; configs are set on the log (`SET`) and in the controllers' file (`FILE`)."""
-    cluster = Cluster(33, settings=Settings(static_configs=FILE)).brokers(1)
+    cluster = Cluster(33, settings=ControllerSettings(static_configs=FILE)).brokers(1)
     cluster.topic("orders", [1])
     cluster.topic("bills", [1])
     cluster.apply(ConfigRecord(*resource, name, value) for resource, name, value in SET)
     return cluster
 
 
-def asked(resource: Resource, *names: str) -> Asked:
+def asked(resource: ConfigResource, *names: str) -> Asked:
     return Asked(*resource, names)
 
 
@@ -104,11 +104,11 @@ def config(
     )
 
 
-def has(resource: Resource, *configs: Config) -> Result:
+def has(resource: ConfigResource, *configs: Config) -> Result:
     return Result(NONE, None, *resource, configs)
 
 
-def refused(resource: Resource, code: ErrorCode) -> Result:
+def refused(resource: ConfigResource, code: ErrorCode) -> Result:
     return Result(code, None, *resource)
 
 
@@ -116,7 +116,7 @@ def told(*results: Result) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=results)
 
 
-def one(case: str, rule: str, resource: Resource, expected: Config) -> Row:
+def one(case: str, rule: str, resource: ConfigResource, expected: Config) -> Row:
     """One config is asked for, with synonyms."""
     return Row(
         case=case,
@@ -126,12 +126,12 @@ def one(case: str, rule: str, resource: Resource, expected: Config) -> Row:
     )
 
 
-def none(case: str, rule: str, resource: Resource, name: str) -> Row:
+def none(case: str, rule: str, resource: ConfigResource, name: str) -> Row:
     """One config is asked for, and it is not told of."""
     return Row(case=case, rule=rule, request=request(asked(resource, name)), answer=told(has(resource)))
 
 
-def fault(case: str, rule: str, resource: Resource, code: ErrorCode) -> Row:
+def fault(case: str, rule: str, resource: ConfigResource, code: ErrorCode) -> Row:
     """One resource that cannot be described, between two that can."""
     bills = Asked(*BILLS, ("flush.ms",))
     good = has(BILLS, config("flush.ms", "7", LONG, source=Source.CLUSTER))
@@ -402,7 +402,7 @@ TABLE = Table(
         none(
             "a group's that is Kafka's own, not set",
             f"{LISTED}: what is internal is told of where it is set.",
-            Resource(GROUP, "others"),
+            ConfigResource(GROUP, "others"),
             "streams.num.warmup.replicas",
         ),
         one(
@@ -415,7 +415,7 @@ TABLE = Table(
         one(
             "of a subscription that nobody has made",
             f"{OF_CLIENTS}: as one with nothing set.",
-            Resource(CLIENT_METRICS, "others"),
+            ConfigResource(CLIENT_METRICS, "others"),
             config("interval.ms", "300000", INT),
         ),
         Row(
@@ -478,44 +478,47 @@ TABLE = Table(
             ),
         ),
         fault(
-            "no such topic", f"{DESCRIBE}: each by itself.", Resource(TOPIC, "no"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            "no such topic",
+            f"{DESCRIBE}: each by itself.",
+            ConfigResource(TOPIC, "no"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
         fault(
             "no name of a topic",
             f"{DESCRIBE}: Topic.validate before whether it exists.",
-            Resource(TOPIC, "a/b"),
+            ConfigResource(TOPIC, "a/b"),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ),
         fault(
             "a topic without a name",
             "Topic.validate: an empty name is none.",
-            Resource(TOPIC, ""),
+            ConfigResource(TOPIC, ""),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ),
         fault(
             "no such broker",
             f"{DESCRIBE}: a Kafka node tells of itself only; here any tells of all that are registered.",
-            Resource(BROKER, "9"),
+            ConfigResource(BROKER, "9"),
             ErrorCode.BROKER_ID_NOT_REGISTERED,
         ),
         fault(
             "no number of a broker",
             "ConfigHelper.resourceNameToBrokerId: brokers are named by id.",
-            Resource(BROKER, "one"),
+            ConfigResource(BROKER, "one"),
             BAD_REQUEST,
         ),
-        fault("no group", f"{DESCRIBE}: a group has a name.", Resource(GROUP, ""), BAD_REQUEST),
-        fault("no subscription", f"{DESCRIBE}: it has a name.", Resource(CLIENT_METRICS, ""), BAD_REQUEST),
+        fault("no group", f"{DESCRIBE}: a group has a name.", ConfigResource(GROUP, ""), BAD_REQUEST),
+        fault("no subscription", f"{DESCRIBE}: it has a name.", ConfigResource(CLIENT_METRICS, ""), BAD_REQUEST),
         fault(
             "loggers",
             f"{DESCRIBE}: a Kafka node tells of its own (KIP-412); here they are nobody's.",
-            Resource(BROKER_LOGGER, "1"),
+            ConfigResource(BROKER_LOGGER, "1"),
             BAD_REQUEST,
         ),
         fault(
             "a type that there is not",
             "ConfigHelper.handleDescribeConfigsRequest: InvalidRequestException, in Kafka for the whole request.",
-            Resource(99, "1"),
+            ConfigResource(99, "1"),
             BAD_REQUEST,
         ),
         Row(

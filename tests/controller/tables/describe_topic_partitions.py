@@ -8,10 +8,10 @@ from typing import Any
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.decision import Command
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
 from quorate.nouns import LOST_DIRECTORY
@@ -26,7 +26,7 @@ Partition = Topic.DescribeTopicPartitionsResponsePartition
 Following = DescribeTopicPartitionsResponse.Cursor
 
 
-def three_topics(*, elr: bool = False, settings: Settings | None = None, **configs: str) -> Cluster:
+def three_topics(*, elr: bool = False, settings: ControllerSettings | None = None, **configs: str) -> Cluster:
     """Topics a, b, c with 3, 1, 2 partitions, each on 1, 2, led by 1."""
     cluster = Cluster(25, elr=elr, settings=settings).brokers(1, 2)
     for name, count in (("b", 1), ("c", 2), ("a", 3)):
@@ -36,7 +36,7 @@ def three_topics(*, elr: bool = False, settings: Settings | None = None, **confi
 
 def one_a_page() -> Cluster:
     """The same; `max.request.partition.size.limit` is 1."""
-    return three_topics(settings=Settings(partitions_per_page=1))
+    return three_topics(settings=ControllerSettings(partitions_per_page=1))
 
 
 def offsets_too() -> Cluster:
@@ -154,21 +154,21 @@ def command(
     request: DescribeTopicPartitionsRequest,
     *,
     may_see: Sequence[str] | None = None,
-    may: Sequence[Operation] | None = None,
+    may: Sequence[AclOperation] | None = None,
 ) -> Command[Any]:
     """`may_see` are the topics that the caller may see, and nothing else; `may` is what it may do to any topic.
 
     Without them it may do everything.
     """
 
-    def would_allow(_: ClusterState, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def would_allow(_: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         assert ResourceType.TOPIC == resource
         if may_see is not None:
-            return operation is Operation.DESCRIBE and name in may_see
+            return operation is AclOperation.DESCRIBE and name in may_see
         return may is None or operation in may
 
-    def allows(state: ClusterState, operation: Operation, resource: ResourceType, name: str) -> bool:
-        assert Operation.DESCRIBE == operation
+    def allows(state: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+        assert AclOperation.DESCRIBE == operation
         return would_allow(state, operation, resource, name)
 
     return describe_topic_partitions(
@@ -336,7 +336,7 @@ TABLE = Table(
             case="all that the caller may do",
             rule=f"{MAY}: bit n is the operation of that number, of those that topics have (KIP-430).",
             request=asked("aa", "b"),
-            beside={"may": (Operation.DESCRIBE, Operation.ALTER, Operation.CLUSTER_ACTION)},
+            beside={"may": (AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.CLUSTER_ACTION)},
             answer=told(refused("aa", UNKNOWN, may=1 << 8 | 1 << 7), topic("b", 0, may=1 << 8 | 1 << 7)),
         ),
         Row(

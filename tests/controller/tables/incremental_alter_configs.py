@@ -10,7 +10,7 @@ from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, 
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.decision import Command
 from quorate.errors import ErrorCode
-from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Resource
+from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.records import ClearElrRecord, RegisterControllerRecord
 from tests.controller.altering import (
     ORDERS,
@@ -30,9 +30,9 @@ from tests.controller.tables.table import Row, Table
 
 Result: TypeAlias = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 Written: TypeAlias = tuple[str, str | None]
-ALL, ONE, TWO = Resource(BROKER, ""), Resource(BROKER, "1"), Resource(BROKER, "2")
-BILLS, NOBODY = Resource(TOPIC, "bills"), Resource(TOPIC, "nobody")
-PAYMENTS, PHONES = Resource(GROUP, "payments"), Resource(CLIENT_METRICS, "phones")
+ALL, ONE, TWO = ConfigResource(BROKER, ""), ConfigResource(BROKER, "1"), ConfigResource(BROKER, "2")
+BILLS, NOBODY = ConfigResource(TOPIC, "bills"), ConfigResource(TOPIC, "nobody")
+PAYMENTS, PHONES = ConfigResource(GROUP, "payments"), ConfigResource(CLIENT_METRICS, "phones")
 MIN_ISR, THROTTLED = "min.insync.replicas", "leader.replication.throttled.replicas"
 DIRECTORIES, NO_SUCH = "cordoned.log.dirs", "no.such.config"
 
@@ -106,7 +106,7 @@ def request(*resources: Asked, validate_only: bool = False) -> IncrementalAlterC
     return IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
 
 
-def told(*outcomes: tuple[Resource, ErrorCode]) -> IncrementalAlterConfigsResponse:
+def told(*outcomes: tuple[ConfigResource, ErrorCode]) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=tuple(Result(code, None, resource.type, resource.name) for resource, code in outcomes)
     )
@@ -115,7 +115,7 @@ def told(*outcomes: tuple[Resource, ErrorCode]) -> IncrementalAlterConfigsRespon
 def one(
     case: str,
     rule: str,
-    resource: Resource,
+    resource: ConfigResource,
     configs: Config | Sequence[Config],
     written: ErrorCode | str | Sequence[Written] | None,
     *more: Message,
@@ -252,11 +252,17 @@ TABLE = Table(
         one(
             "no name of a topic, and no value of it",
             f"{VALID}: the name before the values; Topic.validate.",
-            Resource(TOPIC, "a/b"),
+            ConfigResource(TOPIC, "a/b"),
             to_set("flush.ms", "x"),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ),
-        one("all topics", f"{VALID}: they have no default.", Resource(TOPIC, ""), to_set("flush.ms", "1"), BAD_REQUEST),
+        one(
+            "all topics",
+            f"{VALID}: they have no default.",
+            ConfigResource(TOPIC, ""),
+            to_set("flush.ms", "1"),
+            BAD_REQUEST,
+        ),
         one(
             "a policy refuses",
             "ConfigurationControlManager.validateAlterConfig: an AlterConfigPolicy has the last word (KIP-133).",
@@ -280,19 +286,19 @@ TABLE = Table(
         one(
             "of a controller",
             "QuorumController.ConfigResourceExistenceChecker: they are configured as brokers are.",
-            Resource(BROKER, "3000"),
+            ConfigResource(BROKER, "3000"),
             to_set("num.io.threads", "5"),
             "5",
             given=controller_3000,
         ),
-        one("no number of a broker", BY_ID, Resource(BROKER, "one"), to_set("num.io.threads", "5"), BAD_REQUEST),
-        one("a broker below zero", BY_ID, Resource(BROKER, "-1"), to_set("num.io.threads", "5"), BAD_REQUEST),
-        one("a number otherwise", BY_ID, Resource(BROKER, "01"), to_set("num.io.threads", "5"), BAD_REQUEST),
-        one("no int", BY_ID, Resource(BROKER, "2147483648"), to_set("num.io.threads", "5"), BAD_REQUEST),
+        one("no number of a broker", BY_ID, ConfigResource(BROKER, "one"), to_set("num.io.threads", "5"), BAD_REQUEST),
+        one("a broker below zero", BY_ID, ConfigResource(BROKER, "-1"), to_set("num.io.threads", "5"), BAD_REQUEST),
+        one("a number otherwise", BY_ID, ConfigResource(BROKER, "01"), to_set("num.io.threads", "5"), BAD_REQUEST),
+        one("no int", BY_ID, ConfigResource(BROKER, "2147483648"), to_set("num.io.threads", "5"), BAD_REQUEST),
         one(
             "no such broker",
             THERE,
-            Resource(BROKER, "9"),
+            ConfigResource(BROKER, "9"),
             to_set("num.io.threads", "5"),
             ErrorCode.BROKER_ID_NOT_REGISTERED,
         ),
@@ -318,7 +324,7 @@ TABLE = Table(
         one("no config of a group", f"{GROUPS}.", PAYMENTS, to_set("retention.ms", "5"), BAD_CONFIG),
         one("no value of a group's", f"{GROUPS}.", PAYMENTS, to_set("consumer.session.timeout.ms", "1"), BAD_CONFIG),
         one("a group's list", NO_LIST, PAYMENTS, append("streams.rack.aware.assignment.tags", "a"), BAD_CONFIG),
-        one("all groups", f"{VALID}: they have no default.", Resource(GROUP, ""), OFFSETS, BAD_REQUEST),
+        one("all groups", f"{VALID}: they have no default.", ConfigResource(GROUP, ""), OFFSETS, BAD_REQUEST),
         one("of a subscription", f"{METRICS}.", PHONES, to_set("match", "client_id=a.*"), "client_id=a.*"),
         one("no config of a subscription", f"{METRICS}.", PHONES, to_set("retention.ms", "5"), BAD_REQUEST),
         one("no value of a subscription's", f"{METRICS}.", PHONES, to_set("interval.ms", "99"), BAD_REQUEST),
@@ -327,28 +333,28 @@ TABLE = Table(
         one(
             "all subscriptions",
             f"{METRICS}: they have no default.",
-            Resource(CLIENT_METRICS, ""),
+            ConfigResource(CLIENT_METRICS, ""),
             to_set("interval.ms", "100"),
             BAD_REQUEST,
         ),
         one(
             "loggers",
             "ControllerApis.handleIncrementalAlterConfigs: a node's own loggers (KIP-412); here they are nobody's.",
-            Resource(BROKER_LOGGER, "1"),
+            ConfigResource(BROKER_LOGGER, "1"),
             to_set("root", "INFO"),
             BAD_REQUEST,
         ),
         one(
             "a type that there is not",
             "ControllerApis.handleIncrementalAlterConfigs: ConfigResource.Type.UNKNOWN.",
-            Resource(3, "x"),
+            ConfigResource(3, "x"),
             to_set("flush.ms", "1"),
             ErrorCode.UNSUPPORTED_VERSION,
         ),
         one(
             "no type",
             "ControllerApis.handleIncrementalAlterConfigs: ConfigResource.Type.UNKNOWN.",
-            Resource(0, "x"),
+            ConfigResource(0, "x"),
             to_set("flush.ms", "1"),
             ErrorCode.UNSUPPORTED_VERSION,
         ),

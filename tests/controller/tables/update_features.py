@@ -10,7 +10,7 @@ from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesRespo
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.update_features import UpgradeType, update_features
 from quorate.controller.decision import Command
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.records import ConfigRecord, FeatureLevelRecord
@@ -91,7 +91,7 @@ def all_brokers_have_it() -> Cluster:
 
 def in_the_file() -> Cluster:
     """min.insync.replicas is 2 in the controllers' file; at 29."""
-    return Cluster(29, settings=Settings(static_configs={MIN_ISR: "2"}))
+    return Cluster(29, settings=ControllerSettings(static_configs={MIN_ISR: "2"}))
 
 
 def asked(*updates: tuple[str, int, int], validate_only: bool = False) -> UpdateFeaturesRequest:
@@ -99,8 +99,15 @@ def asked(*updates: tuple[str, int, int], validate_only: bool = False) -> Update
     return UpdateFeaturesRequest(feature_updates=keys, validate_only=validate_only)
 
 
-def command(cluster: Cluster, request: UpdateFeaturesRequest, kraft_version: int = 0) -> Command[Any]:
-    return update_features(request, kraft_version=kraft_version, settings=cluster.settings)
+def before_registrations() -> Cluster:
+    """Nobody but this controller; metadata.version 3.6-IV2 (14)."""
+    return Cluster(14)
+
+
+def command(
+    cluster: Cluster, request: UpdateFeaturesRequest, kraft_version: int = 0, voters: tuple[int, ...] = ()
+) -> Command[Any]:
+    return update_features(request, kraft_version=kraft_version, voters=voters, settings=cluster.settings)
 
 
 DONE = UpdateFeaturesResponse(error_message=None)
@@ -277,6 +284,40 @@ TABLE = Table(
             given=old_controller,
             request=asked((SHARE, 1, UP)),
             answer=REFUSED,
+        ),
+        Row(
+            case="a voter's controller has not registered",
+            rule=f"{SUPPORTED}: who has not said what it supports may not support it (KIP-919).",
+            given=old_controller,
+            request=asked((GROUP, 1, UP)),
+            beside={"voters": (3001, 3002)},
+            answer=REFUSED,
+        ),
+        Row(
+            case="a voter's controller has not registered, and a feature is to be off",
+            rule=f"{SUPPORTED}: asked of every level, 0 too (KIP-919).",
+            given=with_groups,
+            request=asked((GROUP, 0, SAFE)),
+            beside={"voters": (3002,)},
+            answer=REFUSED,
+        ),
+        Row(
+            case="every voter's controller has registered and supports it",
+            rule=f"{SUPPORTED} (KIP-919).",
+            given=old_controller,
+            request=asked((GROUP, 1, UP)),
+            beside={"voters": (3001,)},
+            records=(FeatureLevelRecord(GROUP, 1),),
+            answer=DONE,
+        ),
+        Row(
+            case="no controller can have registered",
+            rule=f"{SUPPORTED}: MetadataVersion.isControllerRegistrationSupported, from 3.7-IV0 on (KIP-919).",
+            given=before_registrations,
+            request=asked((MV, 15, UP)),
+            beside={"voters": (3001, 3002)},
+            records=(FeatureLevelRecord(MV, 15),),
+            answer=DONE,
         ),
         Row(
             case="two at once",

@@ -77,6 +77,7 @@ public final class Drive {
             case "createAcl" -> admin.createAcls(List.of(acl(asked))).all();
             case "deleteAcl" -> admin.deleteAcls(List.of(acl(asked).toFilter())).all().thenApply(gone -> null);
             case "upsertScram", "deleteScram" -> admin.alterUserScramCredentials(List.of(scram(asked))).all();
+            case "alterScram" -> admin.alterUserScramCredentials(scrams(asked.path("alterations"))).all();
             case "reassign" -> admin.alterPartitionReassignments(Map.of(partition(asked), reassignment(asked))).all();
             case "elect" -> admin.electLeaders(election(asked), Set.of(partition(asked))).all();
             case "updateFeature" -> admin.updateFeatures(features(asked), new UpdateFeaturesOptions()).all();
@@ -142,6 +143,12 @@ public final class Drive {
                 PatternType.valueOf(text(asked, "pattern")));
         return new AclBinding(pattern, new AccessControlEntry(text(asked, "principal"), text(asked, "host"),
                 AclOperation.valueOf(text(asked, "operation")), AclPermissionType.valueOf(text(asked, "permission"))));
+    }
+
+    static List<UserScramCredentialAlteration> scrams(JsonNode array) {
+        List<UserScramCredentialAlteration> found = new ArrayList<>();
+        array.forEach(each -> found.add(scram(each)));
+        return found;
     }
 
     static UserScramCredentialAlteration scram(JsonNode asked) {

@@ -26,7 +26,7 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
  * Writes what a release's own serializer makes of messages, one JSON object a line: for every metadata record,
- * control record and RPC of the given api keys (first argument, comma-separated), at every flexible version, an
+ * control record, header and RPC of the given api keys (first argument, comma-separated), at every version, an
  * instance with default values, one with every field filled, and, where a field can be null, one with all those null.
  * Values come from the message schemas in the release's jars; nothing here is written by hand for one message.
  */
@@ -34,6 +34,7 @@ public final class Golden {
     static final ObjectMapper JSON = JsonMapper.builder().enable(JsonReadFeature.ALLOW_JAVA_COMMENTS).build();
     static final Set<String> CONTROL = Set.of("LeaderChangeMessage", "SnapshotHeaderRecord", "SnapshotFooterRecord",
             "KRaftVersionRecord", "VotersRecord");
+    static final Set<String> HEADERS = Set.of("RequestHeader", "ResponseHeader", "DefaultPrincipalData");
 
     public static void main(String[] arguments) throws Exception {
         Set<Integer> keys = Stream.of(arguments[0].split(",")).map(Integer::parseInt).collect(Collectors.toSet());
@@ -41,8 +42,9 @@ public final class Golden {
             String type = schema.path("type").asText();
             boolean control = CONTROL.contains(schema.path("name").asText());
             boolean rpc = Set.of("request", "response").contains(type) && keys.contains(schema.path("apiKey").asInt());
-            if (type.equals("metadata") || control || rpc) {
-                new Golden(schema, control ? "control" : type).writeAll();
+            boolean header = HEADERS.contains(schema.path("name").asText());
+            if (type.equals("metadata") || control || header || rpc) {
+                new Golden(schema, control ? "control" : header ? "protocol" : type).writeAll();
             }
         }
     }
@@ -84,7 +86,7 @@ public final class Golden {
         this.schema = schema;
         this.kind = kind;
         name = schema.path("name").asText();
-        boolean rpc = kind.equals("request") || kind.equals("response");
+        boolean rpc = Set.of("request", "response", "header").contains(schema.path("type").asText());
         String inside = kind.equals("metadata") ? "metadata." : "message.";
         String qualified = "org.apache.kafka.common." + inside + name + (rpc ? "Data" : "");
         message = Class.forName(qualified);
@@ -108,7 +110,7 @@ public final class Golden {
     List<Short> versions() {
         List<Short> found = new ArrayList<>();
         for (int version = 0; version < 100; version++) {
-            if (has(schema, "validVersions", version) && has(schema, "flexibleVersions", version)) {
+            if (has(schema, "validVersions", version)) {
                 found.add((short) version);
             }
         }

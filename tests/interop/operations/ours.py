@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from deploy.local.plan import Plan, make_plan
+from deploy.local.plan import ClusterPlan, make_plan
 from kraft import Message
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
@@ -18,7 +17,6 @@ from quorate.runtime.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.e2e.cluster import Cluster, spoken
 from tests.interop.operations.apis import rpc_of
-from tests.interop.operations.kafka_client import NotServed
 from tests.interop.operations.names import CLUSTER_ID
 from tests.interop.operations.settings import COMMON, QUORUM, SESSION_TIMEOUT_MS
 from tests.interop.operations.targets import Outcome
@@ -32,6 +30,10 @@ CONTROLLER_SETTINGS: Final = (
     "authorizer.class.name",
     "super.users",
 )
+
+
+class NotServed(Exception):
+    """The service has no such RPC."""
 
 
 class Ours:
@@ -66,11 +68,9 @@ class Ours:
 
 
 @asynccontextmanager
-async def running(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[tuple[Ours, Plan]]:
+async def running(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[tuple[Ours, ClusterPlan]]:
     """Static voters, formatted and started, without brokers; all ends in good order."""
-    plan = replace(
-        make_plan(scratch / "ours", voters=len(voters), session_timeout_ms=SESSION_TIMEOUT_MS), cluster_id=CLUSTER_ID
-    )
+    plan = make_plan(scratch / "ours", voters=len(voters), session_timeout_ms=SESSION_TIMEOUT_MS, cluster_id=CLUSTER_ID)
     for controller in plan.controllers:
         controller.settings.update({name: str(COMMON[name]) for name in CONTROLLER_SETTINGS})
     for node in plan.quorum:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.local.plan import Plan
+from deploy.local.plan import ClusterPlan
 from kraft import Message
 from kraft.errors import ErrorCode
 from quorate.nouns import NodeId
@@ -86,7 +86,7 @@ class Stages:
 
     theirs: Stage
     ours: Stage
-    plan: Plan
+    plan: ClusterPlan
 
 
 @asynccontextmanager

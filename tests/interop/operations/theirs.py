@@ -11,14 +11,15 @@ from typing import Final
 from kraft import Message
 from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraft.errors import ErrorCode
+from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId, Offset
 from tests.interop.kafka.node import Node, free_ports
 from tests.interop.kafka.release import OPERATIONS_POM
-from tests.interop.operations.kafka_client import KafkaClient
 from tests.interop.operations.names import CLUSTER_ID
 from tests.interop.operations.settings import COMMON, QUORUM, RELEASE
 from tests.interop.operations.targets import LOOK_EVERY_S, WITHIN_S, Outcome
 
+LOOPBACK: Final = "127.0.0.1"
 ONLY_THEIRS: Final = {
     "process.roles": "controller",
     "controller.listener.names": "CONTROLLER",
@@ -31,7 +32,7 @@ class Theirs:
 
     name = "Kafka"
 
-    def __init__(self, active_id: NodeId, log_dir: Path, client: KafkaClient) -> None:
+    def __init__(self, active_id: NodeId, log_dir: Path, client: Connection) -> None:
         self.active_id = active_id
         self.log_dir = log_dir
         self._client = client
@@ -57,7 +58,7 @@ async def running(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[Th
         for node in nodes.values():
             node.wait_ready()
         leader_id = await _active(ports)
-        async with await KafkaClient.connect(ports[leader_id]) as client:
+        async with await connect(LOOPBACK, ports[leader_id]) as client:
             yield Theirs(leader_id, scratch / f"kafka-{leader_id}" / "data", client)
         for node in nodes.values():
             node.stop()
@@ -80,7 +81,7 @@ async def _active(ports: Mapping[NodeId, int]) -> NodeId:
     async with asyncio.timeout(WITHIN_S):
         while True:
             for node_id, port in ports.items():
-                async with await KafkaClient.connect(port) as client:
+                async with await connect(LOOPBACK, port) as client:
                     answer = await client.ask(nobody)
                 assert isinstance(answer, AllocateProducerIdsResponse), answer
                 if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:

@@ -14,19 +14,18 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from quorate.metadata.versions import LATEST, record_version
+from quorate.metadata.versions import LATEST, RELEASES, record_version
 from quorate.records import FeatureLevelRecord, encode_record
 from tests.metadata.histories import write
 
 HERE = Path(__file__).parent
-LEVELS = (7, 11, 14, 15, 17, 22, 23, 25, 28, 30, 33)
 RECORDS = 45
 
 
 def logs() -> list[str]:
-    """A log for each level, and two more at the level that new clusters get."""
+    """A log for each level that a Kafka 4.x has, and two more at the newest."""
     found = []
-    for seed, level in enumerate((*LEVELS, LATEST, LATEST)):
+    for seed, level in enumerate((*RELEASES, LATEST, LATEST)):
         log = [FeatureLevelRecord("metadata.version", level), *write(Random(seed), RECORDS)]
         found.append(" ".join(encode_record(record, record_version(record, LATEST)).hex() for record in log))
     return found

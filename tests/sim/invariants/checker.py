@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
-from quorate.raft import Batch, Ready, VoterSet
-from quorate.raft.invariants import check
+from quorate.raft import BatchInfo, Ready, VoterSet
+from quorate.raft.invariants import check_counts, check_log, check_role
 from quorate.raft.messages import (
     FetchRequest,
     FetchResponse,
@@ -43,15 +45,17 @@ class Seen:
     high_watermark: Offset
     carried: Offset = 0
     """The highest commit that a leader has told it."""
+    has_new_log: bool = True
+    """May its log go or begin elsewhere, or its snapshots be others, than when it was last looked at?"""
     is_judged: bool = False
-    """Has nothing changed since it was last looked at?"""
+    """Has it been looked at since its core last asked for something, and since its log was last cut?"""
     led_epoch: Epoch | None = None
     following: tuple[Epoch, NodeId] | None = None
     quorum_ms: int = 0
     """When, as a leader, it last had heard a majority."""
     fetchers: set[NodeId] = field(default_factory=set)
     caught_up_ms: dict[ReplicaKey, int] = field(default_factory=dict)
-    leo_at_fetch: dict[ReplicaKey, list[tuple[int, Offset]]] = field(default_factory=dict)
+    leo_at_fetch: dict[ReplicaKey, deque[tuple[int, Offset]]] = field(default_factory=dict)
     """Where its log ended at each fetch of a replica that has not come so far yet: (ms, end)."""
     counted_epoch: Epoch | None = None
     """The epoch of its own to which the last four belong."""
@@ -97,17 +101,34 @@ class Checker:
 
     def after_turn(self, node: Node) -> None:
         """Everything that the node was to write is written, and everything to be sent is sent."""
-        self.turn_count += 1
         if not self.seen[node.id].is_judged:
             self._judge(node)
-        self.seen[node.id].is_judged = False
+        self._count_turn()
+
+    def after_idle_turn(self, node: Node) -> None:
+        """The core has asked for nothing, so its role, epoch, vote, log and commit are as they were when last judged.
+
+        Each of these changes only with something to be done: the core persists, appends, truncates, installs, commits
+        or tells of a transition. What is left is time, and what the core counts for itself.
+        """
+        raft = node.raft
+        assert raft is not None
+        if not self.seen[node.id].is_judged:
+            self._judge(node)
+        else:
+            if isinstance(raft.role, Leader):
+                self.commit.judge_quorum(node, raft.role)
+            check_counts(raft)
+        self._count_turn()
+
+    def _count_turn(self) -> None:
+        self.turn_count += 1
         if self.turn_count % FULL_CHECK_EVERY == 0:
             self.check_all()
 
     def before_sending(self, node: Node) -> None:
         """What is about to leave tells of this; the turn ends so unless there is more to write."""
         self._judge(node)
-        self.seen[node.id].is_judged = True
 
     def after_loss(self) -> None:
         self.commit.after_loss()
@@ -124,23 +145,32 @@ class Checker:
         raft = node.raft
         assert raft is not None
         seen, role = self.seen[node.id], raft.role
+        seen.is_judged = True
         led = role if isinstance(role, Leader) else None
         self.election.after_turn(node)
         if led is not None:
             seen.count_for(led.epoch, node.turn_ms)
         self.commit.after_turn(node)
-        self.snapshots.after_turn(node)
+        if seen.has_new_log:
+            self.snapshots.after_turn(node)
         self.membership.after_turn(node)
         if led is not None:
             self.commit.judge_quorum(node, led)
-        check(raft)  # the core's own opinion comes last
+        if seen.has_new_log:  # the core's own opinion comes last
+            check_log(raft.log)
+            seen.has_new_log = False
+        check_role(raft)
+        check_counts(raft)
         seen.led_epoch = None if led is None else led.epoch
         seen.following = (role.epoch, role.leader_id) if isinstance(role, Follower) else None
 
     # Writing.
 
     def before_writing(self, node: Node, ready: Ready) -> None:
-        self.seen[node.id].is_judged = False
+        seen = self.seen[node.id]
+        seen.is_judged = False
+        if ready.append or ready.truncate_to is not None or ready.install is not None or ready.chunk is not None:
+            seen.has_new_log = True
         if ready.truncate_to is not None:
             self.log.before_truncating(node, ready)
         if ready.install is not None:
@@ -149,11 +179,13 @@ class Checker:
     def after_persisting(self, node: Node) -> None:
         self.election.after_persisting(node)
 
-    def before_append(self, node: Node, batch: Batch) -> None:
+    def before_append(self, node: Node, batch: BatchInfo) -> None:
         self.log.before_append(node, batch)
         self.membership.before_append(node, batch)
 
     def before_snapshot(self, node: Node, snapshot: Snapshot) -> None:
+        seen = self.seen[node.id]
+        seen.is_judged, seen.has_new_log = False, True
         self.snapshots.before_snapshot(node, snapshot)
 
     # Messages.
@@ -173,6 +205,8 @@ class Checker:
             self.election.after_request(node, request)
 
     def before_answer(self, node: Node, route: Route, answer: Response) -> None:
+        if answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self.election.before_refusal(node, answer)
         if isinstance(answer, VoteResponse) and isinstance(route.request, VoteRequest):
             assert route.last is not None, route
             self.election.before_answer(node, route.request, answer, route.last)
@@ -185,7 +219,8 @@ class Checker:
             self.election.before_response(node, source, request, answer)
         elif isinstance(answer, FetchResponse):
             seen = self.seen[node.id]
-            seen.carried = max(seen.carried, answer.high_watermark)
+            if answer.error is not ErrorCode.INCONSISTENT_CLUSTER_ID:  # that is another cluster's
+                seen.carried = max(seen.carried, answer.high_watermark)
 
     # The controller beside it.
 

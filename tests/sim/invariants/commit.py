@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from quorate.nouns import Epoch, Offset
@@ -168,27 +169,29 @@ class Commit:
         assert node.raft is not None
         if node.raft.deadline is not None and node.raft.deadline <= node.turn_ms:
             return  # it was paused, and has not been told of the time yet
-        voters, seen = self._checker.voters_of(node), self._checker.seen[node.id]
-        is_sole = len(voters.keys) == 1 and is_voter(voters, node.key)
         limit_ms = node.settings.fetch_timeout_ms * 3 // 2
         if self._checker.world.plan.group_turns:  # a fetch and a new voter set in one turn: who came first is not seen
             limit_ms *= 2
-        silent_ms = node.turn_ms - seen.quorum_ms
-        require(is_sole or silent_ms < limit_ms, "I-24", "a leader unheard resigns", node.id, role.epoch, silent_ms)
+        silent_ms = node.turn_ms - self._checker.seen[node.id].quorum_ms
+        if silent_ms >= limit_ms and not self._is_sole(node):
+            raise Violation("I-24", "a leader unheard resigns", node.id, role.epoch, silent_ms)
         for key, parked in role.parked.items():
-            late_ms = node.turn_ms - parked.expires_ms
-            require(late_ms <= 0, "I-70", "no fetch is held beyond its wait", node.id, key, late_ms)
+            if parked.deadline_ms < node.turn_ms:
+                late_ms = node.turn_ms - parked.deadline_ms
+                raise Violation("I-70", "no fetch is held beyond its wait", node.id, key, late_ms)
+
+    def _is_sole(self, node: Node) -> bool:
+        voters = self._checker.voters_of(node)
+        return len(voters.keys) == 1 and is_voter(voters, node.key)
 
     def _note_caught_up(self, node: Node, request: FetchRequest | FetchSnapshotRequest) -> None:
         """A replica has caught up as of the last fetch at which the leader had no more than it has now. KIP-836."""
         if isinstance(request, FetchRequest):
             seen, key, end = self._checker.seen[node.id], request.replica, request.fetch_offset
-            ahead = seen.leo_at_fetch.setdefault(key, [])
+            ahead = seen.leo_at_fetch.setdefault(key, deque())
             ahead.append((node.turn_ms, node.disk.log.leo))
-            reached = [at_ms for at_ms, leo in ahead if leo <= end]
-            if reached:
-                seen.caught_up_ms[key] = max(reached)
-            ahead[:] = [(at_ms, leo) for at_ms, leo in ahead if leo > end]
+            while ahead and ahead[0][1] <= end:  # neither time nor a leader's log goes back
+                seen.caught_up_ms[key] = ahead.popleft()[0]
 
     @staticmethod
     def _is_sound(request: FetchRequest | FetchSnapshotRequest) -> bool:

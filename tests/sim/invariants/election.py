@@ -1,13 +1,14 @@
-"""I-01 … I-07, I-34: one leader an epoch, one vote an epoch, both durable, and leadership that was earned."""
+"""I-01 … I-07, I-34, I-80 … I-82: one leader and one vote an epoch, durable, and leadership that was earned here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kraft import Uuid
+from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft import ElectionState
-from quorate.raft.messages import VoteRequest, VoteResponse
+from quorate.raft.messages import EPOCH_UNKNOWN, Response, VoteRequest, VoteResponse
 from quorate.raft.roles import Leader, Resigned, election_state
 from tests.sim.atlas import is_voter, majority
 from tests.sim.invariants.base import Violation, require
@@ -15,6 +16,9 @@ from tests.sim.invariants.base import Violation, require
 if TYPE_CHECKING:
     from tests.sim.invariants.checker import Checker
     from tests.sim.node import Node
+
+EPOCHS_A_TURN_MAX = 8
+"""A node that hears of one epoch may itself begin the next; no turn of one seed came near this."""
 
 Receipt = tuple[NodeId, int, Epoch]
 """A node, its life, and the epoch in which it asks for votes."""
@@ -33,6 +37,9 @@ class Election:
         self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
         self._granted: dict[Receipt, set[ReplicaKey]] = {}
         self._before: tuple[ElectionState, bool] | None = None
+        self._highest: Epoch = 0
+        self._elected: set[tuple[Epoch, NodeId]] = set()
+        """Who said of itself that it leads or has led an epoch."""
 
     def after_boot(self, node: Node) -> None:
         """A process has come up from its disk."""
@@ -48,6 +55,7 @@ class Election:
             type(role).__name__,
         )
         self._judge_epoch(node)
+        self._judge_origin(node)
         state = node.disk.stable_election()
         is_kept = state is None or role.epoch > state.epoch or role.voted == state.voted
         require(is_kept, "I-04", "a restart forgets no vote", node.id, state, role.epoch, role.voted)
@@ -71,6 +79,26 @@ class Election:
             self._judge_leader(node, role)
         elif isinstance(role, Resigned):
             self._left.add((node.id, role.epoch))
+        self._judge_origin(node)
+
+    def _judge_origin(self, node: Node) -> None:
+        """Epochs are begun, and leaders are elected, in this cluster."""
+        assert node.raft is not None
+        role = node.raft.role
+        if role.epoch > self._highest + EPOCHS_A_TURN_MAX:
+            raise Violation("I-80", "no epoch is taken from another cluster", node.id, role.epoch, self._highest)
+        self._highest = max(self._highest, role.epoch)
+        if role.voted is not None and role.voted.id == node.id and role.voted != node.key:
+            raise Violation("I-82", "a node's own id gets only its own vote", node.id, role.epoch, role.voted)
+        if role.leader_id == node.id:
+            self._elected.add((role.epoch, node.id))
+        elif role.leader_id is not None and (role.epoch, role.leader_id) not in self._elected:
+            raise Violation("I-80", "whom a node follows was elected here", node.id, role.epoch, role.leader_id)
+
+    def before_refusal(self, node: Node, answer: Response) -> None:
+        """A node of another cluster is about to be refused."""
+        is_told = answer.epoch != EPOCH_UNKNOWN or answer.leader_id is not None
+        require(not is_told, "I-81", "another cluster is told of no epoch and no leader", node.id, answer)
 
     def before_request(self, node: Node, request: VoteRequest) -> None:
         """A request for a vote is about to be considered."""
@@ -112,7 +140,8 @@ class Election:
 
     def before_response(self, node: Node, source: ReplicaKey, request: VoteRequest, answer: VoteResponse) -> None:
         """A vote has arrived."""
-        if answer.granted and not request.pre_vote and answer.epoch == request.epoch:
+        is_good = answer.granted and answer.error is ErrorCode.NONE
+        if is_good and not request.pre_vote and answer.epoch == request.epoch:
             self._granted.setdefault((node.id, node.life, request.epoch), set()).add(source)
 
     def _judge_vote(self, node: Node, epoch: Epoch, candidate: ReplicaKey) -> None:

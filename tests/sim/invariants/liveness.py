@@ -31,14 +31,14 @@ class Liveness:
         """A leader, all that was written, an append, and every node at the same end."""
         world = self._world
         world.is_healed = True
-        longest = max((node.disk.log.leo for node in self._voters_up()), default=0)
+        longest = max((node.disk.log.leo for node in self.voters_up()), default=0)
         has_leader = self._wait(LEADER_WITHIN_MS, lambda: self.leader() is not None)
-        require(has_leader, "I-69", "a leader once healed", self._states())
+        require(has_leader, "I-69", "a leader once healed", self.states())
         is_past = self._wait(FOLLOW_WITHIN_MS, self._has_committed_its_log)
-        require(is_past, "I-69", "commits go on", self._states(), longest)
+        require(is_past, "I-69", "commits go on", self.states(), longest)
         self._judge_append()
         follow = self._wait(FOLLOW_WITHIN_MS, self._all_follow)
-        require(follow, "I-71", "everybody follows", self._states(), world.checker.ledger.end)
+        require(follow, "I-71", "everybody follows", self.states(), world.checker.ledger.end)
         is_idle = self._wait(FOLLOW_WITHIN_MS, lambda: not world.admin.is_busy)
         require(is_idle, "I-71", "a voter change ends", world.admin.describe())
 
@@ -51,7 +51,7 @@ class Liveness:
         """I-72: a voter cut off for long comes back, and the epoch stays."""
         leader, epoch = self._settled()
         random = self._world.stream("rejoin")
-        lonely = random.choice([node for node in self._voters_up() if node is not leader])
+        lonely = random.choice([node for node in self.voters_up() if node is not leader])
         hears = random.random() < 0.3
         others = [id for id in self._world.nodes if id != lonely.id]
         self._world.wire.cut = {(lonely.id, id) for id in others}
@@ -70,7 +70,7 @@ class Liveness:
         """I-73: two nodes that do not hear each other have one between them; one leader is found, and stays."""
         self._settled()
         random = self._world.stream("bridge")
-        ids = [node.id for node in self._voters_up()]
+        ids = [node.id for node in self.voters_up()]
         random.shuffle(ids)
         bridge, half = ids[0], (len(ids) - 1) // 2 + 1
         left, right = ids[1:half], ids[half:]
@@ -78,7 +78,7 @@ class Liveness:
         self._world.fired("S-07")
         self._world.run_for(20 * ELECTION_MAX_MS)
         leader = self.leader()
-        require(leader is not None, "I-73", "a leader by the bridge", bridge, self._states())
+        require(leader is not None, "I-73", "a leader by the bridge", bridge, self.states())
         assert leader is not None
         assert leader.raft is not None
         epoch = leader.raft.role.epoch
@@ -93,7 +93,7 @@ class Liveness:
     def _settled(self) -> tuple[Node, Epoch]:
         """The first leader, followed by all."""
         is_led = self._wait(LEADER_WITHIN_MS, self._has_committed)
-        require(is_led, "I-69", "a leader at the start", self._states())
+        require(is_led, "I-69", "a leader at the start", self.states())
         leader = self.leader()
         assert leader is not None
         assert leader.raft is not None
@@ -111,7 +111,11 @@ class Liveness:
             world.run_for(1_000)
             return call.outcome == "ok"
 
-        require(self._wait(FOLLOW_WITHIN_MS, is_answered), "I-69", "an append is answered", self._states())
+        require(self._wait(FOLLOW_WITHIN_MS, is_answered), "I-69", "an append is answered", self.states())
+
+    def waits(self, holds: Callable[[], bool]) -> bool:
+        """Runs on until it `holds`, for as long as following may take."""
+        return self._wait(FOLLOW_WITHIN_MS, holds)
 
     def _wait(self, limit_ms: int, holds: Callable[[], bool]) -> bool:
         """Runs on until it `holds`, at most `limit_ms`."""
@@ -145,11 +149,13 @@ class Liveness:
             if node.raft is not None
         )
 
-    def _voters_up(self) -> list[Node]:
+    def voters_up(self) -> list[Node]:
+        """Whose process runs, of those who vote."""
         voters = self._world.checker.ledger.voters_at_end
         return [node for node in self._world.nodes.values() if node.is_up and is_voter(voters, node.key)]
 
-    def _states(self) -> list[str]:
+    def states(self) -> list[str]:
+        """Each node in a line."""
         return [
             f"{node.id}: {type(node.raft.role).__name__} {node.raft.role.epoch} {node.raft.log.last} "
             f"hw {node.raft.log.high_watermark} voters {[str(key) for key in node.raft.log.voters.latest.keys]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quorate.nouns import Epoch, Offset
-from quorate.raft import Batch, Ready
+from quorate.raft import BatchInfo, Ready
 from quorate.raft.messages import FetchResponse
 from quorate.raft.roles import Leader
 from tests.sim.content import Cell, cells_of
@@ -43,7 +43,7 @@ class Log:
         require(not is_same_office, "I-11", "a leader only appends", node.id, was_leader, to)
         self._judge_evidence(node, to)
 
-    def before_append(self, node: Node, batch: Batch) -> None:
+    def before_append(self, node: Node, batch: BatchInfo) -> None:
         """A batch is about to be written."""
         log = node.disk.log
         require(batch.base_offset == log.leo, "I-10", "offsets are dense", node.id, batch.base_offset, log.leo)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quorate.nouns import Offset, ReplicaKey
-from quorate.raft import Batch
+from quorate.raft import BatchInfo
 from quorate.raft.roles import Leader
 from tests.sim.atlas import is_same, is_voter
 from tests.sim.invariants.base import Violation, require
@@ -25,7 +25,7 @@ class Membership:
         self._checker = checker
         self.change_count = 0
 
-    def before_append(self, node: Node, batch: Batch) -> None:
+    def before_append(self, node: Node, batch: BatchInfo) -> None:
         """A batch is about to be written; it may bring another voter set."""
         if batch.voters is None:
             return
@@ -58,7 +58,7 @@ class Membership:
             is_committed = offset is not None and role.high_watermark is not None and offset < role.high_watermark
             require(not is_committed, "I-33", "a removed leader resigns", node.id, role.epoch, offset)
 
-    def _judge_time(self, node: Node, batch: Batch, added: list[ReplicaKey]) -> None:
+    def _judge_time(self, node: Node, batch: BatchInfo, added: list[ReplicaKey]) -> None:
         assert node.raft is not None
         role, ledger = node.raft.role, self._checker.ledger
         assert isinstance(role, Leader)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from quorate.nouns import Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft import LogView, Raft, following, holding, progress, serving
+from quorate.raft import LogView, Raft, following, parked_fetches, progress, serving
 from quorate.raft.messages import FetchRequest, FetchResponse
 from quorate.raft.roles import Follower, Leader, Role
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 from tests.sim.content import image_after
 from tests.sim.listener import Listener
 from tests.sim.mutants.base import Mutant, Patch, replace_row
@@ -34,7 +34,7 @@ def _m7(patch: Patch) -> None:
 def _m9(patch: Patch) -> None:
     right = progress.voter_end
 
-    def voter_end(turn: Turn, role: Leader, voter: ReplicaKey) -> Offset | None:
+    def voter_end(turn: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
         """Whoever has come furthest speaks for the voters that have not."""
         own = right(turn, role, voter)
         ends = [state.leo for key, state in role.replicas.items() if not turn.voters.has(key) and state.leo is not None]
@@ -61,9 +61,9 @@ def _m22(patch: Patch) -> None:
 
 
 def _m33(patch: Patch) -> None:
-    right = holding.release_parked
+    right = parked_fetches.release_parked
 
-    def release(turn: Turn, role: Leader | Follower, after: Role) -> None:
+    def release(turn: StepContext, role: Leader | Follower, after: Role) -> None:
         for parked in role.parked.values() if isinstance(role, Leader) else ():
             answer = FetchResponse(epoch=role.epoch, leader_id=role.leader_id, high_watermark=turn.log.leo)
             turn.answer(parked.request, answer)
@@ -71,13 +71,13 @@ def _m33(patch: Patch) -> None:
             role.parked.clear()
         right(turn, role, after)
 
-    patch.setattr(holding, "release_parked", release)
+    patch.setattr(parked_fetches, "release_parked", release)
 
 
 def _foreign_logs(patch: Patch) -> None:
     right = serving.serve_fetch
 
-    def serve_fetch(turn: Turn, role: Leader, request: FetchRequest) -> None:
+    def serve_fetch(turn: StepContext, role: Leader, request: FetchRequest) -> None:
         key = progress.tracked_key(turn, request.replica)
         progress.take_fetch_offset(turn, role, key, min(request.fetch_offset, turn.log.leo))
         right(turn, role, request)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from msgspec.structs import replace
+
+from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, ReplicaKey
-from quorate.raft import ElectionState, enter, fencing, leading, progress, quorum, voters, voting
-from quorate.raft.messages import VoteRequest, VoteResponse
-from quorate.raft.requests import Flight, Requests
-from quorate.raft.roles import Candidate, Leader, Resigned, Role
-from quorate.raft.turn import Turn
+from quorate.raft import ElectionState, fencing, progress, quorum, quorum_epoch, role_entry, voters, voting
+from quorate.raft.messages import (
+    EPOCH_UNKNOWN,
+    RESPONSES,
+    EpochlessResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate.raft.requests import InFlightRequest, Requests
+from quorate.raft.roles import Candidate, Leader, Resigned, Role, known_leader
+from quorate.raft.step_context import Refused, StepContext
 from tests.sim.content import encode_election
 from tests.sim.disk import STATE, TEMPORARY, Disk
 from tests.sim.faults import MEMBERSHIP
@@ -38,35 +48,41 @@ def _m4(patch: Patch) -> None:
 
 
 def _m5(patch: Patch) -> None:
-    right = enter.first_role
+    right = role_entry.first_role
 
-    def first_role(turn: Turn, state: ElectionState) -> Role:
+    def first_role(turn: StepContext, state: ElectionState) -> Role:
         role = right(turn, state)
         if not isinstance(role, Resigned):
             return role
         granted = set(turn.voters.ids)
         return Candidate(
-            epoch=role.epoch, voted=turn.node, election_ms=turn.election_deadline_ms(), granted=granted, retries=1
+            epoch=role.epoch,
+            voted=turn.node,
+            election_deadline_ms=turn.draw_election_deadline_ms(),
+            granted=granted,
+            retries=1,
         )
 
-    patch.setattr(enter, "first_role", first_role)
+    patch.setattr(role_entry, "first_role", first_role)
 
 
 def _m6(patch: Patch) -> None:
     """Questions outlive the role that asked them, and their answers are not fenced by epoch."""
-    heard = fencing.heard
+    role_in_epoch = fencing.role_in_epoch
 
-    def hear(turn: Turn, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
-        return None if epoch < role.epoch else heard(turn, role, epoch=epoch, leader_id=leader_id, source=source)
+    def any_epoch(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
+        return (
+            None if epoch < role.epoch else role_in_epoch(turn, role, epoch=epoch, leader_id=leader_id, source=source)
+        )
 
-    def take(requests: Requests, token: object) -> Flight | None:
+    def take(requests: Requests, token: object) -> InFlightRequest | None:
         flight = requests._flights.pop(token, None) if isinstance(token, int) else None
         if flight is not None and requests._tokens.get((flight.to, flight.lane)) == token:
             del requests._tokens[flight.to, flight.lane]
         return flight
 
     patch.setattr(fencing, "is_believable", lambda turn, role, response: True)
-    patch.setattr(fencing, "heard", hear)
+    patch.setattr(fencing, "role_in_epoch", any_epoch)
     patch.setattr(Requests, "take", take)
     patch.setattr(Requests, "clear", lambda requests: requests._tokens.clear())
 
@@ -84,25 +100,25 @@ def _m10(patch: Patch) -> None:
 
 
 def _m16(patch: Patch) -> None:
-    def never(turn: Turn, role: Leader) -> None:
+    def never(turn: StepContext, role: Leader) -> None:
         return None
 
-    replace_pursuit(patch, leading.check_quorum, never)
+    replace_pursuit(patch, quorum_epoch.check_quorum, never)
 
 
 def _m34(patch: Patch) -> None:
-    def answer_vote(turn: Turn, role: Role, request: VoteRequest) -> Role | None:
+    def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
         after = voting.answer_vote(turn, role, request)
         answer = turn.effects.answers[-1]
         if request.pre_vote and isinstance(answer, VoteResponse) and answer.granted:
-            return enter.unattached(turn, epoch=role.epoch + 1, voted=request.replica, reason="mutant")
+            return role_entry.unattached(turn, epoch=role.epoch + 1, voted=request.replica, reason="mutant")
         return after
 
     replace_row(patch, VoteRequest, voting.answer_vote, answer_vote)
 
 
 def _shorter_log(patch: Patch) -> None:
-    def answer_vote(turn: Turn, role: Role, request: VoteRequest) -> Role | None:
+    def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
         return voting.answer_vote(turn, role, replace(request, last=max(request.last, turn.log.last)))
 
     replace_row(patch, VoteRequest, voting.answer_vote, answer_vote)
@@ -110,6 +126,30 @@ def _shorter_log(patch: Patch) -> None:
 
 def _votes_twice(patch: Patch) -> None:
     patch.setattr(voting, "_may_vote", lambda role, request: role.leader_id is None)
+
+
+def _hears_strangers(patch: Patch) -> None:
+    def has_epoch(response: Response) -> bool:
+        is_whole_error = response.epoch == EPOCH_UNKNOWN and response.error is not ErrorCode.NONE
+        return not isinstance(response, EpochlessResponse) and not is_whole_error
+
+    patch.setattr(fencing, "has_epoch", has_epoch)
+
+
+def _tells_strangers(patch: Patch) -> None:
+    def refuse(turn: StepContext, role: Role, request: Request, fault: Refused) -> None:
+        response = RESPONSES[type(request)](epoch=role.epoch, leader_id=known_leader(role), error=fault.error)
+        turn.answer(request, response)
+
+    patch.setattr(StepContext, "refuse", refuse)
+
+
+def _takes_any_epoch(patch: Patch) -> None:
+    patch.setattr(fencing, "leaves_no_room", lambda request: False)
+
+
+def _votes_for_twins(patch: Patch) -> None:
+    patch.setattr(fencing, "claims_id", lambda request, node_id: False)
 
 
 MUTANTS = (
@@ -123,4 +163,8 @@ MUTANTS = (
     Mutant("M34", "a pre-vote raises the epoch", _m34),
     Mutant("E1", "a vote for a log behind the voter's", _shorter_log),
     Mutant("E2", "a second vote in one epoch", _votes_twice),
+    Mutant("E10", "what a node of another cluster tells is believed", _hears_strangers),
+    Mutant("E11", "a node of another cluster is told who leads", _tells_strangers),
+    Mutant("E12", "an epoch that none can follow is taken", _takes_any_epoch),
+    Mutant("E13", "a vote in the node's own id is given", _votes_for_twins),
 )

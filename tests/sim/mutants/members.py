@@ -6,7 +6,7 @@ from quorate.nouns import Offset, ReplicaKey
 from quorate.raft import Voter, VoterSet, membership, progress, quorum
 from quorate.raft.history import History
 from quorate.raft.roles import Leader
-from quorate.raft.turn import Turn
+from quorate.raft.step_context import StepContext
 from tests.sim.faults import MEMBERSHIP
 from tests.sim.mutants.base import Mutant, Patch, replace_pursuit
 
@@ -18,7 +18,7 @@ def _nothing(*_: object) -> None:
 def _m11(patch: Patch) -> None:
     right = progress.advance
 
-    def advance(turn: Turn, role: Leader) -> None:
+    def advance(turn: StepContext, role: Leader) -> None:
         """Ourselves in the place of one of those whom we have left."""
         ends = [progress.voter_end(turn, role, voter) for voter in turn.voters.keys]
         if not turn.is_voter:
@@ -43,7 +43,7 @@ def _m13(patch: Patch) -> None:
 
 
 def _m14(patch: Patch) -> None:
-    patch.setattr(Turn, "voters", property(lambda turn: turn.log.voters.before(turn.log.high_watermark)))
+    patch.setattr(StepContext, "voters", property(lambda turn: turn.log.voters.before(turn.log.high_watermark)))
 
 
 def _m15(patch: Patch) -> None:

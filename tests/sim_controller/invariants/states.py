@@ -1,4 +1,4 @@
-"""I-37, I-38: every controller's state is what the records make of it, whichever way it has come by them.
+"""I-37, I-38, I-90: every controller's state is what the records make of it, whichever way it has come by them.
 
 Beside each engine goes a model of the checker's. After each batch the partitions that it touches are compared; the
 whole state by its canonical hash every few batches, and whenever one loads, makes a checkpoint or goes back.
@@ -16,7 +16,7 @@ from quorate.metadata.canonical import canonical
 from quorate.metadata.partitions import Partition
 from quorate.metadata.versions import LATEST
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
-from quorate.raft import Batch
+from quorate.raft import BatchInfo
 from quorate.records import AbortTransactionRecord, FeatureLevelRecord
 from tests.sim.invariants.base import require
 from tests.sim_controller.cells import unpacked
@@ -59,6 +59,7 @@ class Watched:
         self._must_abort = False
         self._hashed: list[tuple[Offset, Epoch, str]] = []
         """Of states that are not known to be committed: of what the quorum refuses, nothing is compared."""
+        self._before_failing: tuple[Offset, str] | None = None
 
     @property
     def _who(self) -> str:
@@ -66,7 +67,7 @@ class Watched:
 
     # On standby.
 
-    def after_replay(self, records: Sequence[Message], batch: Batch) -> None:
+    def after_replay(self, records: Sequence[Message], batch: BatchInfo) -> None:
         """One committed batch was applied."""
         steps = cluster.run(self.view, records, batch.base_offset)
         self._compare(steps, "I-37")
@@ -126,6 +127,19 @@ class Watched:
         """What this controller made of its own records is what others make of them."""
         while self._hashed and self._hashed[0][0] <= self._engine.committed:
             self._world.hashes.note(self._who, *self._hashed.pop(0), "I-38")
+
+    def before_failing(self) -> None:
+        """A write is about to fail."""
+        self._before_failing = self._engine.next_offset, canonical(self._engine.state)
+
+    def after_failing(self) -> None:
+        """I-90: nothing of it is left, be it half a batch."""
+        offset, found = self._engine.next_offset, canonical(self._engine.state)
+        if self._before_failing is not None:
+            rule = "a write that failed leaves the state as it was"
+            require((offset, found) == self._before_failing, "I-90", rule, self._who, offset, self._before_failing)
+        self._before_failing = None
+        self._decided.pop(offset, None)
 
     def before_going_back(self) -> None:
         """The quorum has refused what it was sent: back to what it has taken."""

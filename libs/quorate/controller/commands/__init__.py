@@ -1,4 +1,5 @@
-"""One API a file, named as it: `create_topics(request, …)` makes the command that the engine runs.
+"""The controller's commands, one API per file: `create_topics(request, …)` makes the command that the engine runs.
 
-A command checks, chooses, and only then makes records and response. It may run twice, so all chance is an argument.
+A command checks the request, chooses, and only then makes records and response. It may run twice, so all randomness is
+an argument.
 """

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67): gives a broker a block of producer ids that nobody has had. KIP-730."""
+"""AllocateProducerIds (67): gives a broker a block of unused producer ids. KIP-730."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LAST_PRODUCER_ID: Final = (1 << 63) - 1
 
 
 def allocate_producer_ids(request: AllocateProducerIdsRequest) -> Command[AllocateProducerIdsResponse]:
-    """The command that gives out the next block.
+    """Returns the command that allocates the next block.
 
-    Raises ApiError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when no block is left.
+    Raises ApiError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR if no block is left.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AllocateProducerIdsResponse]:

@@ -1,6 +1,6 @@
 """AlterClientQuotas (49): sets and removes quotas; each entity succeeds or fails by itself. KIP-546, KIP-599, KIP-612.
 
-The driver asks `wanted_hosts` which names it has to look up, and hands in those that are known.
+The driver resolves the host names that `wanted_hosts` returns, and passes those that resolve to `alter_client_quotas`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,22 @@ _OF_USERS_AND_CLIENTS: Final[Mapping[str, float | None]] = {
     "producer_byte_rate": _LONG_MAX,
     "request_percentage": None,
 }
-"""The largest value of each key; None where it need not be a whole number, and may be any."""
+"""The largest value of each user or client quota; None: any value, not only a whole number."""
 _OF_ADDRESSES: Final[Mapping[str, float | None]] = {"connection_creation_rate": _INT_MAX}
 
 _NEAR_ENOUGH: Final = 1e-6
-"""What a whole number may be off by, since values travel as doubles. Kafka counts from below only: 0.9999999 is off."""
+"""The rounding tolerance for whole numbers, sent as doubles.
+
+As in Kafka, it applies from above only: 0.9999999 fails.
+"""
 
 
 def alter_client_quotas(
     request: AlterClientQuotasRequest, *, known_hosts: Collection[str] = ()
 ) -> Command[AlterClientQuotasResponse]:
-    """The command that does what `request` asks for; quotas that are as wanted already are left alone.
+    """Returns the command that sets and removes the quotas of `request`; unchanged quotas are not written again.
 
-    `known_hosts`: those of `wanted_hosts` that could be looked up. With `validate_only` nothing is written.
+    `known_hosts`: those of `wanted_hosts` that resolve. With `validate_only` nothing is written.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterClientQuotasResponse]:
@@ -69,7 +72,7 @@ def alter_client_quotas(
 
 
 def wanted_hosts(request: AlterClientQuotasRequest) -> frozenset[str]:
-    """Names of the type `ip` that are no addresses: Kafka takes those that its controller can look up."""
+    """Returns the host names among the `ip` entities; as in Kafka, they are valid if the controller resolves them."""
     return frozenset(
         part.entity_name
         for asked in request.entries
@@ -81,7 +84,7 @@ def wanted_hosts(request: AlterClientQuotasRequest) -> frozenset[str]:
 def _alter(
     state: ClusterState, entity: Entity, asked: _Asked, counts: Mapping[Entity, int], known_hosts: Collection[str]
 ) -> list[ClientQuotaRecord]:
-    """Raises ApiError(INVALID_REQUEST), and then nothing of the entity changes."""
+    """Returns the records of one entity. Raises ApiError(INVALID_REQUEST), and then nothing of the entity changes."""
     _check_entity(entity, asked, known_hosts)
     if counts[entity] > 1:
         # Kafka writes the first of them, and answers with an error.

@@ -1,4 +1,4 @@
-"""AlterConfigs (33): a resource has what is listed, and nothing else. KIP-133; KIP-339 has the better way."""
+"""AlterConfigs (33): replaces all configs of a resource by those listed. KIP-133; superseded by KIP-339."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import partial
 from typing import TypeAlias
 
 from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from quorate.controller.config_changes import Asked, Changes, Outcome, alter
+from quorate.controller.config_changes import Changes, ConfigRequest, Outcome, alter
 from quorate.controller.configs.kinds import said
 from quorate.controller.decision import Command, Decision, Moment, dry
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import Resource
+from quorate.metadata.configs import ConfigResource
 from quorate.metadata.state import ClusterState
 
 __all__ = ["alter_configs"]
@@ -22,8 +22,8 @@ _Config: TypeAlias = AlterConfigsRequest.AlterConfigsResource.AlterableConfig
 _Result: TypeAlias = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def alter_configs(request: AlterConfigsRequest, *, settings: Settings) -> Command[AlterConfigsResponse]:
-    """The command that replaces the configs of the resources of `request`, each by itself."""
+def alter_configs(request: AlterConfigsRequest, *, settings: ControllerSettings) -> Command[AlterConfigsResponse]:
+    """Returns the command that replaces the configs of `request`; each resource succeeds or fails by itself."""
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterConfigsResponse]:
         outcomes, records = alter(state, map(_asked, request.resources), settings)
@@ -34,13 +34,15 @@ def alter_configs(request: AlterConfigsRequest, *, settings: Settings) -> Comman
     return command
 
 
-def _asked(asked: _Asked) -> Asked:
-    resource = Resource(asked.resource_type, asked.resource_name)
-    return Asked(resource, tuple(each.name for each in asked.configs), partial(_changes, resource, asked.configs))
+def _asked(asked: _Asked) -> ConfigRequest:
+    resource = ConfigResource(asked.resource_type, asked.resource_name)
+    return ConfigRequest(
+        resource, tuple(each.name for each in asked.configs), partial(_changes, resource, asked.configs)
+    )
 
 
-def _changes(resource: Resource, configs: tuple[_Config, ...], before: Mapping[str, str]) -> Changes:
-    """What is listed, as it is listed; then what goes, by name."""
+def _changes(resource: ConfigResource, configs: tuple[_Config, ...], before: Mapping[str, str]) -> Changes:
+    """Returns the listed configs in their order, then the unlisted ones, by name, as deletions."""
     without = [each.name for each in configs if each.value is None]
     if without:
         raise ApiError(

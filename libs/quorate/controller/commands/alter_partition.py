@@ -1,4 +1,7 @@
-"""AlterPartition (56): a leader says who is in sync with it. Each partition succeeds or fails by itself. KIP-497."""
+"""AlterPartition (56): sets the ISR that a partition's leader reports; each partition succeeds or fails alone.
+
+KIP-497.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from typing import NoReturn, TypeAlias
 from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from quorate.controller.broker_changes import Rulebook
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.partition_change import PartitionTarget, partition_change
 from quorate.controller.registrations import registered
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition, merged
 from quorate.metadata.state import ClusterState
@@ -21,17 +24,17 @@ from quorate.records import PartitionChangeRecord
 __all__ = ["alter_partition"]
 
 ANY_EPOCH = -1
-"""Of a replica whose leader cannot tell its broker epoch. KIP-903."""
+"""The broker epoch of a replica whose leader does not know it. KIP-903."""
 
 _Asked: TypeAlias = AlterPartitionRequest.TopicData.PartitionData
 _Topic: TypeAlias = AlterPartitionResponse.TopicData
-_Told: TypeAlias = AlterPartitionResponse.TopicData.PartitionData
+_Result: TypeAlias = AlterPartitionResponse.TopicData.PartitionData
 
 
-def alter_partition(request: AlterPartitionRequest, *, settings: Settings) -> Command[AlterPartitionResponse]:
-    """The command that gives partitions the ISRs which their leader, the broker of `request`, has seen.
+def alter_partition(request: AlterPartitionRequest, *, settings: ControllerSettings) -> Command[AlterPartitionResponse]:
+    """Returns the command that sets the ISRs reported by the broker of `request`, as leader of the partitions.
 
-    Raises ApiError(STALE_BROKER_EPOCH) for a broker that has registered anew, or not at all.
+    Raises ApiError(STALE_BROKER_EPOCH) for a broker that has registered again, or not at all.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionResponse]:
@@ -41,9 +44,9 @@ def alter_partition(request: AlterPartitionRequest, *, settings: Settings) -> Co
         topics = []
         for asked in request.topics:
             topic = state.topics.by_id(asked.topic_id)
-            told = tuple(_alter(state, topic, request.broker_id, each, book, records) for each in asked.partitions)
-            topics.append(_Topic(topic_id=asked.topic_id, partitions=told))
-        # A broker tells of all its ISRs at once, which may be more than one batch holds.
+            results = tuple(_alter(state, topic, request.broker_id, each, book, records) for each in asked.partitions)
+            topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
+        # One request may change more ISRs than one batch holds.
         return Decision(AlterPartitionResponse(topics=tuple(topics)), tuple(records), atomic=False)
 
     return command
@@ -56,8 +59,8 @@ def _alter(
     asked: _Asked,
     book: Rulebook,
     records: list[PartitionChangeRecord],
-) -> _Told:
-    """One partition: its record goes to `records`, its result is the answer."""
+) -> _Result:
+    """Decides one partition: adds its record to `records` and returns its result."""
     partition_id = asked.partition_index
     isr = _new_isr(asked)
     try:
@@ -69,12 +72,12 @@ def _alter(
         _check_epochs(partition, leader, asked)
         _check_isr(state, partition, asked, isr)
     except _Refused as refused:
-        return _Told(partition_index=partition_id, error_code=int(refused.code))
+        return _Result(partition_index=partition_id, error_code=int(refused.code))
     change = partition_change(
         partition,
         topic.id,
         partition_id,
-        Wish(
+        PartitionTarget(
             isr=tuple(isr),
             recovered=asked.leader_recovery_state == RECOVERED,
             election=book.election(topic.name),
@@ -85,13 +88,13 @@ def _alter(
         records.append(change)
         partition = merged(partition, change)
     if partition.leader != leader:
-        # The new ISR has ended a reassignment that takes the leadership away; the change is written all the same.
-        return _Told(partition_index=partition_id, error_code=int(ErrorCode.NEW_LEADER_ELECTED))
-    return _told(partition_id, partition)
+        # The new ISR has completed a reassignment that moves the leadership; the change is written all the same.
+        return _Result(partition_index=partition_id, error_code=int(ErrorCode.NEW_LEADER_ELECTED))
+    return _result(partition_id, partition)
 
 
 def _new_isr(asked: _Asked) -> Mapping[NodeId, int]:
-    """The broker epoch of each member, in the order of the request; a member twice counts as one here."""
+    """Returns the broker epoch by ISR member, in the order of the request; a duplicate member is kept once."""
     if asked.new_isr:
         return dict.fromkeys(asked.new_isr, ANY_EPOCH)
     return {member.broker_id: member.broker_epoch for member in asked.new_isr_with_epochs}
@@ -99,7 +102,7 @@ def _new_isr(asked: _Asked) -> Mapping[NodeId, int]:
 
 def _check_epochs(partition: Partition, leader: NodeId, asked: _Asked) -> None:
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
-        _refuse(ErrorCode.NOT_CONTROLLER)  # it has heard of a later controller than this one
+        _refuse(ErrorCode.NOT_CONTROLLER)  # the broker knows a newer controller than this one
     if asked.leader_epoch < partition.leader_epoch:
         _refuse(ErrorCode.FENCED_LEADER_EPOCH)
     if leader != partition.leader:
@@ -114,7 +117,7 @@ def _check_isr(state: ClusterState, partition: Partition, asked: _Asked, isr: Ma
         _refuse(ErrorCode.INVALID_REQUEST)
     if asked.leader_recovery_state not in (RECOVERED, RECOVERING):
         _refuse(ErrorCode.INVALID_REQUEST)
-    # Others come back only once the leader has recovered, and then it does not fall back. KIP-704.
+    # Other replicas join only after the leader has recovered, and a recovered leader stays recovered. KIP-704.
     may_recover = len(isr) == 1 and partition.leader_recovery_state == RECOVERING
     if asked.leader_recovery_state == RECOVERING and not may_recover:
         _refuse(ErrorCode.INVALID_REQUEST)
@@ -123,13 +126,16 @@ def _check_isr(state: ClusterState, partition: Partition, asked: _Asked, isr: Ma
 
 
 def _is_eligible(state: ClusterState, member: NodeId, epoch: int) -> bool:
-    """May it be in an ISR: is it there, and still the incarnation that its leader has seen? KIP-841, KIP-903."""
+    """Returns whether a broker may be in an ISR: active, and in the broker epoch that the leader knows.
+
+    KIP-841, KIP-903.
+    """
     broker = state.brokers.get(member)
     return broker is not None and broker.is_active and epoch in (ANY_EPOCH, broker.epoch)
 
 
-def _told(partition_id: int, partition: Partition) -> _Told:
-    return _Told(
+def _result(partition_id: int, partition: Partition) -> _Result:
+    return _Result(
         partition_index=partition_id,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -140,7 +146,7 @@ def _told(partition_id: int, partition: Partition) -> _Told:
 
 
 class _Refused(Exception):
-    """One partition's error: the response has no room for a sentence."""
+    """The refusal of one partition; the response has room for a code only."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code)

@@ -1,4 +1,7 @@
-"""AlterPartitionReassignments (45): moves partitions to other brokers, or calls a move off. KIP-455, KIP-860."""
+"""AlterPartitionReassignments (45): starts or cancels reassignments of partitions to other brokers.
+
+KIP-455, KIP-860.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from quorate.controller.broker_changes import rules_for
 from quorate.controller.decision import Command, Decision, Moment, check_room
 from quorate.controller.elections import Election
 from quorate.controller.new_partitions import bad_assignment, check_registered
-from quorate.controller.partition_change import Rules, Wish, partition_change
-from quorate.controller.settings import Settings
+from quorate.controller.partition_change import PartitionTarget, Rules, partition_change
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
@@ -24,33 +27,33 @@ __all__ = ["alter_partition_reassignments"]
 
 _Asked: TypeAlias = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
 _Topic: TypeAlias = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
-_Told: TypeAlias = _Topic.ReassignablePartitionResponse
+_Result: TypeAlias = _Topic.ReassignablePartitionResponse
 
 
 def alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, *, settings: Settings
+    request: AlterPartitionReassignmentsRequest, *, settings: ControllerSettings
 ) -> Command[AlterPartitionReassignmentsResponse]:
-    """The command that sets partitions on their way to other replicas; null replicas call the move off.
+    """Returns the command that starts reassignments; null replicas cancel one.
 
-    Each partition succeeds or fails by itself. A move ends by itself, when its new replicas are in sync. Raises
-    ApiError(POLICY_VIOLATION) for too many moves.
+    Each partition succeeds or fails by itself. A reassignment completes by itself when its new replicas are in sync.
+    Raises ApiError(POLICY_VIOLATION) for too many reassignments.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionReassignmentsResponse]:
         records: list[PartitionChangeRecord] = []
         topics = []
         for topic in request.topics:
-            told = []
+            results = []
             for asked in topic.partitions:
                 try:
                     change = _alter(state, topic.name, asked, settings, request.allow_replication_factor_change)
                 except ApiError as refusal:
-                    told.append(_Told(asked.partition_index, int(refusal.code), refusal.message))
+                    results.append(_Result(asked.partition_index, int(refusal.code), refusal.message))
                     continue
-                told.append(_Told(asked.partition_index, error_message=None))
+                results.append(_Result(asked.partition_index, error_message=None))
                 records += () if change is None else (change,)
                 check_room(records)
-            topics.append(_Topic(topic.name, tuple(told)))
+            topics.append(_Topic(topic.name, tuple(results)))
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_message=None,
@@ -62,7 +65,7 @@ def alter_partition_reassignments(
 
 
 def _alter(
-    state: ClusterState, name: str, asked: _Asked, settings: Settings, may_change_factor: bool
+    state: ClusterState, name: str, asked: _Asked, settings: ControllerSettings, may_change_factor: bool
 ) -> PartitionChangeRecord | None:
     topic = state.topics.by_name(name)
     partition = None if topic is None else topic.partitions.get(asked.partition_index)
@@ -79,22 +82,24 @@ def _alter(
     return partition_change(partition, topic.id, asked.partition_index, wish, rules)
 
 
-def _away(partition: Partition, target: Replicas) -> Wish:
-    """To `target`: those that go stay until the ones that come are in sync.
+def _away(partition: Partition, target: Replicas) -> PartitionTarget:
+    """Returns the change that reassigns to `target`; the removed replicas stay until the added ones are in sync.
 
-    A move on the way to another goal takes the new one. Kafka leaves a replica that was to come, and now is not to,
-    among both the coming and the going, where the move never ends; ours only goes.
+    If a reassignment is already in progress, it gets the new target. Kafka keeps a replica that is no longer wanted in
+    both adding and removing, and the reassignment never completes; ours only removes it.
     """
     removing = tuple(sorted(set(partition.replicas) - set(target)))
     adding = tuple(sorted(set(target) - set(partition.replicas)))
     kept = tuple(replica for replica in partition.adding_replicas if replica not in removing)
-    return Wish(replicas=(*target, *removing), adding=adding or kept, removing=removing or partition.removing_replicas)
+    return PartitionTarget(
+        replicas=(*target, *removing), adding=adding or kept, removing=removing or partition.removing_replicas
+    )
 
 
 def _back(
-    state: ClusterState, name: str, partition_id: int, partition: Partition, settings: Settings, rules: Rules
-) -> Wish:
-    """Where it came from: without those that were to come, with those that were to go."""
+    state: ClusterState, name: str, partition_id: int, partition: Partition, settings: ControllerSettings, rules: Rules
+) -> PartitionTarget:
+    """Returns the change that cancels a reassignment: without the adding replicas, with the removing ones."""
     if not partition.is_reassigning:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {name}-{partition_id} is not being moved")
     coming = set(partition.adding_replicas)
@@ -104,18 +109,18 @@ def _back(
     if not replicas:
         raise bad_assignment(name, f"partition {partition_id} would have no replicas: all of them are to come")
     if not isr:
-        # Only replicas of the move are in sync. Going back without them loses records, which is for the topic to allow.
+        # Only adding replicas are in sync. Going back without them loses records, which the topic must allow.
         if not may_lose:
             raise bad_assignment(
                 name,
                 f"partition {partition_id} cannot go back: of {list(replicas)} none is in sync, "
                 "and the topic does not allow unclean elections",
             )
-        # Who leads now has to recover; in Kafka the first replica counts as in sync, and leads as if it lacked nothing.
-        # Only where nobody can lead, and no ISR may be empty, it stands for the ISR here too.
+        # The new leader has to recover; in Kafka the first replica counts as in sync, and leads as if it lacked
+        # nothing. Only if no replica can lead, and the ISR may not be empty, the first replica is the ISR here, too.
         may_be_empty = rules.elr_enabled or any(map(rules.is_acceptable, replicas))
         isr = () if may_be_empty else replicas[:1]
-    return Wish(
+    return PartitionTarget(
         replicas=replicas,
         isr=isr,
         adding=(),
@@ -125,7 +130,7 @@ def _back(
 
 
 def _check_factor(name: str, partition_id: int, partition: Partition, target: Replicas) -> None:
-    """KIP-860. Of one on its way what counts is how many replicas it will have."""
+    """Refuses another replication factor (KIP-860). During a reassignment the factor after its completion counts."""
     present = len({*partition.replicas, *partition.adding_replicas} - set(partition.removing_replicas))
     if len(target) != present:
         raise ApiError(

@@ -1,6 +1,6 @@
 """AlterUserScramCredentials (51): sets and deletes credentials; each user succeeds or fails by itself. KIP-554.
 
-The request carries salted passwords, with which one can log in; the records hold what is kept of them (RFC 5802).
+The request has salted passwords, which are enough to log in; the records have only the derived keys (RFC 5802).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Result: TypeAlias = AlterUserScramCredentialsResponse.AlterUserScramCredentials
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest,
 ) -> Command[AlterUserScramCredentialsResponse]:
-    """The command that changes the credentials of `request`: one change a user, whatever the mechanisms.
+    """Returns the command that changes the credentials of `request`: one change a user, whatever the mechanisms.
 
     Results are in the order in which the request first names each user, deletions before upsertions; Kafka's are in
     the order of a hash table.
@@ -41,7 +41,7 @@ def alter_user_scram_credentials(
         for asked, count in _users(request):
             try:
                 record = _record(state, asked)
-                # As in Kafka: what is wrong with the first change is told before that there are more.
+                # As in Kafka, an error in the first change is reported rather than the duplicate user.
                 _check_once(asked.name, count)
             except ApiError as refusal:
                 results.append(_Result(asked.name, int(refusal.code), refusal.message))
@@ -54,7 +54,7 @@ def alter_user_scram_credentials(
 
 
 def _users(request: AlterUserScramCredentialsRequest) -> Iterator[tuple[_Deletion | _Upsertion, int]]:
-    """The first change that is asked for of each user, and how many are."""
+    """Yields the first change of each user, and the number of changes that the request has for that user."""
     asked: tuple[_Deletion | _Upsertion, ...] = (*request.deletions, *request.upsertions)
     counts = Counter(each.name for each in asked)
     first = {each.name: each for each in reversed(asked)}
@@ -105,7 +105,7 @@ def _set(asked: _Upsertion) -> Message:
             f"they are from {ITERATIONS_MIN} to {ITERATIONS_MAX}",
         )
     if not asked.salted_password:
-        # Kafka's cryptography throws here, which its clients see as UNKNOWN_SERVER_ERROR.
+        # Kafka's crypto library throws here, and clients get UNKNOWN_SERVER_ERROR.
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"user {asked.name!r} has an empty salted password")
     stored_key, server_key = kept_keys(asked.mechanism, asked.salted_password)
     return UserScramCredentialRecord(

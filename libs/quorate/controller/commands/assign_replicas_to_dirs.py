@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (73): a broker says in which directory each replica lies. KIP-858."""
+"""AssignReplicasToDirs (73): records in which log directory each of a broker's replicas is. KIP-858."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, Assig
 from quorate.controller.broker_changes import is_online, rules_for
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.elections import Election
-from quorate.controller.partition_change import Wish, partition_change
+from quorate.controller.partition_change import PartitionTarget, partition_change
 from quorate.controller.registrations import registered
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import merged
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
+from quorate.metadata.topics import TopicPartition
 from quorate.metadata.versions import DIRECTORIES, release_of
 from quorate.records import PartitionChangeRecord
 
@@ -30,9 +30,9 @@ _Partition: TypeAlias = _Directory.TopicData.PartitionData
 
 
 def assign_replicas_to_dirs(
-    request: AssignReplicasToDirsRequest, *, settings: Settings
+    request: AssignReplicasToDirsRequest, *, settings: ControllerSettings
 ) -> Command[AssignReplicasToDirsResponse]:
-    """The command that notes the directories; a replica in one that is offline leaves its ISR and leads no more.
+    """Returns the command that records the directories; a replica in an offline directory leaves ISR and leadership.
 
     Raises ApiError: UNSUPPORTED_VERSION below metadata.version 3.7-IV2, STALE_BROKER_EPOCH.
     """
@@ -46,14 +46,14 @@ def assign_replicas_to_dirs(
                 f"this cluster is at {release_of(level)}",
             )
         broker = registered(state, request.broker_id, request.broker_epoch)
-        directories = tuple(_told(state, directory, broker) for directory in request.directories)
+        directories = tuple(_result(state, directory, broker) for directory in request.directories)
         records = tuple(_records(state, request, broker, settings))
         return Decision(AssignReplicasToDirsResponse(directories=directories), records, atomic=False)
 
     return command
 
 
-def _told(state: ClusterState, directory: _Asked, broker: Broker) -> _Directory:
+def _result(state: ClusterState, directory: _Asked, broker: Broker) -> _Directory:
     topics = tuple(
         _Topic(
             asked.topic_id,
@@ -78,19 +78,19 @@ def _error(state: ClusterState, topic_id: Uuid, partition_id: int, broker: Broke
 
 
 def _records(
-    state: ClusterState, request: AssignReplicasToDirsRequest, broker: Broker, settings: Settings
+    state: ClusterState, request: AssignReplicasToDirsRequest, broker: Broker, settings: ControllerSettings
 ) -> Iterator[PartitionChangeRecord]:
-    """First where all of them lie, then which ISRs the broker leaves, each once: in Kafka's order."""
-    offline: dict[tuple[Uuid, int], Found] = {}
+    """Yields all directory changes, then the ISR changes for offline directories, one a partition: in Kafka's order."""
+    offline: dict[tuple[Uuid, int], TopicPartition] = {}
     for directory, found in _replicas(state, request, broker):
-        lies = _change(state, found, Wish(directories={broker.id: directory}), settings)
+        lies = _change(state, found, PartitionTarget(directories={broker.id: directory}), settings)
         if lies is not None:
             yield lies
         if not is_online(directory, broker):
             partition = found.partition if lies is None else merged(found.partition, lies)
             offline.setdefault((found.topic.id, found.partition_id), found._replace(partition=partition))
     for found in offline.values():
-        wish = Wish(
+        wish = PartitionTarget(
             isr=tuple(replica for replica in found.partition.isr if replica != broker.id),
             election=Election.UNCLEAN if settings.elects_uncleanly(state, found.topic.name) else Election.ONLINE,
         )
@@ -101,17 +101,19 @@ def _records(
 
 def _replicas(
     state: ClusterState, request: AssignReplicasToDirsRequest, broker: Broker
-) -> Iterator[tuple[Uuid, Found]]:
-    """Those that the broker has, and where they are said to lie."""
+) -> Iterator[tuple[Uuid, TopicPartition]]:
+    """Yields each requested directory with those of its partitions that have the broker as a replica."""
     for directory in request.directories:
         for asked in directory.topics:
             topic = state.topics.by_id(asked.topic_id)
             for each in asked.partitions:
                 partition = None if topic is None else topic.partitions.get(each.partition_index)
                 if topic is not None and partition is not None and broker.id in partition.replicas:
-                    yield directory.id, Found(topic, each.partition_index, partition)
+                    yield directory.id, TopicPartition(topic, each.partition_index, partition)
 
 
-def _change(state: ClusterState, found: Found, wish: Wish, settings: Settings) -> PartitionChangeRecord | None:
+def _change(
+    state: ClusterState, found: TopicPartition, wish: PartitionTarget, settings: ControllerSettings
+) -> PartitionChangeRecord | None:
     rules = rules_for(state, found.topic.name, found.partition, settings)
     return partition_change(found.partition, found.topic.id, found.partition_id, wish, rules)

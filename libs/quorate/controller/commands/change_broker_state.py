@@ -1,7 +1,7 @@
-"""ChangeBrokerState: the heartbeat service has seen that a broker has to be fenced, let in, or let go. KIP-631.
+"""ChangeBrokerState: fences, unfences or shuts down a broker, as the heartbeat service proposes. KIP-631.
 
-Kafka decides this inside its heartbeat handler. Here the heartbeat service only proposes: what a broker leads and
-whether it is fenced is the log's to say, so the decision is made on the state at hand.
+Kafka decides this in its heartbeat handler. Here the heartbeat service only proposes a state: the metadata log says
+what a broker leads and whether it is fenced, so this command decides on the metadata state.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import assert_never
 
 from kraft import Message, Uuid
 from quorate.controller.broker_changes import joining, leaving, losing
+from quorate.controller.chunked_change import DEFAULT_TURN, ChunkLimits, Key, bites, in_isr, leaderless, present
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.fan_out import DEFAULT_TURN, Key, Turn, bites, in_isr, leaderless, present
-from quorate.controller.partition_change import Alike
-from quorate.controller.settings import Settings
+from quorate.controller.partition_change import AlikePartitions
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
+from quorate.metadata.topics import TopicPartition
 from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
 from quorate.nouns import NodeId
 from quorate.records import BrokerRegistrationChangeRecord
@@ -33,7 +33,7 @@ _FENCE, _UNFENCE, _SHUT_DOWN = 1, -1, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStateChanged:
-    """The state that the broker is in once this is committed; not always the one that was asked for."""
+    """The response: the broker's state once this is committed, which may differ from the requested one."""
 
     state: ControlState
 
@@ -43,17 +43,17 @@ def change_broker_state(
     broker_id: NodeId,
     broker_epoch: int,
     target: ControlState,
-    settings: Settings,
+    settings: ControllerSettings,
     offline_log_dirs: Collection[Uuid] = (),
     cordoned_log_dirs: Collection[Uuid] | None = None,
     has_led: bool = False,
 ) -> Command[BrokerStateChanged]:
-    """The command that brings the broker to `target`, or as near as may be, and notes what became of its directories.
+    """Returns the command that moves the broker to `target`, or as near as allowed, and updates its directories.
 
-    A broker that leads nothing need not wait: asked into CONTROLLED_SHUTDOWN it may go at once. One in
-    CONTROLLED_SHUTDOWN that still leads stays there; one that is not, and wants to go at once, is fenced. There is no
-    way back from CONTROLLED_SHUTDOWN to UNFENCED but a new registration. Who `has_led` until it was asked counts as
-    one that leads.
+    If CONTROLLED_SHUTDOWN is requested for a broker that leads nothing, the result is SHUTDOWN_NOW. A broker in
+    CONTROLLED_SHUTDOWN that still leads stays in it. A broker that requests SHUTDOWN_NOW without it is fenced. Only a
+    new registration leads from CONTROLLED_SHUTDOWN back to UNFENCED. `has_led`: the broker led partitions until earlier
+    chunks of this change moved them, so it counts as leading.
 
     Raises ApiError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH for another registration than the present one.
     """
@@ -78,22 +78,22 @@ def change_in_turns(
     broker_id: NodeId,
     broker_epoch: int,
     target: ControlState,
-    settings: Settings,
+    settings: ControllerSettings,
     offline_log_dirs: Collection[Uuid] = (),
     cordoned_log_dirs: Collection[Uuid] | None = None,
-    turn: Turn = DEFAULT_TURN,
+    turn: ChunkLimits = DEFAULT_TURN,
 ) -> Iterator[Command[BrokerStateChanged]]:
-    """The same as commands that are written one after the other, as others write in between: see `fan_out`.
+    """Yields a broker's state change as a series of commands, if very many partitions change: see `chunked_change`.
 
-    Each is to be taken when the one before is decided, in the same `state`. The last one has the answer; there is no
-    other where one turn is enough.
+    Request each command after the one before is decided, on the same `state`. The last one has the response; it is the
+    only one for a small change.
     """
     broker = state.brokers.get(broker_id)
     has_led = False
     if broker is not None and broker.epoch == broker_epoch:
         leads = state.topics.leader_count(broker_id) > 0
         for command in _ahead(state, broker, _reachable(broker, target, leads=leads), settings, turn):
-            has_led = leads  # its partitions go before it does: it still has to wait until the others know
+            has_led = leads  # its partitions move before it does: it must wait until others know that
             yield command
     yield change_broker_state(
         broker_id=broker_id,
@@ -107,10 +107,10 @@ def change_in_turns(
 
 
 def _ahead(
-    state: ClusterState, broker: Broker, reached: ControlState, settings: Settings, turn: Turn
+    state: ClusterState, broker: Broker, reached: ControlState, settings: ControllerSettings, turn: ChunkLimits
 ) -> Iterator[Command[BrokerStateChanged]]:
-    """What is written before the whole, if that is too much for one turn; nothing otherwise."""
-    topics, alike = state.topics, Alike()
+    """Yields the commands that change very many partitions in chunks, before the final command; none for a few."""
+    topics, alike = state.topics, AlikePartitions()
     if reached is ControlState.UNFENCED:
         if broker.fenced and topics.leader_count(NO_LEADER) > turn.uncut_max:
             yield _unfence(broker)
@@ -122,7 +122,7 @@ def _ahead(
 
 
 def _unfence(broker: Broker) -> Command[BrokerStateChanged]:
-    """The broker's own record, if nothing has become of the broker in between."""
+    """Returns the command that unfences the broker, unless its registration has changed meanwhile."""
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         is_same = _checked(state, broker.id, broker.epoch) == broker
@@ -133,9 +133,9 @@ def _unfence(broker: Broker) -> Command[BrokerStateChanged]:
 
 
 def _out_of(
-    keys: tuple[Key, ...], broker: Broker, reached: ControlState, settings: Settings, alike: Alike
+    keys: tuple[Key, ...], broker: Broker, reached: ControlState, settings: ControllerSettings, alike: AlikePartitions
 ) -> Command[BrokerStateChanged]:
-    """Out of the ISRs of these partitions, and nothing more."""
+    """Returns the command that removes the broker from the ISRs of these partitions."""
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         _checked(state, broker.id, broker.epoch)
@@ -145,8 +145,10 @@ def _out_of(
     return command
 
 
-def _into(keys: tuple[Key, ...], broker: Broker, settings: Settings, alike: Alike) -> Command[BrokerStateChanged]:
-    """Leaders for those of these partitions that have none, while the broker may lead."""
+def _into(
+    keys: tuple[Key, ...], broker: Broker, settings: ControllerSettings, alike: AlikePartitions
+) -> Command[BrokerStateChanged]:
+    """Returns the command that elects leaders for those of these partitions without one, if the broker is active."""
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         _checked(state, broker.id, broker.epoch)
@@ -180,7 +182,7 @@ def _reachable(broker: Broker, target: ControlState, *, leads: bool) -> ControlS
                 return ControlState.FENCED if broker.fenced else ControlState.CONTROLLED_SHUTDOWN
             return ControlState.UNFENCED
         case ControlState.CONTROLLED_SHUTDOWN:
-            # Who is in it waits until the others know its successors: that is for the heartbeat service to see.
+            # A broker in it waits until the others know its successors; the heartbeat service checks that.
             waits = (leads or broker.in_controlled_shutdown) and not broker.fenced
             return ControlState.CONTROLLED_SHUTDOWN if waits else ControlState.SHUTDOWN_NOW
         case ControlState.SHUTDOWN_NOW:
@@ -191,16 +193,16 @@ def _reachable(broker: Broker, target: ControlState, *, leads: bool) -> ControlS
 
 
 def _failed(state: ClusterState, broker: Broker, offline: Collection[Uuid]) -> tuple[Uuid, ...]:
-    """Those of its directories that are known, and are to be struck off; from 3.7-IV2 on. KIP-858."""
+    """Returns the broker's registered directories that went offline; none below 3.7-IV2. KIP-858."""
     if state.features.record_level < DIRECTORIES:
         return ()
     return tuple(directory for directory in broker.log_dirs if directory in offline)
 
 
 def _records(
-    state: ClusterState, broker: Broker, reached: ControlState, failed: Collection[Uuid], settings: Settings
+    state: ClusterState, broker: Broker, reached: ControlState, failed: Collection[Uuid], settings: ControllerSettings
 ) -> Iterator[Message]:
-    """In Kafka's order: out of the ISRs before it is fenced, unfenced before it leads."""
+    """Yields the records in Kafka's order: ISR changes before fencing; the broker's own record before it may lead."""
     if _leaves(broker, reached) and reached is not ControlState.CONTROLLED_SHUTDOWN:
         yield from leaving(state, broker.id, settings)
         yield _change(broker, fenced=_FENCE)
@@ -214,7 +216,7 @@ def _records(
 
 
 def _leaves(broker: Broker, reached: ControlState) -> bool:
-    """Is it taken out of every ISR?"""
+    """Returns whether the change removes the broker from every ISR."""
     match reached:
         case ControlState.FENCED | ControlState.SHUTDOWN_NOW:
             return not broker.fenced
@@ -227,12 +229,12 @@ def _leaves(broker: Broker, reached: ControlState) -> bool:
 
 
 def _lost(
-    state: ClusterState, broker: Broker, reached: ControlState, failed: tuple[Uuid, ...], settings: Settings
+    state: ClusterState, broker: Broker, reached: ControlState, failed: tuple[Uuid, ...], settings: ControllerSettings
 ) -> Iterator[Message]:
-    """Directories are struck off after their partitions have gone elsewhere, unless these just have. KIP-858.
+    """Yields the changes of partitions in failed directories, then the registration without these directories. KIP-858.
 
-    Kafka decides both on the same state, so that a partition may change twice, and an unfenced broker be elected from
-    the very directory that it has lost.
+    Partitions that this change already moves are skipped. Kafka decides both on the same state, so that a partition may
+    change twice, and an unfenced broker may be elected in the directory that it has lost.
     """
     if not failed:
         return
@@ -244,13 +246,13 @@ def _lost(
     yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
 
 
-def _lies_in(directories: Collection[Uuid], broker: Broker, found: Found) -> bool:
+def _lies_in(directories: Collection[Uuid], broker: Broker, found: TopicPartition) -> bool:
     partition = found.partition
     return broker.id in partition.replicas and partition.directory_of(broker.id) in directories
 
 
 def _cordoned(state: ClusterState, broker: Broker, cordoned: Collection[Uuid] | None) -> Iterator[Message]:
-    """What the broker says, if it is news; from 4.3-IV0 on. KIP-1066."""
+    """Yields the change of the broker's cordoned directories, if there is one; from 4.3-IV0 on. KIP-1066."""
     known = broker.cordoned_log_dirs
     is_news = cordoned is not None and (known is None or set(known) != set(cordoned))
     if is_news and state.features.record_level >= CORDONED_DIRECTORIES:

@@ -1,4 +1,4 @@
-"""CreateAcls (30): permits and denies; each entry succeeds or fails by itself. KIP-140, KIP-290, KIP-1276."""
+"""CreateAcls (30): adds ALLOW and DENY entries; each entry succeeds or fails by itself. KIP-140, KIP-290, KIP-1276."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.authorizer import CLUSTER_NAME, fault_of_host, is_network
 from quorate.controller.acl_filters import code_name
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, PatternType, Permission, ResourceType
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import RELEASES
 from quorate.nouns import ZERO_UUID
@@ -26,16 +26,16 @@ _Asked: TypeAlias = CreateAclsRequest.AclCreation
 _Result: TypeAlias = CreateAclsResponse.AclCreationResult
 
 NETWORKS: Final = 32
-"""The level from which a host may be a network; a broker below it would let nobody in by such an entry."""
+"""The metadata.version from which a host may be a network (CIDR); an older broker would match nobody with it."""
 
 _FOR_FILTERS: Final = frozenset({"UNKNOWN", "ANY", "MATCH"})
-"""An entry says what it is about; these are for those that look for entries."""
+"""Enum names that are valid in filters only, not in an entry."""
 
 
 def create_acls(request: CreateAclsRequest, *, new_acl_id: Callable[[], Uuid]) -> Command[CreateAclsResponse]:
-    """The command that adds the entries of `request`. One that is there, or twice in the request, is added once.
+    """Returns the command that adds the entries of `request`; one that exists, or is there twice, is written once.
 
-    `new_acl_id` gives a random id at each call; ids that are taken are passed over.
+    `new_acl_id` returns a random id at each call; ids that are taken are skipped.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[CreateAclsResponse]:
@@ -56,10 +56,10 @@ def create_acls(request: CreateAclsRequest, *, new_acl_id: Callable[[], Uuid]) -
 
 
 def _entry(state: ClusterState, asked: _Asked) -> AccessControlEntryRecord:
-    """What is asked for, without an id. Raises ApiError if there can be no such entry."""
+    """Returns the requested entry, still without an id. Raises ApiError if it is invalid."""
     _check_resource(asked)
-    _check_number("operation", Operation, asked.operation)
-    _check_number("permission type", Permission, asked.permission_type)
+    _check_number("operation", AclOperation, asked.operation)
+    _check_number("permission type", AclPermission, asked.permission_type)
     if ":" not in asked.principal:
         raise _invalid(f"principal {asked.principal!r} has no type; it is written as type:name, such as User:alice")
     _check_host(state, asked.host)

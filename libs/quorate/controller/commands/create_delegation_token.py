@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38): a token with which others can log in as its owner. KIP-48, KIP-373, KIP-900."""
+"""CreateDelegationToken (38): creates a token with which clients can log in as its owner. KIP-48, KIP-373, KIP-900."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quorate.controller.delegation_tokens import (
     token_hmac,
 )
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal, uuid_text
 from quorate.records import DelegationTokenRecord
@@ -28,7 +28,7 @@ from quorate.records import DelegationTokenRecord
 __all__ = ["create_delegation_token", "with_hmac"]
 
 RENEWER_TYPE = "User"
-"""The only kind of principal that Kafka lets renew."""
+"""The only principal type that Kafka allows for renewers."""
 
 
 def create_delegation_token(
@@ -39,11 +39,11 @@ def create_delegation_token(
     settings: TokenSettings,
     allows: Allows = allows_all,
 ) -> Command[CreateDelegationTokenResponse]:
-    """The command that makes a token for the owner in `request`, or else for `principal`, who asks.
+    """Returns the command that creates a token for the owner in `request`, or else for the caller, `principal`.
 
-    The response lacks the HMAC, so that wherever it may be kept on its way it opens nothing: `with_hmac` adds it last.
-    Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE, looked for in this order.
+    The response lacks the HMAC, so that no copy of it on the way is a secret; `with_hmac` adds it at the end. Raises
+    ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE.
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[CreateDelegationTokenResponse]:
@@ -59,7 +59,7 @@ def create_delegation_token(
 
 
 def with_hmac(response: CreateDelegationTokenResponse, settings: TokenSettings) -> CreateDelegationTokenResponse:
-    """The response as its client gets it: with what the token is used by."""
+    """Returns the response with the token's HMAC, as the client gets it."""
     return msgspec.structs.replace(response, hmac=token_hmac(settings, response.token_id))
 
 
@@ -68,7 +68,7 @@ def _owner(request: CreateDelegationTokenRequest, principal: Principal) -> Princ
         return principal
     kind = request.owner_principal_type
     if not kind or ":" in kind:
-        # Kafka fails within on a type that is null, and reads one with a colon back as another principal.
+        # Kafka fails internally on a null type, and reads a type with a colon back as another principal.
         raise ApiError(
             ErrorCode.INVALID_PRINCIPAL_TYPE,
             f"owner {request.owner_principal_name!r} is of the type {kind!r}; "
@@ -78,8 +78,8 @@ def _owner(request: CreateDelegationTokenRequest, principal: Principal) -> Princ
 
 
 def _check_may_own(state: ClusterState, principal: Principal, owner: Principal, allows: Allows) -> None:
-    """For oneself everybody may have tokens; for others, who has CREATE_TOKENS on that user."""
-    if owner != principal and not allows(state, Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+    """Refuses a caller without CREATE_TOKENS on the owner; a principal may always create tokens for itself."""
+    if owner != principal and not allows(state, AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
             f"{principal} may not make a token for {owner}: that takes CREATE_TOKENS on the user",

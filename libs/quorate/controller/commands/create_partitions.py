@@ -1,6 +1,6 @@
-"""CreatePartitions (37): gives topics more partitions; each topic succeeds or fails by itself. KIP-195.
+"""CreatePartitions (37): adds partitions to topics; each topic succeeds or fails by itself. KIP-195.
 
-The driver asks `wanted_more` what to have placed, and hands the placer's answers in.
+The driver asks `wanted_more` which topics need a placement, and passes the placer's answers to `create_partitions`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Result: TypeAlias = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_partitions(request: CreatePartitionsRequest, *, placements: Placements) -> Command[CreatePartitionsResponse]:
-    """The command that adds the partitions of `request`; `placements` has every topic that `wanted_more` named.
+    """Returns the command that adds the partitions of `request`; `placements` has every topic that `wanted_more` named.
 
     Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
     """
@@ -59,7 +59,7 @@ def create_partitions(request: CreatePartitionsRequest, *, placements: Placement
 
 
 def wanted_more(state: ClusterState, request: CreatePartitionsRequest) -> tuple[tuple[str, PlacementSpec], ...]:
-    """What the placer has to be asked, by topic name: nothing for topics that are refused or placed by hand.
+    """Returns what to ask the placer, by topic name; topics that are refused or have assigned replicas are left out.
 
     Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
     """
@@ -71,7 +71,7 @@ def wanted_more(state: ClusterState, request: CreatePartitionsRequest) -> tuple[
         try:
             wanted.append((asked.name, _spec(_grown(state, asked), asked)))
         except ApiError:
-            continue  # the command will say why
+            continue  # the command returns the error
     return tuple(wanted)
 
 
@@ -90,7 +90,7 @@ def _present(state: ClusterState, name: str) -> int:
 
 
 def _grown(state: ClusterState, asked: _Asked) -> Topic:
-    """The topic, if it has fewer partitions than are asked for."""
+    """Returns the topic. Raises ApiError if it does not exist or already has as many partitions as requested."""
     topic = state.topics.by_name(asked.name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
@@ -104,7 +104,7 @@ def _grown(state: ClusterState, asked: _Asked) -> Topic:
 
 
 def _spec(topic: Topic, asked: _Asked) -> PlacementSpec:
-    """As many replicas as the first partition has."""
+    """Returns the placement request for the new partitions, with the replication factor of partition 0."""
     present = len(topic.partitions)
     return PlacementSpec(
         start_partition=present,

@@ -1,6 +1,6 @@
-"""CreateTopics (19): each topic succeeds or fails by itself. KIP-4, KIP-464, KIP-525.
+"""CreateTopics (19): creates topics; each topic succeeds or fails by itself. KIP-4, KIP-464, KIP-525.
 
-The driver asks `wanted_placements` what to have placed, and hands the placer's answers in.
+The driver asks `wanted_placements` which topics need a placement, and passes the placer's answers to `create_topics`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from quorate.controller.new_partitions import (
     placed,
 )
 from quorate.controller.policies import AlterConfigPolicy, ConfigChange, NewTopic
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import BROKER, TOPIC, Resource
+from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
 from quorate.nouns import METADATA_TOPIC
 from quorate.placement import PlacementSpec, Replicas
@@ -43,7 +43,7 @@ _Config: TypeAlias = CreateTopicsResponse.CreatableTopicResult.CreatableTopicCon
 
 
 class _New(NamedTuple):
-    """A topic that is to be: its id, the replicas of each partition, its own configs."""
+    """A topic to create: its id, the replicas of each partition, its own configs."""
 
     name: str
     id: Uuid
@@ -56,12 +56,12 @@ def create_topics(
     *,
     placements: Placements,
     new_topic_id: Callable[[], Uuid],
-    settings: Settings,
+    settings: ControllerSettings,
 ) -> Command[CreateTopicsResponse]:
-    """The command that creates the topics of `request`.
+    """Returns the command that creates the topics of `request`.
 
-    `placements` has every topic that `wanted_placements` named. `new_topic_id` gives a random id at each call;
-    ids that are taken or reserved are passed over.
+    `placements` has every topic that `wanted_placements` named. `new_topic_id` returns a random id at each call; ids
+    that are taken or reserved are skipped.
 
     Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
     """
@@ -92,9 +92,9 @@ def create_topics(
 
 
 def wanted_placements(
-    state: ClusterState, request: CreateTopicsRequest, settings: Settings
+    state: ClusterState, request: CreateTopicsRequest, settings: ControllerSettings
 ) -> tuple[tuple[str, PlacementSpec], ...]:
-    """What the placer has to be asked, by topic name: nothing for topics that are refused or placed by hand.
+    """Returns what to ask the placer, by topic name; topics that are refused or have assigned replicas are left out.
 
     Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
     """
@@ -109,9 +109,13 @@ def wanted_placements(
 
 
 def _check(
-    state: ClusterState, asked: Sequence[_Topic], settings: Settings, *, policy: AlterConfigPolicy | None = None
+    state: ClusterState,
+    asked: Sequence[_Topic],
+    settings: ControllerSettings,
+    *,
+    policy: AlterConfigPolicy | None = None,
 ) -> dict[str, ApiError]:
-    """Which topics cannot be, by name, before anything is placed. The policy is asked where Kafka asks it: KIP-133."""
+    """Returns the errors of refused topics by name, before any placement; calls the config policy (KIP-133)."""
     _check_size(asked, settings)
     refused: dict[str, ApiError] = {}
     for topic in asked:
@@ -119,7 +123,7 @@ def _check(
             _check_name(state, topic.name)
             _check_configs(state, topic, settings)
             if policy is not None and topic.configs:
-                policy.validate(ConfigChange(resource=Resource(TOPIC, topic.name), configs=_configs(topic)))
+                policy.validate(ConfigChange(resource=ConfigResource(TOPIC, topic.name), configs=_configs(topic)))
             if topic.assignments:
                 _check_assignments(state, topic)
             else:
@@ -129,7 +133,7 @@ def _check(
     return refused
 
 
-def _check_size(asked: Sequence[_Topic], settings: Settings) -> None:
+def _check_size(asked: Sequence[_Topic], settings: ControllerSettings) -> None:
     count = sum([len(topic.assignments) or max(0, _partition_count(topic, settings)) for topic in asked])
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise ApiError(
@@ -152,7 +156,7 @@ def _check_name(state: ClusterState, name: str) -> None:
         )
 
 
-def _check_configs(state: ClusterState, topic: _Topic, settings: Settings) -> None:
+def _check_configs(state: ClusterState, topic: _Topic, settings: ControllerSettings) -> None:
     without = [config.name for config in topic.configs if config.value is None]
     if without:
         raise ApiError(
@@ -220,7 +224,7 @@ def _choose(
     refused: Mapping[str, ApiError],
     placements: Placements,
     new_topic_id: Callable[[], Uuid],
-    settings: Settings,
+    settings: ControllerSettings,
 ) -> _New:
     if topic.name in refused:
         raise refused[topic.name]
@@ -235,7 +239,7 @@ def _choose(
 
 
 def _proposed(topic: _Topic, replicas: tuple[Replicas, ...]) -> NewTopic:
-    """What a policy gets to see. KIP-108."""
+    """Returns the new topic as the create topic policy sees it. KIP-108."""
     by_hand = bool(topic.assignments)
     return NewTopic(
         topic=topic.name,
@@ -257,19 +261,19 @@ def _unused_id(state: ClusterState, new_topic_id: Callable[[], Uuid]) -> Uuid:
 
 
 def _records(state: ClusterState, new: _New) -> Iterator[Message]:
-    """The topic, its configs, its partitions: in Kafka's order."""
+    """Yields the records of a new topic, its configs and its partitions, in Kafka's order."""
     yield TopicRecord(new.name, new.id)
     for name, value in new.configs.items():
         yield ConfigRecord(TOPIC, new.name, name, value)
     if state.features.elr_enabled and MIN_INSYNC_REPLICAS in new.configs:
-        yield ClearElrRecord(new.name)  # Nobody is eligible yet: Kafka writes it with any change of the config.
+        yield ClearElrRecord(new.name)  # The ELR is empty; Kafka writes it with any change of the config.
     yield from partition_records(state, new.id, new.replicas)
 
 
 # Response.
 
 
-def _created(state: ClusterState, new: _New, settings: Settings) -> _Result:
+def _created(state: ClusterState, new: _New, settings: ControllerSettings) -> _Result:
     cluster = state.configs.of(BROKER, "")
     return _Result(
         name=new.name,
@@ -277,12 +281,12 @@ def _created(state: ClusterState, new: _New, settings: Settings) -> _Result:
         error_message=None,
         num_partitions=len(new.replicas),
         replication_factor=len(new.replicas[0]),
-        configs=_told(*(tuple(each.items()) for each in (new.configs, cluster, settings.static_configs))),
+        configs=_described(*(tuple(each.items()) for each in (new.configs, cluster, settings.static_configs))),
     )
 
 
 @lru_cache(maxsize=256)  # most topics have the same configs
-def _told(topic: Items, cluster: Items, static: Items) -> Shared[_Config]:
+def _described(topic: Items, cluster: Items, static: Items) -> Shared[_Config]:
     return Shared(
         _Config(name=name, value=each.value, config_source=int(each.source))
         for name, each in all_effective(topic, cluster, static).items()
@@ -294,7 +298,7 @@ def _refusal(name: str, refusal: ApiError) -> _Result:
 
 
 def _refused_twice(twice: Mapping[str, int]) -> Iterator[_Result]:
-    """One result for each name that was asked for more than once, after the others, as in Kafka."""
+    """Yields an error for each name that is in the request more than once, after the other results, as in Kafka."""
     for name, count in twice.items():
         yield _refusal(
             name, ApiError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times; once is right")
@@ -302,7 +306,7 @@ def _refused_twice(twice: Mapping[str, int]) -> Iterator[_Result]:
 
 
 def _refused_ours(request: CreateTopicsRequest, twice: Mapping[str, int]) -> Iterator[_Result]:
-    """The metadata log, told at the very end, as in Kafka."""
+    """Yields the refusal of the metadata log's name, after all other results, as in Kafka."""
     if METADATA_TOPIC not in twice and any(topic.name == METADATA_TOPIC for topic in request.topics):
         why = f"{METADATA_TOPIC} is the metadata log; it cannot be created as a topic"
         yield _refusal(METADATA_TOPIC, ApiError(ErrorCode.INVALID_REQUEST, why))
@@ -312,24 +316,24 @@ def _refused_ours(request: CreateTopicsRequest, twice: Mapping[str, int]) -> Ite
 
 
 def _asked(request: CreateTopicsRequest) -> list[_Topic]:
-    """The topics that are looked at and counted: those that are there once, but for the metadata log."""
+    """Returns the topics to check: those named once, except the metadata log."""
     twice = _asked_twice(request)
     return [topic for topic in request.topics if topic.name not in twice and topic.name != METADATA_TOPIC]
 
 
 def _asked_twice(request: CreateTopicsRequest) -> Mapping[str, int]:
-    """The names that are there more than once, and how often."""
+    """Returns the names that are in the request more than once, with their counts."""
     names = [topic.name for topic in request.topics]
     if len(set(names)) == len(names):
         return {}
     return {name: count for name, count in Counter(names).items() if count > 1}
 
 
-def _partition_count(topic: _Topic, settings: Settings) -> int:
+def _partition_count(topic: _Topic, settings: ControllerSettings) -> int:
     return settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _spec(topic: _Topic, settings: Settings) -> PlacementSpec:
+def _spec(topic: _Topic, settings: ControllerSettings) -> PlacementSpec:
     return PlacementSpec(
         partition_count=_partition_count(topic, settings),
         replication_factor=(

@@ -1,4 +1,7 @@
-"""DeleteAcls (31): whatever matches one of the filters goes; each filter tells what it matched. KIP-140, KIP-290."""
+"""DeleteAcls (31): deletes the ACL entries that filters match, and lists the matches of each filter.
+
+KIP-140, KIP-290.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ REMOVED_MAX: Final = RECORDS_PER_WRITE_MAX
 
 
 def delete_acls(request: DeleteAclsRequest) -> Command[DeleteAclsResponse]:
-    """The command that removes the entries that `request` means. An entry that two filters match is told by both.
+    """Returns the command that deletes the matching entries; an entry that two filters match is listed by both.
 
-    Raises ApiError(INVALID_REQUEST) if more than `REMOVED_MAX` would go: Kafka's answer here, where others are told
+    Raises ApiError(INVALID_REQUEST) if more than `REMOVED_MAX` entries match: Kafka's code here; elsewhere it is
     POLICY_VIOLATION.
     """
 
@@ -40,7 +43,7 @@ def delete_acls(request: DeleteAclsRequest) -> Command[DeleteAclsResponse]:
                 continue
             matching = matcher.matches(wanted)
             going |= dict.fromkeys(entry.id for entry in matching)
-            results.append(_Result(error_message=None, matching_acls=tuple(map(_told, matching))))
+            results.append(_Result(error_message=None, matching_acls=tuple(map(_match, matching))))
         _check_size(going)
         removals = tuple(RemoveAccessControlEntryRecord(entry_id) for entry_id in going)
         return Decision(DeleteAclsResponse(filter_results=tuple(results)), removals)
@@ -57,7 +60,7 @@ def _check_size(going: Iterable[Uuid]) -> None:
         )
 
 
-def _told(entry: AccessControlEntryRecord) -> _Match:
+def _match(entry: AccessControlEntryRecord) -> _Match:
     return _Match(
         error_message=None,
         resource_type=entry.resource_type,

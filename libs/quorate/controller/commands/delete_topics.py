@@ -1,4 +1,4 @@
-"""DeleteTopics (20): by name or by id; each topic succeeds or fails by itself. KIP-4, KIP-516."""
+"""DeleteTopics (20): deletes topics by name or id; each topic succeeds or fails by itself. KIP-4, KIP-516."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 from kraft import Uuid
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
@@ -22,10 +22,10 @@ _Asked: TypeAlias = DeleteTopicsRequest.DeleteTopicState
 _Result: TypeAlias = DeleteTopicsResponse.DeletableTopicResult
 
 
-def delete_topics(request: DeleteTopicsRequest, *, settings: Settings) -> Command[DeleteTopicsResponse]:
-    """The command that deletes the topics of `request`; their configs go with them.
+def delete_topics(request: DeleteTopicsRequest, *, settings: ControllerSettings) -> Command[DeleteTopicsResponse]:
+    """Returns the command that deletes the topics of `request` and their configs.
 
-    Raises ApiError(TOPIC_DELETION_DISABLED) where `delete.topic.enable` is false.
+    Raises ApiError(TOPIC_DELETION_DISABLED) if `delete.topic.enable` is false.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DeleteTopicsResponse]:
@@ -58,13 +58,16 @@ def delete_topics(request: DeleteTopicsRequest, *, settings: Settings) -> Comman
 
 
 def _asked(request: DeleteTopicsRequest) -> Iterator[_Asked]:
-    """The topics of all versions alike: up to version 5 there are only names."""
+    """Yields the requested topics in one form: up to version 5 the request has only names."""
     yield from request.topics
     yield from (_Asked(name=name) for name in request.topic_names)
 
 
 def _means_one(asked: _Asked) -> bool:
-    """Has it a name or an id, and not both? Else it is wrong by itself, and answered as often as it is there."""
+    """Returns whether the item has either a name or an id.
+
+    An item with both or none fails by itself, each time it occurs.
+    """
     return (asked.name is None) == (asked.topic_id != ZERO_UUID)
 
 
@@ -88,7 +91,7 @@ def _find(state: ClusterState, asked: _Asked) -> Topic:
 
 
 def _once(result: _Result, twice: set[Uuid]) -> _Result:
-    """A topic that was asked for by name and by id is not deleted either."""
+    """Turns the result of a topic that was requested both by name and by id into an error."""
     if result.topic_id not in twice or result.error_code:
         return result
     asked = _Asked(result.name, result.topic_id)
@@ -96,7 +99,7 @@ def _once(result: _Result, twice: set[Uuid]) -> _Result:
 
 
 def _twice(asked: _Asked) -> ApiError:
-    """One of the two may be a mistake: none is deleted."""
+    """Returns the error for a topic that is in the request twice: one may be a mistake, so it is not deleted."""
     named = uuid_text(asked.topic_id) if asked.name is None else repr(asked.name)
     return ApiError(ErrorCode.INVALID_REQUEST, f"topic {named} is in the request more than once")
 

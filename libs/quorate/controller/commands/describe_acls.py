@@ -1,4 +1,7 @@
-"""DescribeAcls (29): the entries that a filter matches, grouped by resource, from committed state. KIP-140, KIP-290."""
+"""DescribeAcls (29): lists the ACL entries that a filter matches, by resource, from committed state.
+
+KIP-140, KIP-290.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ _Description: TypeAlias = DescribeAclsResponse.DescribeAclsResource.AclDescripti
 
 
 def describe_acls(request: DescribeAclsRequest) -> Command[DescribeAclsResponse]:
-    """The command that tells the entries by resource type, name and pattern type; those of a resource by principal.
+    """Returns the command that lists entries by resource type, name and pattern type, then by principal.
 
-    Raises ApiError(INVALID_REQUEST) for a filter with unknown numbers.
+    Raises ApiError(INVALID_REQUEST) for a filter with unknown enum values.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeAclsResponse]:

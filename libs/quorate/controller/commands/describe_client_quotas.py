@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): the quotas of the entities that a filter matches, from committed state. KIP-546."""
+"""DescribeClientQuotas (48): lists the quotas of the entities that a filter matches, from committed state. KIP-546."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Value: TypeAlias = DescribeClientQuotasResponse.EntryData.ValueData
 
 
 class MatchType(IntEnum):
-    """What the part of an entity must be: this name, the default, or there at all, default or not."""
+    """How a filter component matches an entity's name: exactly, the default entity, or any name or default."""
 
     EXACT = 0
     DEFAULT = 1
@@ -29,10 +29,11 @@ class MatchType(IntEnum):
 
 
 def describe_client_quotas(request: DescribeClientQuotasRequest) -> Command[DescribeClientQuotasResponse]:
-    """The command that tells entities and quotas, sorted. A strict filter matches entities without further parts;
-    one without components matches all, and a strict one none.
+    """Returns the command that lists the matching entities and their quotas, sorted.
 
-    Raises ApiError: INVALID_REQUEST for a filter that can match nothing, UNSUPPORTED_VERSION for a type of its own.
+    A strict filter matches only entities without other parts. A filter without components matches all entities, a
+    strict one none. Raises ApiError: INVALID_REQUEST for a filter that can match nothing, UNSUPPORTED_VERSION for an
+    unknown type.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeClientQuotasResponse]:
@@ -86,7 +87,7 @@ def _matching(state: ClusterState, request: DescribeClientQuotasRequest) -> Iter
 def _matches(parts: dict[str, str | None], component: _Component) -> bool:
     if component.entity_type not in parts:
         return False
-    # The match of DEFAULT is null, and so is the name of a default.
+    # With DEFAULT the filter's name is null, as is the name of a default entity.
     return component.match_type == MatchType.SPECIFIED or parts[component.entity_type] == component.match
 
 

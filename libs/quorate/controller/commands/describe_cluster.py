@@ -1,4 +1,4 @@
-"""DescribeCluster (60): who is there, brokers or controllers. KIP-700, KIP-919."""
+"""DescribeCluster (60): lists the brokers or controllers of the cluster. KIP-700, KIP-919."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from quorate.controller.authorized_operations import authorized_operations
 from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.delegation_tokens import Allows, allows_all
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 
 __all__ = ["describe_cluster"]
 
 
-class _Kind(IntEnum):
-    """Endpoint types. KIP-919."""
+class _EndpointType(IntEnum):
+    """The endpoint types of a DescribeCluster request. KIP-919."""
 
     BROKERS = 1
     CONTROLLERS = 2
@@ -52,20 +52,20 @@ def describe_cluster(
     allows: Allows = allows_all,
     would_allow: Allows = allows_all,
 ) -> Command[DescribeClusterResponse]:
-    """The command that lists brokers (endpoint type 1) or controllers (2), with where each listens as `listener`.
+    """Returns the command that lists brokers (endpoint type 1) or controllers (2) with their addresses on `listener`.
 
-    Nodes without such a listener are left out; None takes the first listener of each. Fenced brokers are listed
-    only where the request asks for them. `controller_id` is the active controller, in either list. What the caller may
-    do to the cluster is told if it asks: what `would_allow` says, and nothing to whom `allows` does not let see it.
+    Nodes without that listener are left out; None takes each node's first listener. Fenced brokers are listed only on
+    request. `controller_id` is the active controller, in either list. On request the response has the caller's
+    authorized operations on the cluster by `would_allow`: 0 if `allows` denies DESCRIBE.
 
     Raises ApiError(UNSUPPORTED_ENDPOINT_TYPE).
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeClusterResponse]:
         match request.endpoint_type:
-            case _Kind.BROKERS:
+            case _EndpointType.BROKERS:
                 nodes = tuple(_brokers(state, listener, with_fenced=request.include_fenced_brokers))
-            case _Kind.CONTROLLERS:
+            case _EndpointType.CONTROLLERS:
                 nodes = tuple(_controllers(state, listener))
             case other:
                 raise ApiError(
@@ -83,7 +83,7 @@ def describe_cluster(
 
 
 def _operations(state: ClusterState, allows: Allows, would_allow: Allows) -> int:
-    if not allows(state, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not allows(state, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(state, would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
 

@@ -1,6 +1,6 @@
-"""DescribeConfigs (32): what is set, and what counts where nothing is. KIP-133, KIP-226, KIP-569.
+"""DescribeConfigs (32): returns the configs of resources with their effective values. KIP-133, KIP-226, KIP-569.
 
-Kafka's controller tells of its own configs as a broker; here any controller tells of every resource, from the state.
+In Kafka a controller describes only its own configs; here any controller describes every resource, from the state.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from quorate.controller.configs.kinds import kind_of, said
 from quorate.controller.configs.secrets import is_secret
 from quorate.controller.configs.values import Set, Source, ValueType
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC, Resource
+from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
 
 __all__ = ["describe_configs"]
@@ -33,7 +33,7 @@ _Synonym: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One config. `value` is what counts, `sets` where it is set, as Kafka tells it; empty, and it is a default."""
+    """One config: its effective value and where it is set, most specific first; `sets` is empty for a default."""
 
     name: str
     value: str | None
@@ -42,11 +42,13 @@ class _Entry:
     read_only: bool = False
 
 
-def describe_configs(request: DescribeConfigsRequest, *, settings: Settings) -> Command[DescribeConfigsResponse]:
-    """The command that reads the configs of the resources of `request`, each by itself; of secrets no value.
+def describe_configs(
+    request: DescribeConfigsRequest, *, settings: ControllerSettings
+) -> Command[DescribeConfigsResponse]:
+    """Returns the command that reads the configs of each resource of `request`; the values of secrets are left out.
 
-    There is no documentation, asked for or not: it is Kafka's to give. A broker's file is its own: for it stands what
-    the controllers have in theirs.
+    The response has no documentation texts. A broker's own properties file is unknown: the controllers' file stands for
+    it.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeConfigsResponse]:
@@ -56,8 +58,8 @@ def describe_configs(request: DescribeConfigsRequest, *, settings: Settings) -> 
     return command
 
 
-def _described(state: ClusterState, asked: _Asked, include_synonyms: bool, settings: Settings) -> _Result:
-    resource = Resource(asked.resource_type, asked.resource_name)
+def _described(state: ClusterState, asked: _Asked, include_synonyms: bool, settings: ControllerSettings) -> _Result:
+    resource = ConfigResource(asked.resource_type, asked.resource_name)
     try:
         _check(state, resource)
     except ApiError as refusal:
@@ -72,7 +74,7 @@ def _described(state: ClusterState, asked: _Asked, include_synonyms: bool, setti
     return _Result(0, None, resource.type, resource.name, configs)
 
 
-def _check(state: ClusterState, resource: Resource) -> None:
+def _check(state: ClusterState, resource: ConfigResource) -> None:
     if resource.type not in _ENTRIES:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -100,7 +102,7 @@ def _config(entry: _Entry, *, include_synonyms: bool, sensitive: bool) -> _Confi
     )
 
 
-def _topic(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
+def _topic(state: ClusterState, name: str, settings: ControllerSettings) -> Iterator[_Entry]:
     own = state.configs.of(TOPIC, name)
     for each in sorted(topic.CONFIGS.keys() | own.keys()):
         config = topic.CONFIGS.get(each)
@@ -116,12 +118,12 @@ def _topic(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entr
 
 
 def _unknown(own: Set) -> _Entry:
-    """Set by a controller of another version. Kafka tells that it is there."""
+    """Returns the entry of a config unknown to this version, set by a controller of another version, as Kafka does."""
     return _Entry(name=own.name, value=own.value, sets=(own,), type=ValueType.UNKNOWN)
 
 
-def _broker(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
-    """Of a broker, all configs; of the default of all brokers, what is set."""
+def _broker(state: ClusterState, name: str, settings: ControllerSettings) -> Iterator[_Entry]:
+    """Yields all configs of one broker, or for the default of all brokers (no name) only those that are set."""
     cluster, static = state.configs.of(BROKER, ""), settings.static_configs
     if not name:
         for each in sorted(cluster):
@@ -144,7 +146,7 @@ def _broker_entry(name: str, sets: Iterable[Set]) -> _Entry:
     )
 
 
-def _client_metrics(state: ClusterState, name: str, _: Settings) -> Iterator[_Entry]:
+def _client_metrics(state: ClusterState, name: str, _: ControllerSettings) -> Iterator[_Entry]:
     own = state.configs.of(CLIENT_METRICS, name)
     for config in client_metrics.CONFIGS.values():
         yield _Entry(
@@ -155,7 +157,7 @@ def _client_metrics(state: ClusterState, name: str, _: Settings) -> Iterator[_En
         )
 
 
-def _group(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entry]:
+def _group(state: ClusterState, name: str, settings: ControllerSettings) -> Iterator[_Entry]:
     own, cluster = state.configs.of(GROUP, name), state.configs.of(BROKER, "")
     for each in sorted(group.CONFIGS.keys() | own.keys()):
         config = group.CONFIGS.get(each)
@@ -166,10 +168,10 @@ def _group(state: ClusterState, name: str, settings: Settings) -> Iterator[_Entr
             yield _Entry(name=config.name, value=found[0].value, sets=found, type=config.values.type)
 
 
-_ENTRIES: Final[Mapping[int, Callable[[ClusterState, str, Settings], Iterator[_Entry]]]] = {
+_ENTRIES: Final[Mapping[int, Callable[[ClusterState, str, ControllerSettings], Iterator[_Entry]]]] = {
     TOPIC: _topic,
     BROKER: _broker,
     CLIENT_METRICS: _client_metrics,
     GROUP: _group,
 }
-"""By resource type: all of a resource's configs, by name."""
+"""By resource type: a function that yields a resource's configs by name."""

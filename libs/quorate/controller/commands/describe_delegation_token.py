@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (41): the tokens of principals, as far as who asks may see them. KIP-48, KIP-373."""
+"""DescribeDelegationToken (41): lists the delegation tokens that the caller may see. KIP-48, KIP-373."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quorate.controller.delegation_tokens import (
     parse_principal,
     token_hmac,
 )
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.records import DelegationTokenRecord
@@ -32,10 +32,10 @@ def describe_delegation_token(
     settings: TokenSettings,
     allows: Allows = allows_all,
 ) -> Command[DescribeDelegationTokenResponse]:
-    """The command that lists the tokens of the `owners` in `request`, by id: null for all, an empty list for none.
+    """Returns the command that lists the tokens of `owners` in `request`, by id; null means all, an empty list none.
 
-    Kafka's owners are also who asked for a token, and who may renew it. What has expired is there until it is swept.
-    Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED.
+    As in Kafka, a token's requester and renewers count as its owners here. An expired token is listed until it is
+    removed. Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeDelegationTokenResponse]:
@@ -58,11 +58,11 @@ def _is_asked_for(request: DescribeDelegationTokenRequest, token: DelegationToke
 
 
 def _may_see(state: ClusterState, token: DelegationTokenRecord, principal: Principal, allows: Allows) -> bool:
-    """Who has to do with it, and who may see this token or all tokens of its owner."""
+    """Returns whether the caller is owner, requester or renewer, or may describe the token or its owner's tokens."""
     return (
         _has_to_do(str(principal), token)
-        or allows(state, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or allows(state, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        or allows(state, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or allows(state, AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )
 
 

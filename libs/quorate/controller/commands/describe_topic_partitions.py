@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75): topics and their partitions, page by page. KIP-966."""
+"""DescribeTopicPartitions (75): describes topics and their partitions, in pages. KIP-966."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.delegation_tokens import Allows, allows_all
 from quorate.controller.topic_names import INTERNAL_TOPICS, fault_of_name
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import Operation, ResourceType
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.partitions import NO_LEADER, Partition
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
@@ -22,7 +22,7 @@ from quorate.nouns import NodeId
 __all__ = ["PARTITIONS_PER_PAGE_MAX", "describe_topic_partitions"]
 
 PARTITIONS_PER_PAGE_MAX: Final = 2_000
-"""Kafka's `max.request.partition.size.limit`."""
+"""The most partitions in one response by default: Kafka's `max.request.partition.size.limit`."""
 
 _Topic: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition: TypeAlias = (
@@ -38,23 +38,23 @@ def describe_topic_partitions(
     allows: Allows = allows_all,
     would_allow: Allows = allows_all,
 ) -> Command[DescribeTopicPartitionsResponse]:
-    """The command that tells one page: topics by name from the cursor on, at most so many partitions.
+    """Returns the command that describes one page: topics by name, from the request's cursor on.
 
-    The page has `response_partition_limit` partitions at most, and not more than `partitions_per_page`, but one at
-    least. `next_cursor` is where the next page begins, None on the last. Without topics in the request all are
-    told that the caller may see. A topic that does not exist, or may not be seen, is an item with an error if it was
-    named; it takes no room. Of each other topic it is said what the caller may do: what `would_allow` says, and nobody
-    is told that it was looked at.
+    A page has at most `response_partition_limit` and `partitions_per_page` partitions, but at least one. `next_cursor`
+    is the start of the next page, None on the last. If the request names no topics, it describes all that the caller
+    may see. A named topic that does not exist, or that the caller may not see, is an item with an error; it does not
+    count as a partition. Each other topic has the caller's authorized operations, by `would_allow`, which is not
+    audited.
 
-    Raises ApiError(INVALID_REQUEST) for a cursor at a topic that is not among those named, or a negative partition.
+    Raises ApiError(INVALID_REQUEST) for a cursor at a topic that is not among those named, or at a negative partition.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeTopicPartitionsResponse]:
         start = _start(request)
         names = _names(state, request, start)
         room = max(1, min(partitions_per_page, request.response_partition_limit))
-        sees = partial(allows, state, Operation.DESCRIBE, ResourceType.TOPIC)
-        # Of all topics only as many as a page takes are asked for, and of those that are named each one once.
+        sees = partial(allows, state, AclOperation.DESCRIBE, ResourceType.TOPIC)
+        # If all topics are described, only those of one page are authorized; named topics are authorized once each.
         refused = {name for name in names if not sees(name)} if request.topics else set()
         seen = (name for name in names if name not in refused)
         may = partial(authorized_operations, state, would_allow, ResourceType.TOPIC)
@@ -67,7 +67,7 @@ def describe_topic_partitions(
 
 
 def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
-    """The first topic that may be told, and the first of its partitions."""
+    """Returns topic and partition of the cursor, where the page begins."""
     cursor = request.cursor
     if cursor is None:
         return "", 0
@@ -90,21 +90,21 @@ def _names(state: ClusterState, request: DescribeTopicPartitionsRequest, start: 
 def _page(
     state: ClusterState, names: Iterable[str], start: tuple[str, int], room: int, may: Callable[[str], int]
 ) -> tuple[list[_Topic], _Cursor | None]:
-    told: list[_Topic] = []
+    described: list[_Topic] = []
     for name in names:
         if room == 0:
-            return told, _Cursor(name, 0)
+            return described, _Cursor(name, 0)
         topic = state.topics.by_name(name)
         if topic is None:
-            told.append(_unknown(name, may(name)))
+            described.append(_unknown(name, may(name)))
             continue
         first = start[1] if name == start[0] else 0
         partitions = sorted(partition_id for partition_id in topic.partitions if partition_id >= first)
-        told.append(_described(state, topic, partitions[:room], may(name)))
+        described.append(_described(state, topic, partitions[:room], may(name)))
         if len(partitions) > room:
-            return told, _Cursor(name, partitions[room])
+            return described, _Cursor(name, partitions[room])
         room -= len(partitions)
-    return told, None
+    return described, None
 
 
 def _unknown(name: str, may: int) -> _Topic:
@@ -142,7 +142,7 @@ def _partition(state: ClusterState, partition_id: int, partition: Partition) -> 
 
 
 def _offline(state: ClusterState, partition: Partition) -> Iterator[NodeId]:
-    """Replicas on brokers that are fenced or gone, or in directories that are offline. KIP-112, KIP-858."""
+    """Yields the replicas on brokers that are fenced or gone, or in offline directories. KIP-112, KIP-858."""
     for replica, directory in zip(partition.replicas, partition.directories, strict=True):
         broker = state.brokers.get(replica)
         if broker is None or broker.fenced or not is_online(directory, broker):

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50): who has which credentials, and nothing that is secret of them. KIP-554."""
+"""DescribeUserScramCredentials (50): lists users' SCRAM mechanisms and iterations, but no keys. KIP-554."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Result: TypeAlias = DescribeUserScramCredentialsResponse.DescribeUserScramCrede
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest,
 ) -> Command[DescribeUserScramCredentialsResponse]:
-    """The command that describes the users of `request`, in its order; without any, all that have one, by name."""
+    """Returns the command that describes the users of `request`, in its order; if it names none, all users by name."""
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeUserScramCredentialsResponse]:
         if request.users:

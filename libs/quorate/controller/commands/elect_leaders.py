@@ -1,4 +1,4 @@
-"""ElectLeaders (43): an operator has leaders elected, preferred ones or at last any. KIP-460."""
+"""ElectLeaders (43): runs preferred or unclean leader elections at an operator's request. KIP-460."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kraft.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from quorate.controller.broker_changes import rules_for
 from quorate.controller.decision import Command, Decision, Moment, check_room
 from quorate.controller.elections import Election
-from quorate.controller.partition_change import Wish, partition_change
-from quorate.controller.settings import Settings
+from quorate.controller.partition_change import PartitionTarget, partition_change
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
@@ -21,17 +21,18 @@ from quorate.records import PartitionChangeRecord
 __all__ = ["elect_leaders"]
 
 _ELECTIONS: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
-"""Kafka's election types."""
+"""The election types by Kafka's number."""
 
 _Result: TypeAlias = ElectLeadersResponse.ReplicaElectionResult
 _PartitionResult: TypeAlias = ElectLeadersResponse.ReplicaElectionResult.PartitionResult
 
 
-def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Command[ElectLeadersResponse]:
-    """The command that elects leaders for the partitions of `request`, or for all where it names none.
+def elect_leaders(request: ElectLeadersRequest, *, settings: ControllerSettings) -> Command[ElectLeadersResponse]:
+    """Returns the command that elects leaders for the partitions of `request`, or for all if it names none.
 
-    Each partition succeeds or fails by itself; of all, those that need no election are not told of, but every topic is.
-    Raises ApiError: INVALID_REQUEST for an election type that there is not, POLICY_VIOLATION for too many elections.
+    Each partition succeeds or fails by itself. If all are meant, the response has every topic, but only the partitions
+    that needed an election. Raises ApiError: INVALID_REQUEST for an unknown election type, POLICY_VIOLATION for too
+    many elections.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[ElectLeadersResponse]:
@@ -45,16 +46,16 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Comman
         records: list[PartitionChangeRecord] = []
         results = []
         for name, partition_ids in _asked(state, request, election):
-            told = []
+            partition_results = []
             for partition_id in partition_ids:
                 try:
                     records += _elect(state, name, partition_id, election, settings)
                 except ApiError as refusal:
-                    told.append(_PartitionResult(partition_id, int(refusal.code), refusal.message))
+                    partition_results.append(_PartitionResult(partition_id, int(refusal.code), refusal.message))
                 else:
-                    told.append(_PartitionResult(partition_id, error_message=None))
+                    partition_results.append(_PartitionResult(partition_id, error_message=None))
                     check_room(records)
-            results.append(_Result(topic=name, partition_result=tuple(told)))
+            results.append(_Result(topic=name, partition_result=tuple(partition_results)))
         response = ElectLeadersResponse(replica_election_results=tuple(results))
         return Decision(response, tuple(records))
 
@@ -64,7 +65,7 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: Settings) -> Comman
 def _asked(
     state: ClusterState, request: ElectLeadersRequest, election: Election
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Each topic by name, with its partitions that are named, or, where none are, with those that need an election."""
+    """Yields each topic's name and partitions: those named, or if none are, all that need an election."""
     if request.topic_partitions is None:
         in_need = defaultdict(list)
         for topic, partition_id, partition in state.topics.imbalanced():
@@ -78,13 +79,13 @@ def _asked(
 
 
 def _elect(
-    state: ClusterState, name: str, partition_id: int, election: Election, settings: Settings
+    state: ClusterState, name: str, partition_id: int, election: Election, settings: ControllerSettings
 ) -> tuple[PartitionChangeRecord, ...]:
     topic, partition = _find(state, name, partition_id)
     if _is_content(partition, election):
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads {name}-{partition_id} already")
     rules = rules_for(state, name, partition, settings)
-    change = partition_change(partition, topic.id, partition_id, Wish(election=election), rules)
+    change = partition_change(partition, topic.id, partition_id, PartitionTarget(election=election), rules)
     if change is None:
         raise _nobody(name, partition_id, partition, election)
     return (change,)
@@ -101,7 +102,7 @@ def _find(state: ClusterState, name: str, partition_id: int) -> tuple[Topic, Par
 
 
 def _is_content(partition: Partition, election: Election) -> bool:
-    """Is the leader the one that is wanted? Unclean election is for partitions that have none."""
+    """Returns whether no election is needed. Unclean election is for partitions without a leader."""
     if election is Election.PREFERRED:
         return partition.leader == partition.preferred_leader
     return partition.has_leader

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40): says anew when a token expires, or ends it at once. KIP-48, KIP-900."""
+"""ExpireDelegationToken (40): changes a token's expiry time, or removes the token. KIP-48, KIP-900."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["expire_delegation_token"]
 def expire_delegation_token(
     request: ExpireDelegationTokenRequest, *, principal: Principal, settings: TokenSettings
 ) -> Command[ExpireDelegationTokenResponse]:
-    """The command that has a token expire `expiry_time_period_ms` from now; negative removes it, expired or not.
+    """Returns the command that lets a token expire `expiry_time_period_ms` from now; a negative value removes it.
 
-    Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
-    DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED, looked for in this order.
+    Raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
+    UNSUPPORTED_VERSION, DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[ExpireDelegationTokenResponse]:

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): which partitions are being moved, and where to. KIP-455."""
+"""ListPartitionReassignments (46): lists the partitions that are being reassigned. KIP-455."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _Partition: TypeAlias = _Topic.OngoingPartitionReassignment
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest,
 ) -> Command[ListPartitionReassignmentsResponse]:
-    """The command that lists the moves of the partitions of `request`, or all where it names none. A read."""
+    """Returns the command that lists ongoing reassignments of the partitions of `request`, or all if it names none."""
 
     def command(state: ClusterState, _: Moment) -> Decision[ListPartitionReassignmentsResponse]:
         asked = _all(state) if request.topics is None else _named(request.topics)
-        told = (_Topic(name, tuple(_moving(state, name, partition_ids))) for name, partition_ids in asked)
+        topics = (_Topic(name, tuple(_moving(state, name, partition_ids))) for name, partition_ids in asked)
         response = ListPartitionReassignmentsResponse(
-            error_message=None, topics=tuple(topic for topic in told if topic.partitions)
+            error_message=None, topics=tuple(topic for topic in topics if topic.partitions)
         )
         return Decision(response)
 
@@ -36,7 +36,7 @@ def list_partition_reassignments(
 
 
 def _all(state: ClusterState) -> Iterator[_Asked]:
-    """By name, and by partition."""
+    """Yields all topics with ongoing reassignments, sorted by name, with their partitions in order."""
     found: dict[str, list[int]] = {}
     for topic, partition_id, _ in state.topics.reassigning():
         found.setdefault(topic.name, []).append(partition_id)
@@ -45,7 +45,7 @@ def _all(state: ClusterState) -> Iterator[_Asked]:
 
 
 def _named(topics: Iterable[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics]) -> Iterator[_Asked]:
-    """As the request has them."""
+    """Yields the topics and partitions of the request, in its order."""
     return ((topic.name, topic.partition_indexes) for topic in topics)
 
 

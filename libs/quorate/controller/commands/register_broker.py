@@ -1,4 +1,4 @@
-"""BrokerRegistration (62): a broker process announces itself and gets its epoch. KIP-631, KIP-858, KIP-966."""
+"""BrokerRegistration (62): registers a broker process and gives it its broker epoch. KIP-631, KIP-858, KIP-966."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from kraft import Uuid
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from quorate.controller.broker_changes import leaving, unclean_stop
+from quorate.controller.chunked_change import (
+    DEFAULT_TURN,
+    ChunkLimits,
+    Key,
+    bites_of,
+    epoch_of,
+    in_isr,
+    in_isr_or_elr,
+    present,
+)
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.fan_out import DEFAULT_TURN, Key, Turn, bites_of, epoch_of, in_isr, in_isr_or_elr, present
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.features import KRAFT_VERSION
 from quorate.metadata.state import ClusterState
-from quorate.metadata.topics import Found
+from quorate.metadata.topics import TopicPartition
 from quorate.metadata.versions import DIRECTORIES, METADATA_VERSION
 from quorate.nouns import NodeId, reserved_uuid, uuid_text
 from quorate.records import PartitionChangeRecord, RegisterBrokerRecord
@@ -28,16 +37,16 @@ def register_broker(
     cluster_id: str,
     session_epoch: int | None,
     kraft_version: int,
-    settings: Settings,
+    settings: ControllerSettings,
     tells_previous_epoch: bool = True,
 ) -> Command[BrokerRegistrationResponse]:
-    """The command that registers the broker of `request`, fenced until it has caught up.
+    """Returns the command that registers the broker of `request`; a new process stays fenced until it has caught up.
 
     `session_epoch` is the broker epoch whose session is valid, as the heartbeat service knows it; None if there is
-    none. `tells_previous_epoch`: does the request say which epoch ended in order (version 3 and later)?
+    none. `tells_previous_epoch`: whether the request has the epoch of the last clean shutdown (version 3 and later).
 
-    The broker epoch is the offset of the first record written here, so it is unique whatever comes before the
-    registration itself. A process that registers again keeps its epoch.
+    The broker epoch is the offset of the first record written here, so it is unique, even if other records come before
+    the registration. A process that registers again keeps its epoch.
 
     Raises ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION (directories,
     listeners), UNSUPPORTED_VERSION (a finalized feature that the broker does not support).
@@ -58,15 +67,20 @@ def register_broker(
 
 
 def register_unless_alive(
-    request: BrokerRegistrationRequest, *, cluster_id: str, kraft_version: int, settings: Settings
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    kraft_version: int,
+    settings: ControllerSettings,
+    session_epoch: int | None = None,
 ) -> Command[BrokerRegistrationResponse]:
-    """`register_broker` where the log says whose session is valid: that of a broker that is not fenced by then."""
+    """Returns a `register_broker` command that also treats an unfenced broker as alive, whatever its session."""
 
     def command(state: ClusterState, moment: Moment) -> Decision[BrokerRegistrationResponse]:
         whole = register_broker(
             request,
             cluster_id=cluster_id,
-            session_epoch=_epoch_of_the_live(state, request.broker_id),
+            session_epoch=_epoch_of_the_live(state, request.broker_id, session_epoch),
             kraft_version=kraft_version,
             settings=settings,
         )
@@ -81,13 +95,15 @@ def register_ahead(
     *,
     cluster_id: str,
     kraft_version: int,
-    settings: Settings,
-    turn: Turn = DEFAULT_TURN,
+    settings: ControllerSettings,
+    session_epoch: int | None = None,
+    turn: ChunkLimits = DEFAULT_TURN,
 ) -> Iterator[Command[None]]:
-    """What is written before `register_unless_alive`, turn by turn, if that alone is too much: see `fan_out`.
+    """Yields commands that change very many partitions in chunks, to run before `register_unless_alive`.
 
-    Nothing for a registration that would be refused now, and nothing more once another process has registered. Each
-    command is to be taken when the one before is decided, in the same `state`. They raise ApiError, as the whole.
+    It yields none if the registration would be refused now, and stops once another process has registered. Request each
+    command after the one before is decided, on the same `state`. They raise the ApiErrors of the final command. See
+    `chunked_change`.
     """
     broker_id = request.broker_id
     last = state.brokers.get(broker_id)
@@ -97,8 +113,8 @@ def register_ahead(
     count = state.topics.isr_count(broker_id) + (0 if was_clean else state.topics.elr_count(broker_id))
 
     def check(now: ClusterState) -> None:
-        session_epoch = _epoch_of_the_live(now, broker_id)
-        _check(now, request, cluster_id=cluster_id, session_epoch=session_epoch, kraft_version=kraft_version)
+        alive = _epoch_of_the_live(now, broker_id, session_epoch)
+        _check(now, request, cluster_id=cluster_id, session_epoch=alive, kraft_version=kraft_version)
 
     if count <= turn.changed_max or not _is_let_in(state, check):
         return
@@ -106,7 +122,7 @@ def register_ahead(
     for keys in bites_of(state, broker_id, (in_isr if was_clean else in_isr_or_elr)(broker_id), turn):
 
         def bite(now: ClusterState, _: Moment, keys: Sequence[Key] = keys) -> Decision[None]:
-            """What the end of the last process means for these partitions, while it is the one that is registered."""
+            """Removes the broker's last process from these partitions' ISRs (and ELRs), if it is still registered."""
             if epoch_of(now, broker_id) != epoch:
                 return Decision(None)
             check(now)
@@ -124,10 +140,15 @@ def _is_let_in(state: ClusterState, check: Callable[[ClusterState], None]) -> bo
     return True
 
 
-def _epoch_of_the_live(state: ClusterState, broker_id: NodeId) -> int | None:
-    """The epoch that is alive as far as the log says."""
+def _epoch_of_the_live(state: ClusterState, broker_id: NodeId, session_epoch: int | None) -> int | None:
+    """Returns the broker epoch that counts as alive: one with a valid session, or one that is not fenced in the log.
+
+    Kafka's ClusterControlManager.registerBroker checks the session alone, which its controller keeps itself. Here the
+    session may be unknown, while the heartbeat service is down or has just started: an unfenced broker may lead, so it
+    is not replaced.
+    """
     broker = state.brokers.get(broker_id)
-    return None if broker is None or broker.fenced else broker.epoch
+    return session_epoch if broker is None or broker.fenced else broker.epoch
 
 
 # Check.
@@ -165,7 +186,7 @@ def _check_identity(
             f"whose session of broker epoch {existing.epoch} is still valid",
         )
     if request.is_migrating_zk_broker:
-        # An odd code, but Kafka's.
+        # This is Kafka's error code for it.
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"broker {request.broker_id} runs on ZooKeeper, which is no longer supported",
@@ -173,7 +194,7 @@ def _check_identity(
 
 
 def _check_directories(state: ClusterState, request: BrokerRegistrationRequest) -> None:
-    """Each directory has one broker. Clusters below 3.7-IV2 do not know of directories."""
+    """Checks that no other broker has one of the directories; skipped below 3.7-IV2, which has no directory ids."""
     if state.features.record_level < DIRECTORIES:
         return
     seen: set[Uuid] = set()
@@ -199,12 +220,12 @@ def _check_listeners(request: BrokerRegistrationRequest) -> None:
 
 
 def _check_features(state: ClusterState, request: BrokerRegistrationRequest, kraft_version: int) -> None:
-    """Every level must be in the broker's range: not finalized is at 0, and not named supports 0 alone. KIP-584."""
+    """Checks each feature's finalized level (0 if none) against the broker's range (0 to 0 if not named). KIP-584."""
     ranges = {
         feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
     }
     levels = {**dict.fromkeys(ranges, 0), **state.features.finalized(), KRAFT_VERSION: kraft_version}
-    # What it names comes first: then the error for a broker that does not name metadata.version is Kafka's.
+    # Named features come first, so that the error for a broker without metadata.version is Kafka's.
     for name in sorted(levels, key=lambda name: name not in ranges):
         lowest, highest = ranges.get(name, (0, 0))
         level = levels[name]
@@ -224,19 +245,19 @@ def _check_features(state: ClusterState, request: BrokerRegistrationRequest, kra
 
 
 def _was_clean(request: BrokerRegistrationRequest, existing: Broker | None) -> bool:
-    """Does the last process say of itself that it ended in order, and was it the one that is registered? KIP-966."""
+    """Returns whether the registered process shut down cleanly, as the request says by its broker epoch. KIP-966."""
     return request.previous_broker_epoch == (None if existing is None else existing.epoch)
 
 
 def _cleaned(
     state: ClusterState,
     broker_id: NodeId,
-    settings: Settings,
-    among: Sequence[Found] | None = None,
+    settings: ControllerSettings,
+    among: Sequence[TopicPartition] | None = None,
     *,
     was_clean: bool,
 ) -> Iterator[PartitionChangeRecord]:
-    """The new process is fenced, so it is in no ISR; and if the last one did not end in order, in no ELR either."""
+    """Yields the partition changes: the fenced broker leaves all ISRs, and after an unclean shutdown all ELRs, too."""
     if was_clean and among is not None:
         among = [found for found in among if broker_id in found.partition.isr]
     return (leaving if was_clean else unclean_stop)(state, broker_id, settings, among)

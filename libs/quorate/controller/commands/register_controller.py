@@ -1,4 +1,4 @@
-"""ControllerRegistration (70): a controller announces itself and where it listens. KIP-919."""
+"""ControllerRegistration (70): registers a controller with its listeners and features. KIP-919."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["register_controller"]
 
 
 def register_controller(request: ControllerRegistrationRequest) -> Command[ControllerRegistrationResponse]:
-    """The command that registers the controller of `request`; a later registration replaces an earlier one.
+    """Returns the command that registers the controller of `request`; a later registration replaces an earlier one.
 
     Raises ApiError: UNSUPPORTED_VERSION below metadata.version 3.7-IV0, INVALID_REGISTRATION for listeners.
     """
@@ -45,7 +45,7 @@ def _record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:
     return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        zk_migration_ready=False,  # There is nowhere to migrate from: Kafka writes that, whatever was asked.
+        zk_migration_ready=False,  # Kafka writes false, whatever the request says: ZooKeeper is gone.
         end_points=tuple(
             RegisterControllerRecord.ControllerEndpoint(
                 listener.name, listener.host, listener.port, listener.security_protocol

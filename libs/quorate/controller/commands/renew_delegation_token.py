@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39): puts off a token's expiry, never past its greatest age. KIP-48, KIP-900."""
+"""RenewDelegationToken (39): extends a token's expiry time, at most to its maximum lifetime. KIP-48, KIP-900."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["renew_delegation_token"]
 def renew_delegation_token(
     request: RenewDelegationTokenRequest, *, principal: Principal, settings: TokenSettings
 ) -> Command[RenewDelegationTokenResponse]:
-    """The command that has a token live `renew_period_ms` from now; 0 and less is as long as one renewal may give.
+    """Returns the command that extends a token by `renew_period_ms` from now; 0 or less means the longest renewal.
 
-    Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
-    DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH, looked for in this order.
+    Raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
+    UNSUPPORTED_VERSION, DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[RenewDelegationTokenResponse]:

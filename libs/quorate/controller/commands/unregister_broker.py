@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): an operator takes a broker out of the cluster. KIP-631."""
+"""UnregisterBroker (64): removes a broker's registration from the cluster. KIP-631."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from kraft.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from quorate.controller.broker_changes import leaving
+from quorate.controller.chunked_change import DEFAULT_TURN, ChunkLimits, Key, bites_of, epoch_of, in_isr, present
 from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.fan_out import DEFAULT_TURN, Key, Turn, bites_of, epoch_of, in_isr, present
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import NO_LEADER
@@ -18,8 +18,10 @@ from quorate.records import UnregisterBrokerRecord
 __all__ = ["unregister_ahead", "unregister_broker"]
 
 
-def unregister_broker(request: UnregisterBrokerRequest, *, settings: Settings) -> Command[UnregisterBrokerResponse]:
-    """The command that unregisters a broker, alive or not. Its replicas stay where they are assigned.
+def unregister_broker(
+    request: UnregisterBrokerRequest, *, settings: ControllerSettings
+) -> Command[UnregisterBrokerResponse]:
+    """Returns the command that unregisters a broker, alive or not. Its replicas keep their assignment.
 
     Raises ApiError(BROKER_ID_NOT_REGISTERED).
     """
@@ -36,12 +38,16 @@ def unregister_broker(request: UnregisterBrokerRequest, *, settings: Settings) -
 
 
 def unregister_ahead(
-    state: ClusterState, request: UnregisterBrokerRequest, *, settings: Settings, turn: Turn = DEFAULT_TURN
+    state: ClusterState,
+    request: UnregisterBrokerRequest,
+    *,
+    settings: ControllerSettings,
+    turn: ChunkLimits = DEFAULT_TURN,
 ) -> Iterator[Command[None]]:
-    """What is written before `unregister_broker`, turn by turn, if that alone is too much: see `fan_out`.
+    """Yields commands that change very many partitions in chunks, to run before `unregister_broker`.
 
-    Nothing more once another process has registered. Each command is to be taken when the one before is decided, in
-    the same `state`.
+    It stops once another process has registered. Request each command after the one before is decided, on the same
+    `state`. See `chunked_change`.
     """
     broker = state.brokers.get(request.broker_id)
     if broker is None or state.topics.isr_count(broker.id) <= turn.changed_max:
@@ -50,8 +56,8 @@ def unregister_ahead(
         yield _out_of(keys, broker, settings)
 
 
-def _out_of(keys: Sequence[Key], broker: Broker, settings: Settings) -> Command[None]:
-    """Out of the ISRs of these partitions, but for those that nobody else could lead."""
+def _out_of(keys: Sequence[Key], broker: Broker, settings: ControllerSettings) -> Command[None]:
+    """Returns the command that removes the broker from these partitions' ISRs, unless one would lose its leader."""
 
     def command(state: ClusterState, _: Moment) -> Decision[None]:
         if epoch_of(state, broker.id) != broker.epoch:

@@ -1,4 +1,4 @@
-"""UnregisterController (94): an operator takes a controller out of the cluster. KIP-1312."""
+"""UnregisterController (94): removes a controller's registration from the cluster. KIP-1312."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["unregister_controller"]
 def unregister_controller(
     request: UnregisterControllerRequest, *, active_id: NodeId
 ) -> Command[UnregisterControllerResponse]:
-    """The command that unregisters a controller; one that is alive registers again.
+    """Returns the command that unregisters a controller; a live controller registers again.
 
-    Raises ApiError: INVALID_REQUEST for the active one, which the others find by its registration; UNSUPPORTED_VERSION
-    below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED.
+    Raises ApiError: INVALID_REQUEST for the active controller, which others find by its registration;
+    UNSUPPORTED_VERSION below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[UnregisterControllerResponse]:

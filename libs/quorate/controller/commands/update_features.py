@@ -1,8 +1,8 @@
-"""UpdateFeatures (57): raises or lowers finalized features, all of a request or none. KIP-584, KIP-778, KIP-1022."""
+"""UpdateFeatures (57): upgrades or downgrades finalized features, all or none. KIP-584, KIP-778, KIP-1022."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 
 from kraft import Message
@@ -10,12 +10,19 @@ from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesRespo
 from quorate.controller.config_changes import cleared
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.decision import Command, Decision, Moment, dry
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION, FEATURES, KRAFT_VERSION, supported_features
 from quorate.metadata.state import ClusterState
-from quorate.metadata.versions import METADATA_VERSION, RELEASES, loses_metadata, release_of
+from quorate.metadata.versions import (
+    CONTROLLER_REGISTRATION,
+    METADATA_VERSION,
+    RELEASES,
+    loses_metadata,
+    release_of,
+)
+from quorate.nouns import NodeId
 from quorate.records import ConfigRecord, FeatureLevelRecord
 
 __all__ = ["UpgradeType", "kraft_version_update", "update_features"]
@@ -24,33 +31,34 @@ Update = UpdateFeaturesRequest.FeatureUpdateKey
 
 
 class UpgradeType(IntEnum):
-    """What a request allows. KIP-778."""
+    """The upgrade type of a feature update. KIP-778."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
-    """Only where no metadata is lost."""
+    """Allows a downgrade only if no metadata is lost."""
     UNSAFE_DOWNGRADE = 3
 
 
 def kraft_version_update(request: UpdateFeaturesRequest) -> int | None:
-    """The kraft.version that is asked for: its records are the quorum node's to write. None if it is not named."""
+    """Returns the requested kraft.version, whose records the quorum node writes; None if it is not named."""
     return next((each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION), None)
 
 
 def update_features(
-    request: UpdateFeaturesRequest, *, kraft_version: int, settings: Settings
+    request: UpdateFeaturesRequest, *, kraft_version: int, voters: Collection[NodeId], settings: ControllerSettings
 ) -> Command[UpdateFeaturesResponse]:
-    """The command that writes all the levels of `request` but kraft.version's, which it only checks.
+    """Returns the command that finalizes the levels of `request`, except kraft.version's, which it only checks.
 
-    `kraft_version` is the quorum's present level. A level that is in force already is not written again. Raises
-    ApiError(INVALID_UPDATE_VERSION) that names the feature, and the node and the range that stand in the way.
+    `kraft_version` is the quorum's present level. `voters` are the quorum's other voters: a controller's supported
+    levels are known once it has registered. A level that is in force already is not written again. Raises
+    ApiError(INVALID_UPDATE_VERSION) that names the feature, and the node and range that conflict.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[UpdateFeaturesResponse]:
         present = {**state.features.finalized(), KRAFT_VERSION: kraft_version}
         proposed = present | {update.feature: update.max_version_level for update in request.feature_updates}
         for update in request.feature_updates:
-            _check(state, update, present=present.get(update.feature, 0), proposed=proposed)
+            _check(state, update, present=present.get(update.feature, 0), proposed=proposed, voters=voters)
         changed = [each for each in request.feature_updates if proposed[each.feature] != present.get(each.feature, 0)]
         records = tuple(record for update in changed for record in _records(state, update, settings))
         response = UpdateFeaturesResponse(error_message=None)
@@ -60,7 +68,9 @@ def update_features(
     return command
 
 
-def _check(state: ClusterState, update: Update, *, present: int, proposed: Mapping[str, int]) -> None:
+def _check(
+    state: ClusterState, update: Update, *, present: int, proposed: Mapping[str, int], voters: Collection[NodeId]
+) -> None:
     name, level = update.feature, update.max_version_level
     if update.upgrade_type not in tuple(UpgradeType):
         raise _refusal(update, f"upgrade_type {update.upgrade_type} is none of {[each.value for each in UpgradeType]}")
@@ -71,6 +81,8 @@ def _check(state: ClusterState, update: Update, *, present: int, proposed: Mappi
     for node, lowest, highest in _ranges(state, name):
         if not lowest <= level <= highest:
             raise _refusal(update, f"{node} supports {lowest} to {highest}")
+    for node_id in _unregistered(state, voters):
+        raise _refusal(update, f"controller {node_id} has not registered, and may not support it")
     if level < present and update.upgrade_type == UpgradeType.UPGRADE:
         raise _refusal(update, f"it is at {present}, and upgrade_type UPGRADE lowers nothing")
     if level > present and update.upgrade_type != UpgradeType.UPGRADE:
@@ -85,7 +97,10 @@ def _check(state: ClusterState, update: Update, *, present: int, proposed: Mappi
 
 
 def _check_downgrade(update: Update, present: int) -> None:
-    """An unsafe one is refused as well, as in Kafka 4.4: nobody has written how to lose the metadata. KIP-778."""
+    """Refuses a downgrade that loses metadata, also an unsafe one, as in Kafka 4.4, which does not support it.
+
+    KIP-778.
+    """
     lost = loses_metadata(present, update.max_version_level)
     if lost is not None:
         raise _refusal(
@@ -94,13 +109,19 @@ def _check_downgrade(update: Update, present: int) -> None:
 
 
 def _ranges(state: ClusterState, feature: str) -> Iterator[tuple[str, int, int]]:
-    """The levels that this software and every registered node support, with the node's name."""
+    """Yields (node, lowest, highest): the feature's levels supported by this controller and every registered node."""
     lowest, highest = supported_features().get(feature, (0, 0))
     yield "this controller", lowest, highest
     for broker in state.brokers:
         yield f"broker {broker.id}", *_declared(broker.features, feature)
     for controller in state.controllers:
         yield f"controller {controller.controller_id}", *_declared(controller.features, feature)
+
+
+def _unregistered(state: ClusterState, voters: Collection[NodeId]) -> Iterator[NodeId]:
+    """Yields the voters whose controllers are not registered; none below 3.7-IV0, where none registers (KIP-919)."""
+    if state.features.record_level >= CONTROLLER_REGISTRATION:
+        yield from (node_id for node_id in sorted(voters) if node_id not in state.controllers)
 
 
 def _declared(features: tuple[object, ...], feature: str) -> tuple[int, int]:
@@ -111,13 +132,13 @@ def _declared(features: tuple[object, ...], feature: str) -> tuple[int, int]:
 
 
 def _needs(feature: str, level: int) -> Iterator[tuple[str, int]]:
-    """Other features' levels without which this one cannot be. KIP-1022."""
+    """Yields the levels of other features that this level depends on. KIP-1022."""
     known = FEATURES.get(feature)
     if known is not None and level in known.needs:
         yield known.needs[level]
 
 
-def _records(state: ClusterState, update: Update, settings: Settings) -> Iterator[Message]:
+def _records(state: ClusterState, update: Update, settings: ControllerSettings) -> Iterator[Message]:
     if update.feature == KRAFT_VERSION:
         return
     if update.feature == ELR_VERSION and update.max_version_level:
@@ -127,8 +148,11 @@ def _records(state: ClusterState, update: Update, settings: Settings) -> Iterato
     yield FeatureLevelRecord(update.feature, update.max_version_level)
 
 
-def _one_min_insync_replicas(state: ClusterState, settings: Settings) -> Iterator[ConfigRecord]:
-    """With ELR all brokers must agree on the least in-sync replicas: the cluster says it, and no broker. KIP-966."""
+def _one_min_insync_replicas(state: ClusterState, settings: ControllerSettings) -> Iterator[ConfigRecord]:
+    """Yields the ConfigRecords that ELR needs: one min.insync.replicas for the cluster, and none per broker.
+
+    KIP-966.
+    """
     if MIN_INSYNC_REPLICAS not in state.configs.of(BROKER, ""):
         value = settings.static_configs.get(MIN_INSYNC_REPLICAS, "1")
         yield ConfigRecord(BROKER, "", MIN_INSYNC_REPLICAS, value)

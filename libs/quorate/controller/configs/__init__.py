@@ -1,11 +1,11 @@
-"""What can be configured, of whom: one table a kind of resource, and which texts each config takes.
+"""Config definitions: one table per resource type, with each config's valid values and default.
 
-kinds           the kinds of resources: how each is named, when there is one, and how a change is checked
-topic           topics, and which broker configs stand in for theirs
-broker          brokers, at run time: for all of them, or for one
-broker_file     brokers, from their file only
-client_metrics  client metrics subscriptions
-group           groups, within what brokers allow
-secrets         of which no value is told
-values          which texts are values: numbers, switches, lists … as Java reads them
+kinds           the resource types: how a resource is named, whether it exists, and how a change is checked
+topic           topic configs, and the broker configs that are their defaults
+broker          broker configs that can be set at run time, for all brokers or for one
+broker_file     broker configs that can be set in the properties file only
+client_metrics  configs of client metrics subscriptions
+group           configs of groups, within limits that brokers set
+secrets         which configs are secrets, so that their values are never returned
+values          parsers and validators of values (numbers, booleans, lists …), as Java reads them
 """

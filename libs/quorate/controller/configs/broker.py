@@ -1,6 +1,6 @@
-"""What can be configured of a broker: from when a value counts, which are secrets, and what may be set at run time.
+"""Broker configs: which can be set at run time and for whom, their valid values and defaults. KIP-226.
 
-The tables are Kafka 4.4's `KafkaConfig` and `DynamicBrokerConfig`; a test asks a released Kafka. KIP-226.
+The tables follow Kafka 4.4's `KafkaConfig` and `DynamicBrokerConfig`; a test compares them with a released Kafka.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ __all__ = [
 
 
 class Scope(Enum):
-    """For whom a config can be set at run time."""
+    """The update mode of a broker config: for which brokers it can be set at run time."""
 
     CLUSTER = "cluster-wide"
-    """For all brokers or for one."""
+    """The config can be set for all brokers or for one."""
     BROKER = "per-broker"
-    """For one broker only."""
+    """The config can be set for one broker only."""
     FILE = "read-only"
-    """For nobody: it is in a broker's file, and counts from its start on."""
+    """The config cannot be set at run time: a broker reads it from its file at start."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """One config; no default, and it has no value unless it is set."""
+    """A broker config; `default` is None if it has no value unless it is set."""
 
     name: str
     values: Values
@@ -76,7 +76,7 @@ OF_MECHANISM: Final = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
 )
-"""What a listener has for each SASL mechanism, whose name comes before."""
+"""The configs that a listener has per SASL mechanism, whose name is a prefix."""
 _OF_TYPE: Final[Mapping[ValueType, Values]] = {
     values.type: values
     for values in (
@@ -94,11 +94,11 @@ _ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
     )
     for name in group
 }
-"""Configs of which the first that is set counts."""
+"""Configs for the same thing in several units; the first one that is set is effective."""
 
 
 def config_of(name: str) -> BrokerConfig | None:
-    """The config that a name means, with a listener's and a SASL mechanism's prefix or without; None if none is known.
+    """Returns the config with this name, with or without listener and SASL mechanism prefix; None if it is unknown.
 
     >>> config_of("listener.name.internal.plain.sasl.jaas.config").values.is_sensitive
     True
@@ -113,7 +113,7 @@ def config_of(name: str) -> BrokerConfig | None:
 
 
 def default_of(name: str) -> str | None:
-    """Kafka's default of a config without a prefix; None if it has none."""
+    """Returns Kafka's default of a config without a prefix; None if it has none."""
     if name in DYNAMIC:
         return DYNAMIC[name].default
     return FILE_ONLY[name][1] if name in FILE_ONLY else None
@@ -122,10 +122,10 @@ def default_of(name: str) -> str | None:
 def candidates(
     name: str, *, own: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str]
 ) -> Iterator[Set]:
-    """Every value that there is for a broker's config; the first one counts, and the default is the last.
+    """Yields every value of a broker config, most specific first: the first is effective, the last is the default.
 
-    As Kafka tells it: what other units say comes after, and does not count for a config that is not set itself; what
-    no broker would take at run time is left out, as it may be in a log all the same.
+    As in Kafka, configs for the same thing in other units come after the config's own value, and are left out if it is
+    not set itself. A value set at run time that no broker would accept, as a log may have one, is left out, too.
     """
     alike = _alike(name)
     defaults = {each: value for each in alike if (value := default_of(each)) is not None}
@@ -154,15 +154,15 @@ def _is_heeded(name: str, value: str, source: Source) -> bool:
 
 
 def faults(given: Mapping[str, str], *, one_broker: bool) -> list[str]:
-    """What is wrong with setting these at run time, one sentence each; empty if a Kafka broker would take them.
+    """Returns what is wrong with setting these configs at run time, one sentence each; empty if a broker accepts them.
 
-    What nobody knows is taken: a broker's plugins may. No sentence has a secret, or what may be one.
+    An unknown config is accepted, as it may be a plugin's. No sentence contains the value of a password config.
     """
     return [fault for name, value in given.items() if (fault := _fault(name, value, one_broker=one_broker)) is not None]
 
 
 def file_faults(values: Mapping[str, str]) -> list[str]:
-    """What in a file no broker could read, one sentence each and without secrets; ranges are not looked at."""
+    """Returns which values of a properties file have the wrong type, one sentence each, without secrets."""
     found = []
     for name, value in values.items():
         config = config_of(name)
@@ -173,7 +173,7 @@ def file_faults(values: Mapping[str, str]) -> list[str]:
 
 
 def unprefixed(name: str) -> str:
-    """A config's name without a listener's and a SASL mechanism's prefix.
+    """Returns a config's name without listener and SASL mechanism prefix.
 
     >>> unprefixed("listener.name.internal.plain.sasl.jaas.config"), unprefixed("num.io.threads")
     ('sasl.jaas.config', 'num.io.threads')
@@ -345,7 +345,7 @@ DYNAMIC: Final[Mapping[str, BrokerConfig]] = {
         _every("unclean.leader.election.enable", boolean(), "false"),
     )
 }
-"""What can be set at run time: for all brokers (`_every`) or for each by itself (`_each`). By name, sorted."""
+"""The configs that can be set at run time, for all brokers (`_every`) or one broker (`_each`); by name, sorted."""
 
 assert list(DYNAMIC) == sorted(DYNAMIC), list(DYNAMIC)
 assert not DYNAMIC.keys() & FILE_ONLY.keys(), DYNAMIC.keys() & FILE_ONLY.keys()

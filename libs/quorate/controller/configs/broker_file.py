@@ -1,6 +1,7 @@
-"""What a broker has from its file only: type and default by name, as Kafka 4.4's `KafkaConfig`; a test asks Kafka.
+"""Broker configs that can be set only in the properties file: type and default, as in Kafka 4.4's `KafkaConfig`.
 
-Which values these take is not here: the controller never sets one, and a broker reads its own file.
+A test compares the table with a released Kafka. Valid ranges are not here: the controller never sets these configs, and
+a broker validates its own file.
 """
 
 from __future__ import annotations
@@ -299,7 +300,7 @@ FILE_ONLY: Final[Mapping[str, tuple[ValueType, str | None]]] = {
     "unstable.api.versions.enable": (BOOLEAN, "false"),
     "unstable.feature.versions.enable": (BOOLEAN, "false"),
 }
-"""Sorted by name."""
+"""Type and default (None: no default) of each file-only broker config, sorted by name."""
 
 INTERNAL: Final = frozenset(
     {
@@ -334,6 +335,6 @@ INTERNAL: Final = frozenset(
         "unstable.feature.versions.enable",
     }
 )
-"""For Kafka's own use: not described unless they are set."""
+"""Configs internal to Kafka: DescribeConfigs lists them only if they are set."""
 
 assert list(FILE_ONLY) == sorted(FILE_ONLY), list(FILE_ONLY)

@@ -1,4 +1,4 @@
-"""What can be configured of a client metrics subscription: which metrics of which clients, and how often. KIP-714."""
+"""Configs of client metrics subscriptions: which metrics to collect, from which clients, how often. KIP-714."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PARAMETERS: Final = (
     "client_source_address",
     "client_source_port",
 )
-"""What can be asked of a client."""
+"""The client parameters that a `match` pattern may use."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientMetricsConfig:
-    """One config."""
+    """A config of a client metrics subscription."""
 
     name: str
     values: Values
@@ -34,7 +34,7 @@ class ClientMetricsConfig:
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Raises ApiError for what Kafka would not take, with its code: which one it is depends on what is wrong."""
+    """Checks a subscription's configs. Raises ApiError, with Kafka's error code for each kind of fault."""
     unknown = sorted(values.keys() - CONFIGS.keys())
     if unknown:
         raise ApiError(
@@ -59,13 +59,13 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def candidates(config: ClientMetricsConfig, subscription: Mapping[str, str]) -> Iterator[Set]:
-    """The subscription's own value, if it has one. Kafka tells of no default here."""
+    """Yields the subscription's own value, if it has one; as in Kafka, no default is listed."""
     if config.name in subscription:
         yield Set(config.name, subscription[config.name], Source.CLIENT_METRICS)
 
 
 _OF_JAVA_ONLY: Final = re.compile(r"\\[pPQEhHRXGzkKN]|&&|\(\?<[A-Za-z]|\[.*\[")
-"""Parts of a pattern that Java reads and Python does not, or otherwise."""
+"""Regular expression syntax that Java supports and Python does not, or interprets differently."""
 
 
 def _is_criterion(text: str) -> bool:
@@ -76,7 +76,7 @@ def _is_criterion(text: str) -> bool:
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError):
-        # A client's brokers read it, in Java: what only Java can read is not for us to refuse.
+        # Brokers compile it with Java, so a pattern that only Java accepts is not refused here.
         return _OF_JAVA_ONLY.search(pattern) is not None
     return True
 
@@ -89,6 +89,6 @@ CONFIGS: Final[Mapping[str, ClientMetricsConfig]] = {
         ClientMetricsConfig("metrics", names(twice=True), ""),
     )
 }
-"""By name, sorted."""
+"""All configs of a subscription by name, sorted."""
 
 assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)

@@ -1,6 +1,6 @@
-"""What can be configured of a consumer, share or streams group, as far as brokers let it. KIP-848, KIP-932, KIP-1071.
+"""Configs of consumer, share and streams groups, within limits that brokers set. KIP-848, KIP-932, KIP-1071.
 
-The table is Kafka 4.4's `GroupConfig`; a test asks a released Kafka.
+The table follows Kafka 4.4's `GroupConfig`; a test compares it with a released Kafka.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ STREAMS_ASSIGNORS: Final = "group.streams.assignors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """One config. A broker config stands in for it, and two others limit it, by name; `default` is where none does."""
+    """A group config. `synonym` is the broker config that is its default, `least` and `most` those that limit it.
+
+    `default` is set only if there is no `synonym`.
+    """
 
     name: str
     values: Values
@@ -45,13 +48,13 @@ class GroupConfig:
     least: str | None = None
     most: str | None = None
     internal: bool = False
-    """For Kafka's own use: not described unless it is set."""
+    """Whether the config is internal to Kafka, and described only if it is set."""
 
 
 def faults(values: Mapping[str, str], *, static: Mapping[str, str]) -> list[str]:
-    """What is wrong with a group that has these configs set, one sentence each; empty if Kafka would take them.
+    """Returns what is wrong with these group configs, one sentence each; empty if Kafka accepts them.
 
-    `static` are broker configs by Kafka's names, which say how far a group may go.
+    `static` has broker configs by Kafka's names, which limit the values.
     """
     found = []
     for name, value in values.items():
@@ -66,7 +69,7 @@ def faults(values: Mapping[str, str], *, static: Mapping[str, str]) -> list[str]
 def candidates(
     config: GroupConfig, *, group: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str]
 ) -> Iterator[Set]:
-    """Every value that there is for a group's config; the first one counts, and the default is the last.
+    """Yields every value of a group config, most specific first: the first is effective, the last is the default.
 
     `group` is what is set on the group; `cluster` and `static` are broker configs by Kafka's names.
     """
@@ -77,7 +80,7 @@ def candidates(
         yield Set(config.name, config.default, Source.DEFAULT)
         return
     for each in broker.candidates(config.synonym, own={}, cluster=cluster, static=static):
-        # Of the assignors that there may be, the first one counts.
+        # The first of the brokers' assignors is the group's default.
         yield replace(each, value=items(each.value)[0]) if each.name == STREAMS_ASSIGNORS else each
 
 
@@ -95,7 +98,7 @@ def _limits(values: Mapping[str, str], static: Mapping[str, str]) -> Iterator[st
 
 
 def _sessions(values: Mapping[str, str], static: Mapping[str, str]) -> Iterator[str]:
-    """A group that was not touched here is not judged, whatever the brokers say."""
+    """Yields faults of session timeout and heartbeat interval, only for a group type with one of them set here."""
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         timeout, interval = (
@@ -120,7 +123,7 @@ _SECONDS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def _is_duration(value: str) -> bool:
-    """As Java's Duration.parse has it, and not below zero."""
+    """Returns whether a text is a duration of Java's Duration.parse that is not negative."""
     found = _DURATION.fullmatch(value)
     if found is None or not any(found[unit] for unit, _ in _SECONDS):
         return False
@@ -147,7 +150,7 @@ def _topic_name() -> Values:
 
 
 def _ranged(kind: str, what: str, values: Values | None = None) -> GroupConfig:
-    """A broker config for the default, and one for each end of the range."""
+    """Makes a group config with a broker config for its default and one for each limit."""
     return GroupConfig(
         name=f"{kind}.{what}",
         values=values or integer(1),
@@ -213,7 +216,7 @@ CONFIGS: Final[Mapping[str, GroupConfig]] = {
         ),
     )
 }
-"""By name, sorted."""
+"""All group configs by name, sorted."""
 
 assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)
 for _each in CONFIGS.values():

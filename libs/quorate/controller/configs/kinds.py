@@ -1,4 +1,7 @@
-"""The kinds of resources that can be configured: how each is named, when there is one, and what it takes. KIP-133."""
+"""Config resource types: how a resource of each type is named, whether it exists, and how changes are checked.
+
+KIP-133.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +11,47 @@ from typing import Final
 
 from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.configs.values import ValueType
-from quorate.controller.settings import Settings
+from quorate.controller.settings import ControllerSettings
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Resource
+from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 
-__all__ = ["Change", "Kind", "kind_of", "node_id_of", "said"]
+__all__ = ["Change", "ResourceKind", "kind_of", "node_id_of", "said"]
 
 _NODE_ID_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is set on a resource before and after, what of that is given anew, and all that may bear on it."""
+    """A config change of one resource: configs before and after, the values given, and the context for the checks."""
 
     state: ClusterState
-    settings: Settings
-    resource: Resource
+    settings: ControllerSettings
+    resource: ConfigResource
     before: Mapping[str, str]
     given: Mapping[str, str]
     after: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind. The checks raise ApiError."""
+class ResourceKind:
+    """The rules for the configs of one resource type, such as topics. The checks raise ApiError."""
 
     noun: str
     check_name: Callable[[str], None]
     check_change: Callable[[Change], None]
     check_exists: Callable[[ClusterState, str], None]
     list_default: Callable[[str], str | None]
-    """What a config of list type is unless it is set; None for every other name."""
+    """Returns the default of a list config by name; None for any other config."""
 
 
-def kind_of(resource: Resource) -> Kind:
-    """Raises ApiError: UNSUPPORTED_VERSION for a type that Kafka has no number for, INVALID_REQUEST for loggers."""
+def kind_of(resource: ConfigResource) -> ResourceKind:
+    """Returns the config rules of a resource's type. Raises ApiError.
+
+    The code is UNSUPPORTED_VERSION for an unknown type number, and INVALID_REQUEST for broker loggers.
+    """
     if resource.type == BROKER_LOGGER:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -59,24 +65,24 @@ def kind_of(resource: Resource) -> Kind:
     return kind
 
 
-def said(resource: Resource) -> str:
-    """The resource in words.
+def said(resource: ConfigResource) -> str:
+    """Returns the resource in words, for messages.
 
-    >>> said(Resource(TOPIC, "orders"))
+    >>> said(ConfigResource(TOPIC, "orders"))
     "topic 'orders'"
     """
     if resource.type == BROKER_LOGGER:
         return f"the loggers of {resource.name!r}"
-    if resource == Resource(BROKER, ""):
+    if resource == ConfigResource(BROKER, ""):
         return "the default of all brokers"
     kind = _KINDS.get(resource.type)
     return f"{'resource' if kind is None else kind.noun} {resource.name!r}"
 
 
 def node_id_of(name: str) -> NodeId | None:
-    """The broker or controller that a resource's name means; None for the default of all brokers.
+    """Returns the broker or controller id in a resource name; None for "", the default of all brokers.
 
-    Raises ApiError(INVALID_REQUEST) for what is no id, as the log writes one.
+    Raises ApiError(INVALID_REQUEST) if the name is not an id in its canonical form.
     """
     if not name:
         return None
@@ -124,7 +130,10 @@ def _check_node_name(name: str) -> None:
 
 
 def _check_broker_change(change: Change) -> None:
-    """Kafka's controller takes anything; its brokers refuse before they pass it on, with this code."""
+    """Checks a broker's config change.
+
+    In Kafka the forwarding broker does this, with this error code, not the controller.
+    """
     found = broker.faults(change.given, one_broker=bool(change.resource.name))
     if found:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{said(change.resource)}: {'; '.join(found)}")
@@ -170,37 +179,37 @@ def _check_group_change(change: Change) -> None:
 
 
 def _always_exists(_: ClusterState, __: str) -> None:
-    """Nobody has to make one first."""
+    """Accepts any name: such a resource exists as soon as one of its configs is set."""
 
 
 def _no_list(_: str) -> str | None:
-    """Kafka's controller knows the types of topics' and brokers' configs alone, and appends to no others."""
+    """Returns None for every config: like Kafka's controller, APPEND and SUBTRACT support topics and brokers only."""
     return None
 
 
-_KINDS: Final[Mapping[int, Kind]] = {
-    TOPIC: Kind(
+_KINDS: Final[Mapping[int, ResourceKind]] = {
+    TOPIC: ResourceKind(
         noun="topic",
         check_name=_check_topic_name,
         check_change=_check_topic_change,
         check_exists=_check_topic_exists,
         list_default=_topic_list,
     ),
-    BROKER: Kind(
+    BROKER: ResourceKind(
         noun="broker",
         check_name=_check_node_name,
         check_change=_check_broker_change,
         check_exists=_check_node_exists,
         list_default=_broker_list,
     ),
-    CLIENT_METRICS: Kind(
+    CLIENT_METRICS: ResourceKind(
         noun="client metrics subscription",
         check_name=_check_subscription_name,
         check_change=_check_subscription_change,
         check_exists=_always_exists,
         list_default=_no_list,
     ),
-    GROUP: Kind(
+    GROUP: ResourceKind(
         noun="group",
         check_name=_check_group_name,
         check_change=_check_group_change,

@@ -1,7 +1,7 @@
-"""What in the state is nobody's to see: configs that are passwords or may be, and what SCRAM credentials are made of.
+"""Secrets in the metadata: which configs may be passwords, and how config and SCRAM records are redacted.
 
-The rule is the one by which Kafka's brokers describe configs (`KafkaConfig.maybeSensitive`): told is what stands in the
-table of its kind with another type than a password. What is in none may be a plugin's, and a password.
+The rule is that of Kafka's brokers (`KafkaConfig.maybeSensitive`): a config is public if its table lists it with a type
+other than PASSWORD. An unknown config may be a plugin's password, so it is secret.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ PUBLIC: Final[Mapping[int, frozenset[str]]] = {
         (GROUP, group.CONFIGS.values()),
     )
 }
-"""By resource type: the configs whose values are no secrets; a broker's without a prefix."""
+"""By resource type: the configs whose values are public; brokers' config names without a listener prefix."""
 
 
 def is_secret(resource_type: int, config: str) -> bool:
-    """Is the value of this config a password, or may it be one?
+    """Returns whether the value of this config is a password or may be one.
 
     >>> is_secret(BROKER, "listener.name.a.ssl.key.password"), is_secret(BROKER, "listener.name.a.ssl.keystore.type")
     (True, False)
@@ -46,7 +46,7 @@ def is_secret(resource_type: int, config: str) -> bool:
 
 
 def redacted(record: Message) -> Message:
-    """`record` without what is secret in it: text is replaced, bytes are empty. Replaying it would be wrong."""
+    """Returns the record without secrets, for display only: secret text is replaced, secret bytes are empty."""
     match record:
         case ConfigRecord() if record.value is not None and is_secret(record.resource_type, record.name):
             return msgspec.structs.replace(record, value=REDACTED)

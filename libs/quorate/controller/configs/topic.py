@@ -1,6 +1,6 @@
-"""What can be configured of a topic: name, values, default, and which broker config stands in for it.
+"""Topic configs: valid values, defaults, and the broker configs from which a topic inherits a value.
 
-The table is Kafka 4.4's `LogConfig`; a test asks a released Kafka.
+The table follows Kafka 4.4's `LogConfig`; a test compares it with a released Kafka.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ __all__ = [
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 REMOTE_STORAGE_SYSTEM: Final = "remote.log.storage.system.enable"
-"""The brokers' config without which no topic has tiered storage. KIP-405."""
+"""The broker config that must be true before any topic can have tiered storage. KIP-405."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The value that counts, and where it comes from."""
+    """The effective value of a config, and its source."""
 
     value: str
     source: Source
@@ -60,8 +60,10 @@ class Effective:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One config. `synonyms` are the broker configs that stand in for it, the first one first, and how many of our
-    units one of theirs is."""
+    """A topic config and the broker configs (`synonyms`) that it inherits from, in this order.
+
+    Each synonym has the factor that converts its unit to this config's, such as minutes to ms.
+    """
 
     name: str
     values: Values
@@ -72,22 +74,22 @@ class TopicConfig:
 def effective(
     config: TopicConfig, *, topic: Mapping[str, str], configs: Configs, static: Mapping[str, str]
 ) -> Effective:
-    """The topic's own value, the cluster's, the file's or the default, in this order. KIP-226, KIP-525.
+    """Returns the effective value: the topic's own, else the cluster's, the file's or the default. KIP-226, KIP-525.
 
-    `topic` is what is set on the topic; `static` are broker configs by Kafka's names.
+    `topic` has the configs set on the topic; `static` has broker configs from the file, by Kafka's names.
     """
-    return _first(config, topic, _inherited(configs, static))
+    return _first(config, topic, _inherited(configs.of(BROKER, ""), static))
 
 
 Items: TypeAlias = tuple[tuple[str, str], ...]
-"""Configs that are set, by name: most topics have the same, so what follows from them is kept for the next."""
+"""Pairs (name, value) of configs that are set; hashable, as results are cached: most topics have the same configs."""
 
 
 @lru_cache(maxsize=256)
 def all_effective(topic: Items, cluster: Items, static: Items) -> Mapping[str, Effective]:
-    """`effective` of every config, by name: of what is set on the topic, for all brokers, and in the file."""
-    inherited = ((dict(cluster), Source.CLUSTER), (dict(static), Source.STATIC))
-    return {name: _first(config, dict(topic), inherited) for name, config in CONFIGS.items()}
+    """Returns all topic configs' effective values, by name, from the topic's, the cluster's and the file's configs."""
+    of_topic, inherited = dict(topic), _inherited(dict(cluster), dict(static))
+    return {name: _first(config, of_topic, inherited) for name, config in CONFIGS.items()}
 
 
 def _first(
@@ -105,10 +107,10 @@ def _first(
 def candidates(
     config: TopicConfig, *, topic: Mapping[str, str], configs: Configs, static: Mapping[str, str]
 ) -> Iterator[Set]:
-    """What DescribeConfigs tells of a topic's config: its own value, and those of the broker config that stands in.
+    """Yields what DescribeConfigs lists for a topic config: the topic's own value, then those of its broker config.
 
-    As Kafka tells it (KIP-226), so it may be nothing though there is a value: where no broker config stands in, and
-    where a broker has it in another unit only (`log.retention.hours`), there is neither a default nor a source.
+    As in Kafka (KIP-226), the list may be empty though there is an effective value: if the config has no broker config,
+    or if that is set only in another unit (`log.retention.hours`), neither default nor source is listed.
     """
     if config.name in topic:
         yield Set(config.name, topic[config.name], Source.TOPIC)
@@ -124,9 +126,9 @@ def faults(
     static: Mapping[str, str],
     before: Mapping[str, str] = NOTHING_SET,
 ) -> list[str]:
-    """What is wrong with a topic that has these configs set, one sentence each; empty if Kafka would take them.
+    """Returns what is wrong with these topic configs, one sentence each; empty if Kafka accepts them.
 
-    `before` is what was set on it until now; `configs` and `static` say what stands in for the configs not set.
+    `before` is what was set on the topic until now; `configs` and `static` give the effective values of unset configs.
     """
     cluster = configs.of(BROKER, "")
     return list(_faults(tuple(values.items()), tuple(cluster.items()), tuple(static.items()), tuple(before.items())))
@@ -134,7 +136,7 @@ def faults(
 
 @lru_cache(maxsize=256)
 def _faults(topic: Items, cluster: Items, static: Items, before: Items) -> tuple[str, ...]:
-    """As `all_effective`, most topics have the same."""
+    """Computes `faults` from hashable pairs; cached, since most topics have the same configs."""
     found = []
     for name, value in topic:
         config = CONFIGS.get(name)
@@ -145,16 +147,17 @@ def _faults(topic: Items, cluster: Items, static: Items, before: Items) -> tuple
     if found:
         return tuple(found)
 
-    counting = all_effective(topic, cluster, static)
+    # Most topics that are changed at once differ, so only what is asked for is looked up: three of them as a rule.
+    of_topic, inherited = dict(topic), _inherited(dict(cluster), dict(static))
 
     def counts(name: str) -> str:
-        return counting[name].value
+        return _first(CONFIGS[name], of_topic, inherited).value
 
     return (*_lags(counts), *_tiered(counts, dict(before), dict(static)))
 
 
 _Counts: TypeAlias = Callable[[str], str]
-"""The value that counts for a topic, by the config's name."""
+"""Returns the effective value of a topic config by name."""
 
 
 def _lags(counts: _Counts) -> Iterator[str]:
@@ -164,7 +167,7 @@ def _lags(counts: _Counts) -> Iterator[str]:
 
 
 def _tiered(counts: _Counts, before: Mapping[str, str], static: Mapping[str, str]) -> Iterator[str]:
-    """What tiered storage asks of a topic. KIP-405, KIP-950."""
+    """Yields faults of the configs for tiered storage. KIP-405, KIP-950."""
     if not is_true(counts("remote.storage.enable")):
         if is_true(before.get("remote.storage.enable", "")) and not is_true(counts("remote.log.delete.on.disable")):
             yield (
@@ -181,7 +184,7 @@ def _tiered(counts: _Counts, before: Mapping[str, str], static: Mapping[str, str
 
 
 def _retentions(unit: str, unlimited: range, counts: _Counts) -> Iterator[str]:
-    """The local log is a part of the whole one; -2 says: as long as the whole."""
+    """Yields faults of local and total retention; a local retention of -2 means the total one."""
     total, local, lag = (
         whole(counts(f"{name}.{unit}")) for name in ("retention", "local.retention", "remote.copy.lag")
     )
@@ -199,12 +202,12 @@ def _retentions(unit: str, unlimited: range, counts: _Counts) -> Iterator[str]:
         )
 
 
-def _inherited(configs: Configs, static: Mapping[str, str]) -> tuple[tuple[Mapping[str, str], Source], ...]:
-    return (configs.of(BROKER, ""), Source.CLUSTER), (static, Source.STATIC)
+def _inherited(cluster: Mapping[str, str], static: Mapping[str, str]) -> tuple[tuple[Mapping[str, str], Source], ...]:
+    return (cluster, Source.CLUSTER), (static, Source.STATIC)
 
 
 def _is_readable(config: TopicConfig, value: str, factor: int) -> bool:
-    """Kafka's controllers write of brokers what they are told; its brokers leave out what they cannot read."""
+    """Returns whether a broker config's value is valid for the topic config; like Kafka's brokers, we ignore others."""
     if factor != 1 and not long().takes(value):
         return False
     return config.values.takes(_scaled(value, factor))
@@ -236,7 +239,7 @@ _MINUTE: Final = 60_000
 _HOUR: Final = 60 * _MINUTE
 _WEEK: Final = 168 * _HOUR
 _ARRAY_MAX: Final = 2_147_483_639
-"""The longest array that every JVM makes."""
+"""The longest array, in bytes, that every JVM can allocate."""
 
 CONFIGS: Final[Mapping[str, TopicConfig]] = {
     config.name: config
@@ -294,6 +297,6 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
         _config(UNCLEAN_ELECTION, boolean(), "false", UNCLEAN_ELECTION),
     )
 }
-"""By name, sorted. Kafka's `internal.segment.bytes`, for its own tests, is left out."""
+"""All topic configs by name, sorted. Kafka's `internal.segment.bytes`, for its own tests, is left out."""
 
 assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)

@@ -1,6 +1,6 @@
-"""Which texts are values: configs are text in the log, and this is how Kafka reads them.
+"""Config values: parses and validates the text of configs as Kafka, in Java, does.
 
-As Java reads: blanks around a value do not count, a sign may stand before a number, underscores may not.
+As in Java, blanks around a value are ignored, a number may have a sign, and it may not have underscores.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class Source(IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it. KIP-226, KIP-714, KIP-848."""
+    """The source of a config value, by DescribeConfigs' number. KIP-226, KIP-714, KIP-848."""
 
     TOPIC = 1
     """Set at run time for one topic."""
@@ -55,18 +55,18 @@ class Source(IntEnum):
     CLUSTER = 3
     """Set at run time for all brokers."""
     STATIC = 4
-    """From the configuration file."""
+    """Set in the broker's properties file."""
     DEFAULT = 5
-    """Kafka's."""
+    """Kafka's default."""
     CLIENT_METRICS = 7
-    """Set at run time for one subscription."""
+    """Set at run time for one client metrics subscription."""
     GROUP = 8
     """Set at run time for one group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A value, where it is set, and the name that it has there."""
+    """A config value with its source, and the config name under which it is set there."""
 
     name: str
     value: str
@@ -74,7 +74,7 @@ class Set:
 
 
 class ValueType(IntEnum):
-    """What a value is, as DescribeConfigs numbers it. KIP-569."""
+    """The type of a config value, by DescribeConfigs' number. KIP-569."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -90,7 +90,7 @@ class ValueType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The texts that a config takes. `rule` says in words what `takes` checks."""
+    """The rule for a config's valid values: `takes` checks a text, `rule` describes the check in words."""
 
     type: ValueType
     rule: str
@@ -98,17 +98,17 @@ class Values:
 
     @property
     def is_sensitive(self) -> bool:
-        """Is a value a secret?"""
+        """Whether the config's values are secrets: it is a password."""
         return self.type == ValueType.PASSWORD
 
 
 VALUE_CHARS_MAX: Final = 32_767
-"""Of any value; Java's characters, of 16 bits each."""
+"""The longest config value, in Java characters of 16 bits."""
 
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 _SPACES: Final = " \t\n\v\f\r"
-"""What a Java pattern takes for white space, as around a list's commas."""
-# Values may be long and come from anybody: no pattern looks at a character more often than a few times.
+"""White space in Java's regular expressions, which surrounds a list's commas."""
+# Values may be long and untrusted: no pattern reads a character more than a few times.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LONG_DIGITS: Final = len(str(LONG_MAX))
 _DECIMAL: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
@@ -120,7 +120,7 @@ _LOWEST: Final[Mapping[ValueType, int]] = {
 
 
 def trim(text: str) -> str:
-    """Without what Java takes for blanks at both ends: control characters, but none beyond ASCII.
+    """Removes what Java's trim removes at both ends: ASCII control characters and spaces only.
 
     >>> trim("\\t\\x007 "), trim("\\N{NO-BREAK SPACE}7") == "7"
     ('7', False)
@@ -129,28 +129,28 @@ def trim(text: str) -> str:
 
 
 def whole(text: str) -> int:
-    """The number that a text is, which is known to be one.
+    """Returns the integer value of a text that is known to be a valid integer.
 
     >>> whole(" -007 "), whole("0" * 5_000)
     (-7, 0)
     """
-    # Python turns no more than some 4,000 digits into a number, and Java lets it begin with any number of zeros.
+    # Python's int() accepts some 4,000 digits at most; Java allows any number of leading zeros.
     trimmed = trim(text)
     return int(("-" if trimmed.startswith("-") else "") + (_significant(trimmed) or "0"))
 
 
 def is_true(text: str) -> bool:
-    """Is it a switch that is on?"""
+    """Returns whether a boolean config value is true."""
     return trim(text).lower() == "true"
 
 
 def is_too_long(text: str) -> bool:
-    """Is it longer than any value may be?"""
+    """Returns whether a value exceeds `VALUE_CHARS_MAX`."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_CHARS_MAX
 
 
 def integer(low: int | None = None, high: int | None = None, of: ValueType = ValueType.INT) -> Values:
-    """Whole numbers of a type's range, or of a narrower one.
+    """Makes the rule for whole numbers in the range of a type, or in a narrower one.
 
     >>> integer(1, 9).takes(" +7 "), integer(1, 9).takes("10"), integer().takes("1_0")
     (True, False, False)
@@ -170,12 +170,12 @@ def integer(low: int | None = None, high: int | None = None, of: ValueType = Val
 
 
 def long(low: int | None = None, high: int | None = None) -> Values:
-    """Whole numbers of 64 bits."""
+    """Makes the rule for whole numbers of 64 bits."""
     return integer(low, high, ValueType.LONG)
 
 
 def decimal(low: float = -math.inf, high: float = math.inf) -> Values:
-    """Numbers with a fraction; to Java, NaN is not outside of any range.
+    """Makes the rule for decimal numbers; as in Java, NaN is accepted in any range.
 
     >>> decimal(0, 1).takes("1e-1"), decimal(0, 1).takes("NaN"), decimal(0, 1).takes("1.5")
     (True, True, False)
@@ -191,17 +191,17 @@ def decimal(low: float = -math.inf, high: float = math.inf) -> Values:
 
 
 def boolean() -> Values:
-    """True or false, in capitals or not."""
+    """Makes the rule for true or false, in any case."""
     return Values(ValueType.BOOLEAN, "true or false", lambda text: trim(text).lower() in ("true", "false"))
 
 
 def one_of(*allowed: str) -> Values:
-    """One of these words, spelt exactly so."""
+    """Makes the rule for one of these words, in exactly this spelling."""
     return Values(ValueType.STRING, "one of " + ", ".join(allowed), lambda text: trim(text) in allowed)
 
 
 def list_of(*allowed: str) -> Values:
-    """Any of these words, parted by commas."""
+    """Makes the rule for a comma-separated list of these words."""
 
     def takes(text: str) -> bool:
         return all(part in allowed for part in items(text))
@@ -210,7 +210,7 @@ def list_of(*allowed: str) -> Values:
 
 
 def names(*, least: int = 0, twice: bool = False) -> Values:
-    """Any words, parted by commas; each once, unless it may be there twice.
+    """Makes the rule for a comma-separated list of any words; duplicates are refused unless `twice`.
 
     >>> names().takes("a, b"), names().takes("a,a"), names().takes("a,"), names().takes(""), names(least=1).takes("")
     (True, False, False, True, False)
@@ -224,22 +224,22 @@ def names(*, least: int = 0, twice: bool = False) -> Values:
 
 
 def text() -> Values:
-    """Whatever is written."""
+    """Makes the rule for any text."""
     return Values(ValueType.STRING, "text", lambda _: True)
 
 
 def password() -> Values:
-    """Whatever is written, and never told to anybody."""
+    """Makes the rule for a password: any text, never returned to a client."""
     return Values(ValueType.PASSWORD, "text", lambda _: True)
 
 
 def java_class() -> Values:
-    """A class's name. Whether there is such a class, only the JVM of the broker knows."""
+    """Makes the rule for a class name; only the broker's JVM knows whether the class exists."""
     return Values(ValueType.CLASS, "the name of a Java class", lambda text: bool(trim(text)))
 
 
 def gzip_level() -> Values:
-    """As gzip has them, and -1 for its default."""
+    """Makes the rule for gzip levels: 1 to 9, or -1 for the default."""
     levels = integer(-1, 9)
     return Values(
         levels.type, "a whole number from 1 to 9, or -1", lambda text: levels.takes(text) and whole(text) != 0
@@ -247,7 +247,7 @@ def gzip_level() -> Values:
 
 
 def items(text: str) -> list[str]:
-    """A list value's parts, as Kafka's ConfigDef parts them.
+    """Splits a list value as Kafka's ConfigDef does.
 
     >>> items(" a , b,"), items(" ")
     (['a', 'b', ''], [])
@@ -257,7 +257,7 @@ def items(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """A list value's parts, as Java's String.split parts them: blanks stay, empty parts at the end do not.
+    """Splits a list value as Java's String.split does: blanks are kept, empty parts at the end are dropped.
 
     >>> split("a, b,,"), split(""), split(",")
     (['a', ' b'], [''], [])

@@ -63,6 +63,8 @@ CREATED: Final[tuple[Step, ...]] = (
     create("0 partitions", topic("none", partitions=0), errors=[E.INVALID_PARTITIONS]),
     create("-2 partitions", topic("none", partitions=-2), errors=[E.INVALID_PARTITIONS]),
     create("too many partitions", topic("many", partitions=10_001), errors=[E.POLICY_VIOLATION]),
+    create("more records than may be", topic("many", partitions=10_000), errors=[E.POLICY_VIOLATION]),
+    create("as many records as may be", topic("many", partitions=9_999), validate_only=True),
     create("the defaults of both", topic("placed", partitions=-1, factor=-1)),
     create("placed by the controller", topic("placed-2", partitions=3, factor=3)),
     create("a topic twice", laid_out("twice", (101,)), laid_out("twice", (102,)), errors=[E.INVALID_REQUEST]),

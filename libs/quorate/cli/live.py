@@ -1,0 +1,118 @@
+"""`--bootstrap-controller`: fetches the committed metadata log of a live Kafka quorum into a temporary directory.
+
+The commands for files then read it there. It is fetched as an observer with replica id -1: nothing on the cluster
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from quorate.cli.dump import dump
+from quorate.cli.failures import Failed, Misused
+from quorate.cli.image import show_state
+from quorate.cli.offline import load
+from quorate.network.client_config import ClientConfig, Endpoint, parse_bootstrap, parse_client_config
+from quorate.network.observer import Batch, Checkpoint, Observer
+from quorate.nouns import Offset
+from quorate.properties import parse_properties
+from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_file, segment_file
+
+__all__ = ["Live", "dump_live", "show_live"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """Where a live quorum is reached: `--bootstrap-controller`, and the client's properties."""
+
+    bootstrap: str
+    command_config: Path | None
+
+    def endpoints(self) -> list[Endpoint]:
+        """Raises Misused."""
+        try:
+            return parse_bootstrap(self.bootstrap)
+        except ValueError as problem:
+            raise Misused(f"--bootstrap-controller: {problem}") from None
+
+    def config(self) -> ClientConfig:
+        """Raises Misused, naming the property; OSError."""
+        if self.command_config is None:
+            return ClientConfig()
+        try:
+            return parse_client_config(parse_properties(self.command_config.read_text("utf-8")))
+        except ValueError as problem:
+            raise Misused(f"--command-config {self.command_config}: {problem}") from None
+
+
+def dump_live(
+    live: Live, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
+) -> None:
+    """Prints the batches and records up to the high watermark. Raises as `dump`, and Failed."""
+    with _fetched(live) as (directory, _), chdir(directory):
+        dump(
+            Path(PARTITION_DIRECTORY),
+            as_json=as_json,
+            explain=explain,
+            with_secrets=with_secrets,
+            from_offset=from_offset,
+            to_offset=to_offset,
+        )
+
+
+def show_live(live: Live, *, as_of: Offset | None, with_open_transaction: bool, as_json: bool) -> None:
+    """Prints the committed state. Raises as `show`, and Failed."""
+    with _fetched(live) as (directory, high_watermark):
+        found = load(directory, as_of=as_of, with_open_transaction=with_open_transaction)
+    found.path, found.high_watermark = live.bootstrap, high_watermark
+    show_state(found, as_json=as_json)
+
+
+@contextmanager
+def _fetched(live: Live) -> Iterator[tuple[Path, Offset]]:
+    """Yields a directory with the log as files, and the high watermark. Raises Failed if it cannot be read."""
+    endpoints, config = live.endpoints(), live.config()
+    with TemporaryDirectory(prefix="quorate-") as name:
+        directory = Path(name)
+        (directory / PARTITION_DIRECTORY).mkdir()
+        try:
+            high_watermark = asyncio.run(_fetch(Observer(endpoints, config), _Files(directory / PARTITION_DIRECTORY)))
+        except TimeoutError as problem:
+            raise Failed(f"{live.bootstrap}: {problem}") from None
+        yield directory, high_watermark
+
+
+async def _fetch(observer: Observer, files: _Files) -> Offset:
+    async for event in observer.events():
+        match event:
+            case Checkpoint():
+                files.begin(event)
+            case Batch():
+                files.append(event)
+    return observer.delivered
+
+
+class _Files:
+    """What was read, as Kafka's files: a checkpoint if there is one, and one segment after it."""
+
+    def __init__(self, partition: Path) -> None:
+        self._partition = partition
+        self._segment: Path | None = None
+
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Begins anew: what was read so far is in the checkpoint."""
+        for file in self._partition.iterdir():
+            file.unlink()
+        self._segment = None
+        checkpoint_file(self._partition, checkpoint.id).write_bytes(checkpoint.data)
+
+    def append(self, batch: Batch) -> None:
+        """Appends a batch to the segment."""
+        self._segment = self._segment or segment_file(self._partition, batch.header.base_offset, LOG)
+        with self._segment.open("ab") as out:
+            out.write(batch.data)

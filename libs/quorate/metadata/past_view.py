@@ -1,0 +1,43 @@
+"""Read-only views of a table at an earlier snapshot, by the values that the timeline has kept."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from quorate.nouns import Offset
+from quorate.timeline import TimelineDict, TimelineValue
+
+__all__ = ["as_of"]
+
+T = TypeVar("T")
+
+
+class _Was(Generic[T]):
+    """The value of a TimelineValue at a snapshot."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+def as_of(table: T, offset: Offset) -> T:
+    """Returns a view of `table` at the snapshot at `offset`.
+
+    Its dicts have no methods to write: applying a record to a past state raises TypeError.
+    """
+    past: T = object.__new__(type(table))
+    for name, kept in vars(table).items():
+        setattr(past, name, _seen_at(kept, offset))
+    if hasattr(table, "_offset"):
+        past._offset = offset  # type: ignore[attr-defined]  # a table of nested collections looks further itself
+    return past
+
+
+def _seen_at(kept: Any, offset: Offset) -> Any:
+    # Any: an attribute of a table is a timeline collection of any type, or a value that past and present share.
+    if isinstance(kept, TimelineDict):
+        return kept.at(offset)
+    if isinstance(kept, TimelineValue):
+        return _Was(kept.at(offset))
+    return kept

@@ -1,0 +1,137 @@
+"""A Kafka client's properties (`--command-config`): how to reach a node, prove who we are, and check who it is."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.network.client import DEFAULT_SETTINGS, DEFAULT_TIMEOUTS, Connection, Timeouts, connect
+from quorate.protocol.sasl.client import Begin
+from quorate.protocol.sasl.plain import PLAIN, PlainClient
+from quorate.protocol.sasl.scram import TOKEN_AUTH, ScramClient, scram_number
+from quorate.protocol.settings import ClientSettings
+
+__all__ = ["ClientConfig", "Endpoint", "parse_bootstrap", "parse_client_config"]
+
+PROTOCOLS: Final = {
+    "PLAINTEXT": (False, False),
+    "SSL": (True, False),
+    "SASL_PLAINTEXT": (False, True),
+    "SASL_SSL": (True, True),
+}
+"""`security.protocol` → (with TLS, with SASL)."""
+
+_OPTION: Final = re.compile(r"\s*([A-Za-z][\w.]*)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)")
+_HOST_AND_PORT: Final = re.compile(r"\s*(?:[A-Za-z_]+://)?(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/]+):([0-9]{1,5})\s*")
+
+Endpoint = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What a client needs for every connection."""
+
+    settings: ClientSettings = DEFAULT_SETTINGS
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    tls: ssl.SSLContext | None = None
+    begin: Begin | None = None
+    api_timeout_ms: int = 60_000
+    """Kafka's `default.api.timeout.ms`: how long tries may go on that bring nothing."""
+
+    async def connect(self, endpoint: Endpoint) -> Connection:
+        """Connects as configured. Raises as `client.connect`."""
+        host, port = endpoint
+        return await connect(host, port, settings=self.settings, timeouts=self.timeouts, begin=self.begin, tls=self.tls)
+
+
+def parse_bootstrap(text: str) -> list[Endpoint]:
+    """Returns the endpoints of "host:port,host:port". Raises ValueError.
+
+    >>> parse_bootstrap("one:9093, [::1]:9094")
+    [('one', 9093), ('::1', 9094)]
+    """
+    found = []
+    for each in text.split(","):
+        match = _HOST_AND_PORT.fullmatch(each)
+        if match is None or not 0 < int(match[2]) < 1 << 16:
+            raise ValueError(f"{each.strip()!r} is not HOST:PORT with a port from 1 to 65535")
+        found.append((match[1].strip("[]"), int(match[2])))
+    return found
+
+
+def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
+    """Returns what Kafka's property names say; properties of other things are left alone, as Kafka does.
+
+    Raises ValueError with the property, or OSError for a file that it names.
+    """
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"security.protocol is {protocol!r}; it is one of {', '.join(PROTOCOLS)}")
+    with_tls, with_sasl = PROTOCOLS[protocol]
+    return ClientConfig(
+        settings=ClientSettings(client_id=properties.get("client.id", "quorate")),
+        timeouts=Timeouts(
+            connect_ms=_ms(properties, "socket.connection.setup.timeout.ms", DEFAULT_TIMEOUTS.connect_ms),
+            request_ms=_ms(properties, "request.timeout.ms", DEFAULT_TIMEOUTS.request_ms),
+        ),
+        tls=_tls(properties) if with_tls else None,
+        begin=_login(properties) if with_sasl else None,
+        api_timeout_ms=_ms(properties, "default.api.timeout.ms", ClientConfig().api_timeout_ms),
+    )
+
+
+def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name, str(default)).strip()
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31):
+        raise ValueError(f"{name} is {text!r}; it is a number of ms from 1 on")
+    return int(text)
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(
+        cafile=_pem(properties, "ssl.truststore"), cadata=properties.get("ssl.truststore.certificates")
+    )
+    if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
+        context.check_hostname = False
+    if keystore := _pem(properties, "ssl.keystore"):
+        context.load_cert_chain(keystore, password=properties.get("ssl.key.password"))
+    return context
+
+
+def _pem(properties: Mapping[str, str], store: str) -> str | None:
+    """Returns the file of a store. Raises ValueError for a type that only Java reads."""
+    location = properties.get(f"{store}.location")
+    kind = properties.get(f"{store}.type", "JKS").upper()
+    if location is not None and kind != "PEM":
+        raise ValueError(f"{store}.type is {kind}; only PEM is read here (keytool and openssl convert it)")
+    return location
+
+
+def _login(properties: Mapping[str, str]) -> Begin:
+    mechanism = properties.get("sasl.mechanism", "GSSAPI")
+    number = scram_number(mechanism)
+    if mechanism != PLAIN and number is None:
+        raise ValueError(f"sasl.mechanism is {mechanism!r}; it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
+    options = _jaas(properties.get("sasl.jaas.config", ""))
+    user, password = options["username"], options["password"]
+    if number is None:
+        return lambda: PlainClient(user, password)
+    is_token = options.get(TOKEN_AUTH, "").lower() == "true"
+    return lambda: ScramClient(number, user, password, nonce=lambda: secrets.token_hex(16), is_token=is_token)
+
+
+def _jaas(text: str) -> dict[str, str]:
+    """Returns the options of `LoginModule required name="value" …;`. Raises ValueError, which shows no value."""
+    options: dict[str, str] = {}
+    for name, value in _OPTION.findall(text):
+        quoted = value[:1] in "\"'"
+        options[name] = re.sub(r"\\(.)", r"\1", value[1:-1]) if quoted else value
+    missing = [name for name in ("username", "password") if not options.get(name)]
+    if missing or not text.rstrip().endswith(";"):
+        what = f"has no {' and no '.join(missing)}" if missing else "does not end with a semicolon"
+        raise ValueError(f'sasl.jaas.config {what}; it is like `…LoginModule required username="…" password="…";`')
+    return options

@@ -1,0 +1,269 @@
+"""Serves Kafka's protocol on a port: drives a `ServerConnection` for each client, and answers by a handler."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraft import Message
+from quorate.protocol import Close, Request, ServerConnection, ServerSettings
+from quorate.protocol.api_versions import Versions
+from quorate.protocol.sasl.server import Mechanisms
+from quorate.protocol.server import DescribeVersions
+
+__all__ = ["Client", "Handle", "KafkaServer", "Listening", "serving"]
+
+WRITE_BUFFER_BYTES: Final = 256 * 1024
+"""Beyond so many bytes that a client has not taken, it is not read from until it takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Who is at the other end: its address, what its library calls itself, and whether the connection is TLS."""
+
+    host: str
+    port: int
+    software: tuple[str, str]
+    is_tls: bool
+
+
+Handle = Callable[[Request, Client], Awaitable[Message | None]]
+"""Answers a request; None for one that takes no answer. It refuses by the response's error code, not by raising."""
+
+Report = Callable[[str, Client], None]
+"""Hears why a connection was closed by us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """What a port accepts. `served` are its APIs and versions; with `mechanisms` a client must log in (SASL)."""
+
+    handle: Handle
+    served: Versions
+    describe_versions: DescribeVersions
+    mechanisms: Mechanisms | None = None
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    tls: ssl.SSLContext | None = None
+    connections_max: int = (1 << 31) - 1
+    """Kafka's `max.connections`; Kafka leaves more of them waiting, here they are closed."""
+    connections_per_ip_max: int = (1 << 31) - 1
+    """Kafka's `max.connections.per.ip`: more from one address are closed at once."""
+    report: Report = lambda _reason, _client: None
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+
+class KafkaServer:
+    """The open connections of one port. Made by `serving`."""
+
+    def __init__(self, listening: Listening, tasks: asyncio.TaskGroup) -> None:
+        self.listening = listening
+        self.port = 0
+        self._tasks = tasks
+        self._open: set[_Driver] = set()
+        self._by_host: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
+    def driver(self) -> asyncio.Protocol:
+        """Returns the driver of the next connection."""
+        return _Driver(self)
+
+    def admits(self, host: str) -> str | None:
+        """Returns why another connection from `host` is refused, or None."""
+        if len(self._open) >= self.listening.connections_max:
+            return f"{len(self._open)} connections are open, as many as max.connections allows"
+        if self._by_host[host] >= self.listening.connections_per_ip_max:
+            return f"{self._by_host[host]} connections from {host} are open, as many as max.connections.per.ip allows"
+        return None
+
+    def add(self, driver: _Driver) -> None:
+        self._open.add(driver)
+        self._by_host[driver.client.host] += 1
+
+    def remove(self, driver: _Driver) -> None:
+        self._open.discard(driver)
+        self._by_host[driver.client.host] -= 1
+        if not self._by_host[driver.client.host]:
+            del self._by_host[driver.client.host]
+
+    def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        return self._tasks.create_task(work)
+
+    def abort_all(self) -> None:
+        """Ends every connection."""
+        for driver in tuple(self._open):
+            driver.abort()
+
+
+@asynccontextmanager
+async def serving(listening: Listening, host: str, port: int = 0) -> AsyncIterator[KafkaServer]:
+    """Listens on `host` and `port`, 0 for a free one, until the block is left; then every connection is ended."""
+    try:
+        async with asyncio.TaskGroup() as tasks, _listening(listening, host, port, tasks) as server:
+            yield server
+    except BaseExceptionGroup as group:  # handlers raise nothing here: it is what the block raised
+        raise group.exceptions[0] from None
+
+
+@asynccontextmanager
+async def _listening(
+    listening: Listening, host: str, port: int, tasks: asyncio.TaskGroup
+) -> AsyncIterator[KafkaServer]:
+    loop = asyncio.get_running_loop()
+    server = KafkaServer(listening, tasks)
+    patience_s = listening.settings.idle_ms_max / 1000 if listening.tls else None
+    listener = await loop.create_server(server.driver, host, port, ssl=listening.tls, ssl_handshake_timeout=patience_s)
+    server.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listener.close()
+        server.abort_all()
+
+
+class _Driver(asyncio.Protocol):
+    """One connection: socket events to the `ServerConnection`, its bytes to the socket."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self._server = server
+        self._listening = server.listening
+        self._now_ms = self._listening.now_ms
+        self._connection = ServerConnection(
+            self._listening.settings,
+            served=self._listening.served,
+            describe_versions=self._listening.describe_versions,
+            mechanisms=self._listening.mechanisms,
+            now_ms=self._now_ms(),
+        )
+        self._answering: set[asyncio.Task[None]] = set()
+        self._transport: asyncio.Transport | None = None
+        self._may_write = True
+        self._reads = True
+        self._idle: asyncio.TimerHandle | None = None
+        self._admitted = False
+        self.client = Client(host="", port=0, software=("unknown", "unknown"), is_tls=False)
+
+    # -- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        peer = transport.get_extra_info("peername") or ("", 0)
+        is_tls = transport.get_extra_info("sslcontext") is not None
+        self.client = Client(host=peer[0], port=peer[1], software=self._connection.software, is_tls=is_tls)
+        if refusal := self._server.admits(self.client.host):
+            self._end(Close(reason=refusal))
+            return
+        self._admitted = True
+        self._server.add(self)
+        self._watch_idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        for task in self._answering:
+            task.cancel()
+        if self._admitted:
+            self._server.remove(self)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.receive_data(data, self._now_ms())
+        self._advance()
+
+    def eof_received(self) -> bool:
+        return False  # as Kafka: a client that has ended its side is gone
+
+    def pause_writing(self) -> None:
+        self._may_write = False
+        self._read_or_not()
+
+    def resume_writing(self) -> None:
+        self._may_write = True
+        self._read_or_not()
+
+    # -- between socket and connection
+
+    def abort(self) -> None:
+        """Ends the connection at once; what was not sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _advance(self) -> None:
+        """Handles what has come, and sends what is ready."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        while (event := self._connection.next_event(self._now_ms())) is not None:
+            match event:
+                case Request():
+                    task = self._server.begin(self._answer(event))
+                    self._answering.add(task)
+                    task.add_done_callback(self._answering.discard)
+                case Close():
+                    self._end(event)
+                    return
+        self._send()
+        self._read_or_not()
+
+    async def _answer(self, request: Request) -> None:
+        client = Client(
+            host=self.client.host,
+            port=self.client.port,
+            software=self._connection.software,
+            is_tls=self.client.is_tls,
+        )
+        try:
+            response = await self._listening.handle(request, client)
+            if self._connection.closing is not None or self._transport is None:
+                return
+            self._connection.respond(request, response)
+        except Exception as problem:  # a fault of the handler, or an answer without a form, ends this connection only
+            self._end(Close(reason=f"{request.api.name}: the handler failed: {problem!r}"))
+            return
+        self._advance()
+
+    def _send(self) -> None:
+        if self._transport is not None and (data := self._connection.data_to_send(self._now_ms())):
+            self._transport.write(data)
+
+    def _read_or_not(self) -> None:
+        """A client that does not take its answers, or has as many requests open as it may, is not read from."""
+        wants = self._may_write and self._connection.wants_data
+        if self._transport is None or wants == self._reads or self._transport.is_closing():
+            return
+        self._reads = wants
+        if wants:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _end(self, close: Close) -> None:
+        if self._transport is None:
+            return
+        self._listening.report(close.reason, self.client)
+        self._send()
+        if close.delay_ms:
+            self._read_or_not()
+            asyncio.get_running_loop().call_later(close.delay_ms / 1000, self._transport.close)
+        else:
+            self._transport.close()
+
+    def _watch_idle(self) -> None:
+        """Ends the connection once nothing has come or gone for `connections.max.idle.ms`."""
+        if self._transport is None:
+            return
+        left_ms = self._connection.idle_deadline() - self._now_ms()
+        if left_ms < 0:
+            self._listening.report("no traffic for connections.max.idle.ms", self.client)
+            self._transport.abort()
+            return
+        self._idle = asyncio.get_running_loop().call_later(left_ms / 1000 + 0.001, self._watch_idle)

@@ -1,0 +1,45 @@
+"""What the two connections say of the bytes that they received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraft import Message
+from kraft.protocol.request_header import RequestHeader
+from quorate.nouns import ANONYMOUS, Principal
+from quorate.protocol.apis import Api
+
+__all__ = ["Close", "Ready", "Request", "Response"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """A request to answer with `ServerConnection.respond`, in any order; the answers go out in order."""
+
+    api: Api
+    header: RequestHeader
+    message: Message
+    principal: Principal = ANONYMOUS
+    is_token: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """The answer to the request that was sent with `correlation_id`."""
+
+    api: Api
+    correlation_id: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The versions are known and the login is complete: requests may be sent. It comes again after each new login."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """The connection must be closed: first what `data_to_send` still has is sent, then `delay_ms` waited."""
+
+    reason: str
+    delay_ms: int = 0

@@ -1,0 +1,77 @@
+"""Requests and responses with their headers, as the bytes of one frame and back."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from kraft import Message
+from kraft.api.api_versions import ApiVersionsResponse
+from kraft.protocol.request_header import RequestHeader
+from kraft.protocol.response_header import ResponseHeader
+from quorate.errors import Corrupt, ErrorCode
+from quorate.protocol.apis import API_VERSIONS, Api, all_apis
+from quorate.protocol.errors import ProtocolError
+from quorate.wire.codec import decoder, encode
+
+__all__ = ["decode_body", "decode_request_header", "decode_response_header", "encode_request", "encode_response"]
+
+M = TypeVar("M", bound=Message)
+
+_KEY_AND_VERSION_BYTES = 4
+
+
+def encode_request(api: Api, message: Message, *, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """Returns header and body. Raises what `wire.codec.encode` raises."""
+    header = RequestHeader(api.key, version, correlation_id, client_id)
+    return encode(header, api.request_header_version(version)) + encode(message, version)
+
+
+def encode_response(api: Api, message: Message, *, version: int, correlation_id: int) -> bytes:
+    """Returns header and body. Raises what `wire.codec.encode` raises.
+
+    That a version of ApiVersions is unknown is said in version 0 (KIP-511).
+    """
+    if isinstance(message, ApiVersionsResponse) and message.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        version = 0
+    return encode(ResponseHeader(correlation_id), api.response_header_version(version)) + encode(message, version)
+
+
+def decode_request_header(frame: bytes) -> tuple[Api, RequestHeader, int]:
+    """Returns the API, the header, and the position of the body. Raises ProtocolError.
+
+    Key and version come first in every header version, and decide which it is. The version may be one that the API
+    does not have: for ApiVersions that is not an error (KIP-511), for all else the caller's table says so.
+    """
+    if len(frame) < _KEY_AND_VERSION_BYTES:
+        raise ProtocolError(f"request has {len(frame)} bytes; its key and version take {_KEY_AND_VERSION_BYTES}")
+    key = int.from_bytes(frame[:2], signed=True)
+    version = int.from_bytes(frame[2:4], signed=True)
+    api = all_apis().get(key)
+    if api is None:
+        raise ProtocolError(f"request_api_key is {key} (version {version}); there is no such API")
+    if version not in api.versions and api.key != API_VERSIONS:
+        raise ProtocolError(
+            f"request_api_version is {version}; {api.name} has versions {api.versions[0]} to {api.versions[-1]}"
+        )
+    header, position = _decode(RequestHeader, frame, 0, api.request_header_version(version), f"{api.name} v{version}")
+    return api, header, position
+
+
+def decode_response_header(api: Api, version: int, frame: bytes) -> tuple[ResponseHeader, int]:
+    """Returns the header of an answer to `api` in `version`, and the position of the body. Raises ProtocolError."""
+    return _decode(ResponseHeader, frame, 0, api.response_header_version(version), f"{api.name} v{version}")
+
+
+def decode_body(message: type[M], frame: bytes, position: int, version: int) -> M:
+    """Returns the body of a request or response. Raises ProtocolError.
+
+    Bytes after it are ignored, as in Kafka's `AbstractRequest.parseRequest`.
+    """
+    return _decode(message, frame, position, version, f"v{version}")[0]
+
+
+def _decode(message: type[M], frame: bytes, position: int, version: int, what: str) -> tuple[M, int]:
+    try:
+        return decoder(message, version)(frame, position)
+    except Corrupt as damage:
+        raise ProtocolError(f"{what}: {damage}") from damage

@@ -1,0 +1,52 @@
+"""What a SASL mechanism is to the two authenticators, and what a login leads to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from quorate.nouns import Principal
+
+__all__ = ["ClientMechanism", "Login", "SaslError", "ServerMechanism"]
+
+
+class SaslError(Exception):
+    """A login that fails. The text is for our log; `told` is what the other side hears, if it may know the reason.
+
+    Kafka tells the text of a SaslAuthenticationException, and of a SaslException only which mechanism failed.
+    """
+
+    def __init__(self, reason: str, *, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Who has logged in. `expires_at_ms` is when the credential ends (a delegation token's expiry), or None."""
+
+    principal: Principal
+    is_token: bool = False
+    expires_at_ms: int | None = None
+
+
+class ServerMechanism(Protocol):
+    """One exchange on the server's side."""
+
+    def evaluate(self, response: bytes) -> bytes:
+        """Takes the client's message and returns the answer. Raises SaslError."""
+
+    @property
+    def login(self) -> Login | None:
+        """Who has logged in; None before the exchange is complete."""
+
+
+class ClientMechanism(Protocol):
+    """One exchange on the client's side."""
+
+    @property
+    def name(self) -> str:
+        """The mechanism as SaslHandshake names it."""
+
+    def evaluate(self, challenge: bytes) -> bytes | None:
+        """Takes the server's message, empty at first, and returns the next; None when complete. Raises SaslError."""

@@ -1,0 +1,49 @@
+"""How long a SASL session lasts. KIP-368."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.protocol.sasl.mechanism import Login
+
+__all__ = ["REAUTH_INTERVAL_MS_MIN", "Session", "session_of"]
+
+REAUTH_INTERVAL_MS_MIN: Final = 1000
+"""Kafka's MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS: a client that renews its session sooner is not heard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A login that holds. `lifetime_ms` is what the client is told, 0 for no end; then `expires_at_ms` is None."""
+
+    mechanism: str
+    login: Login
+    began_at_ms: int
+    lifetime_ms: int
+    expires_at_ms: int | None
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Returns whether only a renewal may still come on this connection."""
+        return self.expires_at_ms is not None and now_ms > self.expires_at_ms
+
+    def may_be_renewed(self, now_ms: int) -> bool:
+        """Returns whether SaslHandshake begins a renewal; else it is out of place, as on any other connection."""
+        return self.expires_at_ms is not None and now_ms - self.began_at_ms >= REAUTH_INTERVAL_MS_MIN
+
+
+def session_of(mechanism: str, login: Login, *, now_ms: int, reauth_ms_max: int) -> Session:
+    """Returns the session of a login: it ends with the credential or after `reauth_ms_max`, whichever is earlier.
+
+    Kafka's `SaslServerAuthenticator.ReauthInfo.calcCompletionTimesAndReturnSessionLifetimeMs`.
+    """
+    left = [] if login.expires_at_ms is None else [login.expires_at_ms - now_ms]
+    limits = left + ([reauth_ms_max] if reauth_ms_max else [])
+    lifetime = max(0, min(limits, default=0))
+    return Session(
+        mechanism=mechanism,
+        login=login,
+        began_at_ms=now_ms,
+        lifetime_ms=lifetime,
+        expires_at_ms=now_ms + lifetime if limits else None,
+    )

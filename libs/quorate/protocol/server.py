@@ -1,0 +1,215 @@
+"""The server's side of a connection: bytes in, requests out; responses in, bytes out. No socket, no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kraft import Message
+from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.sasl_authenticate import SaslAuthenticateResponse
+from kraft.api.sasl_handshake import SaslHandshakeResponse
+from kraft.protocol.request_header import RequestHeader
+from quorate.errors import ErrorCode
+from quorate.protocol.api_versions import Versions, for_version, has_valid_software, unsupported_version
+from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from quorate.protocol.errors import ProtocolError
+from quorate.protocol.events import Close, Request
+from quorate.protocol.frames import Frames, frame
+from quorate.protocol.messages import decode_body, decode_request_header, encode_response
+from quorate.protocol.sasl.server import Mechanisms, ServerAuthenticator
+from quorate.protocol.sasl.session import Session
+from quorate.protocol.settings import ServerSettings
+
+__all__ = ["DescribeVersions", "ServerConnection"]
+
+DescribeVersions = Callable[[ApiVersionsRequest, int], ApiVersionsResponse]
+"""(request, its version) → what the node supports."""
+
+_OUT_OF_PLACE: dict[int, Message] = {
+    SASL_HANDSHAKE: SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE),
+    SASL_AUTHENTICATE: SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    ),
+}
+"""Answers outside of a login, as Kafka's `AuthHelper` and `ControllerApis` give them."""
+
+
+class ServerConnection:
+    """One connection. `served` are the versions of each API that the listener accepts, ApiVersions among them.
+
+    The driver calls `receive_data` with what it read, takes events with `next_event` until that is None, and sends
+    `data_to_send`. It reads on only while `wants_data`: so a client that does not take its answers, or sends more
+    than `in_flight_max` requests, is not read from.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        served: Versions,
+        describe_versions: DescribeVersions,
+        mechanisms: Mechanisms | None = None,
+        now_ms: int,
+    ) -> None:
+        self._settings = settings
+        self._served = served
+        self._describe_versions = describe_versions
+        self._mechanisms = mechanisms
+        self._login = self._authenticator() if mechanisms is not None else None
+        size_max = settings.sasl_receive_bytes_max if self._login else settings.request_bytes_max
+        self._frames = Frames(size_max=size_max)
+        self._slots: deque[_Slot] = deque()
+        self._out: list[bytes] = []
+        self._active_at_ms = now_ms
+        self.session: Session | None = None
+        self.software = ("unknown", "unknown")
+        """Name and version of the client's library, if it told them. KIP-511."""
+        self.closing: Close | None = None
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether the driver should read on."""
+        return self.closing is None and len(self._slots) < self._settings.in_flight_max
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are not answered yet, or wait for an answer before theirs."""
+        return len(self._slots)
+
+    def idle_deadline(self) -> int:
+        """Returns when the connection is to be closed unless there is traffic before, in ms."""
+        return self._active_at_ms + self._settings.idle_ms_max
+
+    def receive_data(self, data: bytes, now_ms: int) -> None:
+        """Takes bytes from the client."""
+        self._active_at_ms = now_ms
+        self._frames.receive_data(data)
+
+    def data_to_send(self, now_ms: int) -> bytes:
+        """Returns the bytes that go to the client now, once."""
+        if not self._out:
+            return b""
+        self._active_at_ms = now_ms
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def next_event(self, now_ms: int) -> Request | Close | None:
+        """Returns a request to answer, or Close once; None if it takes more bytes or answers first."""
+        while self.wants_data:
+            try:
+                taken = self._frames.take()
+                if taken is None:
+                    return None
+                event = self._logging_in(taken, now_ms) if self._login else self._request(taken, now_ms)
+            except ProtocolError as problem:
+                return self._close(str(problem))
+            if event is not None:
+                return event
+        return None
+
+    def respond(self, request: Request, response: Message | None) -> None:
+        """Answers a request, once; None if it takes no answer (Produce with acks 0).
+
+        Raises what `wire.codec.encode` raises for a response that the request's version cannot carry.
+        """
+        slot = next((slot for slot in self._slots if slot.header is request.header and not slot.is_filled), None)
+        assert slot is not None, f"{request.api.name} {request.header.correlation_id} is not in flight"
+        if response is not None:
+            header = request.header
+            encoded = encode_response(
+                request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
+            )
+            slot.data = frame(encoded)
+        slot.is_filled = True
+        while self._slots and self._slots[0].is_filled:
+            self._out.append(self._slots.popleft().data)
+
+    def _close(self, reason: str, delay_ms: int = 0) -> Close:
+        self.closing = Close(reason=reason, delay_ms=delay_ms)
+        return self.closing
+
+    # -- requests
+
+    def _request(self, data: bytes, now_ms: int) -> Request | Close | None:
+        api, header, position = decode_request_header(data)
+        version = header.request_api_version
+        session = self.session
+        if api.key == SASL_HANDSHAKE and session is not None and session.may_be_renewed(now_ms):
+            self._login = self._authenticator(renewed=session)
+            return self._logging_in(data, now_ms)
+        if session is not None and session.has_expired(now_ms):
+            return self._close(f"the session of {session.login.principal} has expired (connections.max.reauth.ms)")
+        if api.key == API_VERSIONS:
+            self._slots.append(_Slot(header))
+            response = self._versions(header, data, position)
+            self._fill_last(api, header, response)
+            return None
+        if version not in self._served.get(api.key, ()):
+            raise ProtocolError(f"request_api_version is {version}; {api.name} is not enabled in it on this listener")
+        message = decode_body(api.request, data, position, version)
+        self._slots.append(_Slot(header))
+        if api.key in _OUT_OF_PLACE:
+            self._fill_last(api, header, _OUT_OF_PLACE[api.key])
+            return None
+        login = session.login if session else None
+        if login is None:
+            return Request(api=api, header=header, message=message)
+        return Request(api=api, header=header, message=message, principal=login.principal, is_token=login.is_token)
+
+    def _fill_last(self, api: Api, header: RequestHeader, response: Message) -> None:
+        self.respond(Request(api=api, header=header, message=response), response)
+
+    def _versions(self, header: RequestHeader, data: bytes, position: int) -> ApiVersionsResponse:
+        version = header.request_api_version
+        if version not in self._served[API_VERSIONS]:
+            return unsupported_version()
+        request = decode_body(ApiVersionsRequest, data, position, version)
+        if not has_valid_software(request, version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if version >= 3:
+            self.software = (request.client_software_name, request.client_software_version)
+        return for_version(self._describe_versions(request, version), version)
+
+    # -- logins
+
+    def _authenticator(self, renewed: Session | None = None) -> ServerAuthenticator:
+        assert self._mechanisms is not None
+        return ServerAuthenticator(
+            self._mechanisms,
+            reauth_ms_max=self._settings.reauth_ms_max,
+            answer_api_versions=self._versions,
+            renewed=renewed,
+        )
+
+    def _logging_in(self, data: bytes, now_ms: int) -> Close | None:
+        assert self._login is not None
+        answer = self._login.receive(data, now_ms)
+        if answer:
+            self._after_all(answer)
+        if self._login.failure is not None:
+            return self._close(self._login.failure, self._settings.failed_authentication_delay_ms)
+        if self._login.session is not None:
+            self.session, self._login = self._login.session, None
+            self._frames.size_max = self._settings.request_bytes_max
+        return None
+
+    def _after_all(self, data: bytes) -> None:
+        """Sends bytes after the answers that are still to come."""
+        if self._slots:
+            self._slots.append(_Slot(None, data=data, is_filled=True))
+        else:
+            self._out.append(data)
+
+
+class _Slot:
+    """The place of one answer in the order of requests."""
+
+    __slots__ = ("data", "header", "is_filled")
+
+    def __init__(self, header: RequestHeader | None, *, data: bytes = b"", is_filled: bool = False) -> None:
+        self.header = header
+        self.data = data
+        self.is_filled = is_filled

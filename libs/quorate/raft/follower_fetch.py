@@ -1,0 +1,104 @@
+"""Fetch from follower: a follower serves the committed part of its log to observers, to spare the leader. Not in Kafka.
+
+Only requests with `from_any` are served, and none of a voter: the leader must see how far voters are. What is committed
+is the same on every node (I-21), so the worst that an answer of a follower can be is old. It says how long ago the
+leader was last in contact (`silent_ms`), so that two followers that fetch from each other notice it. KIP-392 has the
+same for partitions; there and here the leader does not count these fetches.
+"""
+
+from __future__ import annotations
+
+from quorate.errors import ErrorCode
+from quorate.raft import parked_fetches, reading
+from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
+from quorate.raft.roles import Follower
+from quorate.raft.step_context import Refused, StepContext
+
+
+def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> None:
+    """Answers an observer's Fetch like a leader whose log ends at this follower's high watermark.
+
+    Without news the fetch is parked, but answered at once if `observers_max` are parked or its sender has no id.
+    A fetch is refused if it is from a voter, does not allow any server (`from_any`), or comes before this follower has
+    fetched from its leader.
+    """
+    if not _may_serve(turn, role, request):
+        turn.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return
+    misfit = _misfit(turn, role, request)
+    is_listed = request.replica.id >= 0 and (
+        request.replica in role.parked or len(role.parked) < turn.settings.observers_max
+    )
+    if misfit is not None:
+        turn.answer(request, misfit)
+    elif _has_news(turn, request) or request.max_wait_ms == 0 or not is_listed:
+        turn.answer(request, _records(turn, role, request))
+    else:
+        answer = _answer(turn, role)
+        parked_fetches.park(turn, role, request.replica, request, wait_ms=request.max_wait_ms, answer=answer)
+
+
+def relay_snapshot(turn: StepContext, role: Follower, request: FetchSnapshotRequest) -> None:
+    """Answers a FetchSnapshot with one chunk: all of a snapshot is committed."""
+    if _may_serve(turn, role, request):
+        reading.answer_snapshot(turn, role, request, silent_ms=_silent_ms(turn, role))
+    else:
+        turn.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def answer_parked(turn: StepContext, role: Follower) -> None:
+    """Answers the held fetches for which something was committed, or whose deadline has come."""
+    ends = (turn.log.high_watermark, turn.log.high_watermark)
+    has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
+    if not has_changed and not parked_fetches.is_due(turn, role):
+        return
+    for key, parked in list(role.parked.items()):
+        # While the fetch was held, a snapshot may have replaced this log.
+        misfit = _misfit(turn, role, parked.request)
+        if misfit is not None or _has_news(turn, parked.request) or parked.deadline_ms <= turn.now_ms:
+            del role.parked[key]
+            turn.answer(parked.request, misfit or _records(turn, role, parked.request))
+    parked_fetches.wait_on(turn, role)
+
+
+def _may_serve(turn: StepContext, role: Follower, request: FetchRequest | FetchSnapshotRequest) -> bool:
+    """Returns whether a follower may answer the request, this one has its leader, and the sender is no voter."""
+    return request.from_any and role.has_fetched and not turn.voters.has(request.replica)
+
+
+def _silent_ms(turn: StepContext, role: Follower) -> int:
+    """Returns for how many ms this follower has had no contact with the leader."""
+    assert role.leader_contact_at_ms is not None, role
+    return turn.now_ms - role.leader_contact_at_ms
+
+
+def _misfit(turn: StepContext, role: Follower, request: FetchRequest) -> FetchResponse | None:
+    """Returns the answer to a fetch that does not continue this log; None if it does, as far as this node can know."""
+    log = turn.log
+    # Beyond this follower's high watermark, the observer's records may be the right ones: only the leader knows.
+    is_ahead = request.fetch_offset > log.high_watermark
+    if is_ahead and log.end_offset_for(request.last_fetched_epoch).offset >= log.high_watermark:
+        return None
+    return reading.misfit(log, request, _answer(turn, role))
+
+
+def _has_news(turn: StepContext, request: FetchRequest) -> bool:
+    """Returns whether records are committed, or a high watermark is known, that the observer does not have."""
+    return turn.log.high_watermark > min(request.fetch_offset, request.high_watermark)
+
+
+def _answer(turn: StepContext, role: Follower) -> FetchResponse:
+    """Returns a Fetch answer without records."""
+    return FetchResponse(
+        epoch=role.epoch,
+        leader_id=role.leader_id,
+        high_watermark=turn.log.high_watermark,
+        log_start_offset=turn.log.start,
+        silent_ms=_silent_ms(turn, role),
+    )
+
+
+def _records(turn: StepContext, role: Follower, request: FetchRequest) -> FetchResponse:
+    """Returns a Fetch answer with the committed records from the fetch offset on."""
+    end = turn.log.high_watermark
+    return reading.records(request, _answer(turn, role), end=end, below=end)

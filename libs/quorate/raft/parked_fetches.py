@@ -1,0 +1,59 @@
+"""Parked fetches: a leader or relay holds a fetch without news, one for each replica (long poll; KIP-595, KIP-1166).
+
+News is a record at or after the fetch offset, or a high watermark above the one in the request. A held fetch is
+answered when there is news, at its deadline without, and with an error when the role changes; none outlives its wait
+(I-70).
+"""
+
+from __future__ import annotations
+
+from quorate.errors import ErrorCode
+from quorate.nouns import NodeId, ReplicaKey
+from quorate.raft.messages import FetchRequest, FetchResponse
+from quorate.raft.roles import Follower, Leader, Parked, Role
+from quorate.raft.step_context import Refused, StepContext
+
+
+def park(
+    turn: StepContext,
+    role: Leader | Follower,
+    key: ReplicaKey,
+    request: FetchRequest,
+    *,
+    wait_ms: int,
+    answer: FetchResponse,
+) -> None:
+    """Holds the fetch of `key` for `wait_ms`. An earlier one of the same replica gets the empty `answer` at once."""
+    before = role.parked.pop(key, None)
+    if before is not None:  # a replica that fetches again no longer awaits the earlier answer
+        turn.answer(before.request, answer)
+    deadline_ms = turn.now_ms + wait_ms
+    role.parked[key] = Parked(request=request, deadline_ms=deadline_ms)
+    role.parked_deadline_ms = (
+        deadline_ms if role.parked_deadline_ms is None else min(role.parked_deadline_ms, deadline_ms)
+    )
+
+
+def is_due(turn: StepContext, role: Leader | Follower) -> bool:
+    """Returns whether the earliest deadline of a held fetch has come; if not, sets a timer for it."""
+    return role.parked_deadline_ms is not None and turn.is_due(role.parked_deadline_ms)
+
+
+def wait_on(turn: StepContext, role: Leader | Follower) -> None:
+    """Moves the timer to the earliest deadline of the fetches that are still held."""
+    role.parked_deadline_ms = min((parked.deadline_ms for parked in role.parked.values()), default=None)
+    if role.parked_deadline_ms is not None:
+        turn.is_due(role.parked_deadline_ms)
+
+
+def release_parked(turn: StepContext, role: Leader | Follower, after: Role) -> None:
+    """Refuses all held fetches because the role has changed; the answers name the present leader and epoch."""
+    for parked in role.parked.values():
+        turn.refuse(after, parked.request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    role.parked.clear()
+
+
+def drop_parked(role: Leader | Follower, peer: NodeId) -> None:
+    """Forgets the held fetches of a peer whose stream is gone: they cannot be answered."""
+    for key in [key for key in role.parked if key.id == peer]:
+        del role.parked[key]

@@ -1,0 +1,72 @@
+"""Controller presence: a voter whose controller is absent leads only if no other voter can. Not in Kafka.
+
+In Kafka a voter and its controller are one process. Here they can end apart, and a leader without a controller keeps
+the whole cluster from writing. So each follower reports to its leader when its controller connects or disconnects. The
+leader does not name a voter without a controller as successor (`role_entry.successors`); if it loses its own
+controller, it transfers leadership to a voter that has one. A voter without a controller starts its election later
+than the others (`StepContext.presence_wait_ms`), but it does start one: if no voter has its controller, or if none of
+those that have can win, a leader is elected all the same.
+"""
+
+from __future__ import annotations
+
+from quorate.errors import ErrorCode
+from quorate.nouns import ReplicaKey
+from quorate.raft import progress, role_entry
+from quorate.raft.messages import ControllerPresenceRequest, ControllerPresenceResponse
+from quorate.raft.requests import RequestClass
+from quorate.raft.roles import Follower, Leader, Progress, Role
+from quorate.raft.step_context import StepContext
+
+
+def report_presence(turn: StepContext, role: Follower) -> None:
+    """Sends controller presence to the leader if it differs from what the leader knows; it assumes present at first."""
+    is_present = turn.handover.presence.is_present
+    if (
+        not turn.is_voter
+        or role.reported_present == is_present
+        or not turn.may_ask(role.leader_id, RequestClass.PRESENCE)
+    ):
+        return
+    request = ControllerPresenceRequest(epoch=role.epoch, replica=turn.node, is_present=is_present)
+    turn.ask(role.leader_id, request)
+
+
+def take_presence_acknowledged(turn: StepContext, role: Follower, response: ControllerPresenceResponse) -> None:
+    """Records what the leader now knows; after an error, the report is sent again after a pause."""
+    request = turn.flight.request if turn.flight is not None else None
+    assert isinstance(request, ControllerPresenceRequest), request
+    if response.error is ErrorCode.NONE:
+        role.reported_present = request.is_present
+    else:
+        turn.pause(turn.peer, RequestClass.PRESENCE)
+
+
+def record_presence(turn: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
+    """Records a voter's report; a report of a replica that is no voter is acknowledged and ignored."""
+    key = progress.tracked_key(turn, request.replica)
+    if turn.voters.has(key):
+        role.replicas.setdefault(key, Progress()).is_absent = not request.is_present
+    turn.answer(request, ControllerPresenceResponse(epoch=role.epoch, leader_id=role.leader_id))
+
+
+def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
+    """Resigns when the leader has been without its controller for long enough, if another voter can take over.
+
+    That is a voter with a controller and the whole log. Without one the leader stays: a voter without a controller
+    would do no better.
+    """
+    presence = turn.handover.presence
+    if presence.is_present or presence.resign_at_ms is None or turn.handover.transfer is not None:
+        return None
+    if not turn.is_due(presence.resign_at_ms) or not any(_could_lead(turn, role, key) for key in turn.other_voters):
+        return None
+    return role_entry.resigned(turn, role, reason="its controller is away, and a voter that has one has the whole log")
+
+
+def _could_lead(turn: StepContext, role: Leader, key: ReplicaKey) -> bool:
+    """Returns whether the voter has its controller, the whole log, and was in contact within half a fetch timeout."""
+    known = role.replicas.get(key, Progress())
+    if known.is_absent or known.leo != turn.log.leo or known.last_contact_at_ms is None:
+        return False
+    return known.last_contact_at_ms > turn.now_ms - turn.settings.begin_epoch_ms

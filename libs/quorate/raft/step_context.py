@@ -1,0 +1,239 @@
+"""The context of one step: what a handler may read, and the effects that it may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from quorate.errors import ErrorCode
+from quorate.nouns import EPOCHS_END, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorate.raft.log import Entry, LogView
+from quorate.raft.messages import EPOCH_UNKNOWN, RESPONSES, Request, Response, TransferLeadershipRequest, Worded
+from quorate.raft.ready import Effects, Send, SnapshotChunk
+from quorate.raft.requests import InFlightRequest, RequestClass, Requests
+from quorate.raft.roles import Role, known_leader
+from quorate.raft.settings import Chance, RaftSettings
+from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A refusal: an error code of Kafka's, and a sentence where the response has room for one."""
+
+    error: ErrorCode
+    message: str = ""
+
+
+NO_FAULT = Refused(ErrorCode.NONE)
+
+
+@dataclass(slots=True, kw_only=True)
+class LeadershipTransfer:
+    """A transfer of leadership that is under way: from the leader of `epoch` to the voter `to`. Raft thesis 3.10."""
+
+    request: TransferLeadershipRequest
+    to: ReplicaKey
+    epoch: Epoch
+    deadline_ms: int
+    """When the voter must have caught up; after the old leader has resigned, when the voter must lead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """Whether the controller beside this node is present. A core whose driver reports nothing assumes that it is."""
+
+    is_present: bool = True
+    resign_at_ms: int | None = None
+    """When a leader without its controller resigns for a voter that has one; None for never."""
+
+
+@dataclass(slots=True)
+class TransferState:
+    """State that outlives roles: a transfer is decided only after its leader has resigned; and controller presence."""
+
+    transfer: LeadershipTransfer | None = None
+    presence: Presence = Presence()
+
+
+class StepContext(msgspec.Struct, kw_only=True):
+    """The context of one call of the core. Handlers change the log's view, and ask for effects, only through it.
+
+    Each method of the second half adds to `effects`, which the next `Ready` hands to the driver.
+    """
+
+    node: ReplicaKey
+    me: Voter
+    """This node as the voter set should list it, if it votes."""
+    cluster_id: str
+    settings: RaftSettings
+    random: Chance
+    bootstrap: frozenset[NodeId]
+    """Nodes that may know the leader, besides the voters (`controller.quorum.bootstrap.servers`)."""
+    relays: tuple[NodeId, ...]
+    """Nodes from which an observer fetches in place of the leader, the best first."""
+    log: LogView
+    requests: Requests
+    handover: TransferState
+    effects: Effects
+    is_recovering: bool
+    """Whether the disk has lost flushed records that are not fetched again yet: no vote and no election until then."""
+    now_ms: int
+    flight: InFlightRequest | None = None
+    """The request that the present response answers; None while a request or a timer is handled."""
+    reason: str = ""
+    """Why the handler changes the role, for the log."""
+    wake_at_ms: int | None = None
+    """The earliest moment that a timer asked for in this step; None if none did."""
+
+    # What a handler may read.
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force, committed or not (I-32)."""
+        return self.log.voters.latest
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node is a voter."""
+        return self.voters.has(self.node)
+
+    def may_stand_in(self, epoch: Epoch) -> bool:
+        """Returns whether this node may ask for votes of `epoch`. Not if no later epoch could follow it."""
+        return epoch < EPOCHS_END and self._may_stand
+
+    @property
+    def _may_stand(self) -> bool:
+        """Whether this node may start an election: a voter, or one whose removal is not committed. Raft thesis 4.2.2.
+
+        Until the removal is committed, perhaps only the removed voter has the log that a leader needs. In Kafka it does
+        not stand, and together with a voter that lacks the removal's record, neither can then ever lead.
+        """
+        if self.is_recovering:
+            return False
+        offset = self.log.voters.latest_offset
+        if self.is_voter or offset is None or self.log.is_voter_change_committed:
+            return self.is_voter
+        return self.log.voters.before(offset).has(self.node)
+
+    @property
+    def presence_wait_ms(self) -> int:
+        """How much later than others this node starts an election, in ms: a voter with its controller goes first."""
+        is_first = self.handover.presence.is_present or self.is_sole_voter
+        return 0 if is_first else self.settings.presence_wait_ms
+
+    @property
+    def own_vote(self) -> set[NodeId]:
+        """This node's id as a set, to be counted in a majority; empty if it is not a voter."""
+        return {self.node.id} if self.is_voter else set()
+
+    @property
+    def is_sole_voter(self) -> bool:
+        """Whether this node is the only voter."""
+        return self.voters.is_sole(self.node)
+
+    @property
+    def other_voters(self) -> tuple[ReplicaKey, ...]:
+        """The keys of the voters other than this node."""
+        # A voter with this node's id on another disk is left out: a message to that id would come to this node itself.
+        return tuple([key for key in self.voters.keys if key.id != self.node.id])
+
+    @property
+    def peer(self) -> NodeId:
+        """The node that sent the present response."""
+        assert self.flight is not None
+        return self.flight.to
+
+    def draw_election_deadline_ms(self) -> int:
+        """Returns a random moment from one to two election timeouts from now, as Kafka draws it. Raft 5.2."""
+        base_ms = self.settings.election_timeout_ms
+        return self.now_ms + base_ms + self.random.randrange(base_ms)
+
+    def is_due(self, at_ms: int) -> bool:
+        """Returns whether the moment `at_ms` has come. If not, it also sets a timer: `tick` must be called by then."""
+        if at_ms <= self.now_ms:
+            return True
+        if self.wake_at_ms is None or at_ms < self.wake_at_ms:
+            self.wake_at_ms = at_ms
+        return False
+
+    def may_ask(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
+        """Returns whether `peer` has no request of this class in flight and no retry pause; if not, sets a timer."""
+        return self.is_due(self.requests.free_at_ms(peer, lane, now_ms=self.now_ms))
+
+    # What a handler may ask for.
+
+    def ask(self, peer: NodeId, request: Request, endpoints: tuple[ListenerEndpoint, ...] = ()) -> None:
+        """Sends `request` to `peer`: at `endpoints` if there are any, else where the voter set or configuration says.
+
+        Does nothing while the peer does not authorize such requests. The caller has checked `may_ask`.
+        """
+        assert peer != self.node.id, request
+        if not self.is_due(self.requests.allowed_at_ms(peer, request, now_ms=self.now_ms)):
+            return
+        token = self.requests.next_token()
+        request = replace(request, reply_to=token, cluster_id=self.cluster_id)
+        deadline_ms = self.now_ms + self.settings.request_timeout_ms
+        self.requests.add(token, InFlightRequest(to=peer, request=request, deadline_ms=deadline_ms))
+        self.effects.requests.append(Send(to=peer, request=request, endpoints=endpoints))
+        self.is_due(deadline_ms)
+
+    def pause(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> None:
+        """Gives up the request to `peer` that is in flight, and sends it none for the retry backoff (KIP-580)."""
+        wait_ms = self.settings.retry_wait_ms(self.requests.failures(peer, lane), self.random)
+        self.requests.fail(peer, lane, retry_at_ms=self.now_ms + wait_ms)
+
+    def pause_flight(self, flight: InFlightRequest) -> None:
+        """Does the same for the peer and class of `flight`, whose answer is useless or will not come."""
+        self.pause(flight.to, flight.lane)
+
+    def answer(self, request: Request, response: Response) -> None:
+        """Sends `response` to the sender of `request`."""
+        assert isinstance(response, RESPONSES[type(request)]), (request, response)
+        self.effects.answers.append(replace(response, reply_to=request.reply_to))
+
+    def refuse(self, role: Role, request: Request, fault: Refused) -> None:
+        """Answers `request` with an error, the leader and epoch that this node knows, and a reason if there is room."""
+        epoch, leader_id = role.epoch, known_leader(role)
+        if fault.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            # This node's epoch and leader mean nothing in another cluster (I-81). Kafka's answer has the error alone,
+            # too, but for UpdateRaftVoter, where it names them.
+            epoch, leader_id = EPOCH_UNKNOWN, None
+        response = RESPONSES[type(request)](epoch=epoch, leader_id=leader_id, error=fault.error)
+        if isinstance(response, Worded):
+            response = replace(response, message=fault.message)
+        self.answer(request, response)
+
+    def append(self, entry: Entry) -> None:
+        """Appends `entry` to the log."""
+        self.log.append(entry)
+        self.effects.append.append(entry)
+
+    def truncate(self, *, to: Offset) -> None:
+        """Removes the records at `to` and after. It must not be below the high watermark (I-13)."""
+        # `Ready` truncates before it appends. A follower fetches only when all its records are flushed, so that one
+        # step never does both.
+        assert not self.effects.append, (to, self.effects.append)
+        assert self.effects.truncate_to is None, (to, self.effects.truncate_to)
+        self.log.truncate(to=to)
+        self.effects.truncate_to = to
+
+    def install(
+        self, snapshot_id: OffsetAndEpoch, *, size: int, voters: VoterSet | None, kraft_version: int | None
+    ) -> None:
+        """Replaces the log by a snapshot. All of it is committed, so the high watermark moves to its end."""
+        assert not self.effects.append, (snapshot_id, self.effects.append)
+        self.log.install(snapshot_id, size=size, voters=voters, kraft_version=kraft_version)
+        self.effects.install = snapshot_id
+        self.effects.high_watermark = self.log.high_watermark
+
+    def write_chunk(self, chunk: SnapshotChunk) -> None:
+        """Writes a chunk of a snapshot that is being downloaded."""
+        assert self.effects.chunk is None, chunk  # the next chunk is requested by the `Ready` that has this one
+        self.effects.chunk = chunk
+
+    def commit(self, to: Offset) -> None:
+        """Moves the high watermark to `to` (exclusive) if that is higher; it never falls (I-17)."""
+        if to > self.log.high_watermark:
+            self.log.commit(to)
+            self.effects.high_watermark = to

@@ -1,0 +1,52 @@
+"""Decodes requests. Malformed bytes are refused as INVALID_REQUEST; gRPC would answer UNKNOWN, with a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from quorate.errors import ApiError, ErrorCode
+
+__all__ = ["Undecodable", "checked", "checked_each", "decoder"]
+
+Decode = Callable[[bytes], Any]
+
+_SYNTAX: Final = "it does not parse as the request's message"
+
+
+class Undecodable:
+    """Takes the place of a request whose bytes could not be parsed."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def decoder(decode: Decode | None) -> Decode | None:
+    """Wraps a deserializer: for malformed bytes it returns Undecodable, since gRPC answers UNKNOWN to any exception."""
+    if decode is None:
+        return None
+
+    def attempt(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except DecodeError as error:
+            return Undecodable(str(error) or _SYNTAX)
+
+    return attempt
+
+
+def checked(request: Any) -> Any:
+    """Returns the request. Raises ApiError(INVALID_REQUEST) if it could not be parsed."""
+    if request.__class__ is Undecodable:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the bytes are no request: {request.reason}")
+    return request
+
+
+async def checked_each(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Yields the requests of a stream. Raises ApiError(INVALID_REQUEST) at the first that could not be parsed."""
+    async for request in requests:
+        yield checked(request)

@@ -1,0 +1,44 @@
+"""Failpoints of the active controller, for tests: a decision raises, or has a record that cannot be encoded or applied.
+
+They are `controller.deciding`, `controller.encoding` and `controller.applying` in QUORATE_FAILPOINTS, action `eio`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from kraft import Message
+from quorate.controller.decision import Command, Decision, Moment
+from quorate.metadata.state import ClusterState
+from quorate.records import FeatureLevelRecord, FenceBrokerRecord
+from quorate.storage.failpoints import reach
+
+__all__ = ["failing"]
+
+T = TypeVar("T")
+
+WITHOUT_BYTES: Final = FeatureLevelRecord("planted", 1 << 40)
+"""A record that cannot be encoded: a feature level is an int16."""
+WITHOUT_PLACE: Final = FenceBrokerRecord(-1, -1)
+"""A record that cannot be applied: no broker has this id."""
+
+
+def failing(command: Command[T]) -> Command[T]:
+    """Wraps a command so that it fails at the failpoints that a test has set."""
+
+    def decide(state: ClusterState, moment: Moment) -> Decision[T]:
+        reach("controller.deciding")
+        decision = command(state, moment)
+        planted = (*_at("controller.encoding", WITHOUT_BYTES), *_at("controller.applying", WITHOUT_PLACE))
+        return replace(decision, records=(*decision.records, *planted)) if planted else decision
+
+    return decide
+
+
+def _at(place: str, record: Message) -> tuple[Message, ...]:
+    try:
+        reach(place)
+    except OSError:
+        return (record,)
+    return ()

@@ -1,0 +1,43 @@
+"""Writes that wait for their commit, and the answers that their callers get."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.controller.engine import Answer
+from quorate.errors import ErrorCode
+
+__all__ = ["FOR_NOW", "LEADER_EPOCH", "OFFSET", "PendingWrite", "response_of"]
+
+FOR_NOW: Final = {
+    ErrorCode.KAFKA_STORAGE_ERROR: "the quorum's leader has no room on its disk",
+    ErrorCode.REQUEST_TIMED_OUT: "the quorum's leader is transferring its leadership",
+}
+"""Append errors after which this controller may stay active (`quorate.controller.failures`), and the message that
+waiting callers get."""
+OF_NO_STATE: Final = frozenset({*FOR_NOW, ErrorCode.NOT_CONTROLLER})
+"""Error codes that are sent without `leader_epoch` and `offset`, as they do not depend on committed state."""
+LEADER_EPOCH: Final = "leader_epoch"
+OFFSET: Final = "offset"
+"""Metadata keys of an ApiError: the error was decided on the state after all records below this offset."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingWrite:
+    """A command that waits for its commit, and the trace context and times (ns) for its spans."""
+
+    answered: asyncio.Future[Answer]
+    traceparent: bytes | None
+    api: str
+    written_ns: int
+
+
+def response_of(answer: Answer) -> Answer:
+    """Returns the answer, or raises its ApiError with the leader epoch and the offset of the state in its metadata."""
+    if answer.error is not None:
+        if answer.error.code not in OF_NO_STATE:
+            answer.error.metadata |= {LEADER_EPOCH: str(answer.epoch), OFFSET: str(answer.offset)}
+        raise answer.error
+    return answer

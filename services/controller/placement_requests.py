@@ -1,0 +1,88 @@
+"""Client of the placer service: requests replica placements before a write, so that the write itself never waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
+from kraft.service.placer_pb2_grpc import PlacerStub
+from quorate.controller.new_partitions import Placements
+from quorate.errors import ApiError, ErrorCode
+from quorate.placement import PlacementSpec, Replicas, UsableBroker
+from quorate.runtime.client import Client
+
+DEADLINE_MS: Final = 5_000
+PARTITIONS_PER_TURN: Final = 1_000
+
+
+class _Round:
+    """One Place request that several callers share: their specs, and the future of its answer."""
+
+    def __init__(self) -> None:
+        self.specs: list[PlacementSpec] = []
+        self.answer: asyncio.Future[PlaceResponse]
+
+
+class Placing:
+    """Sends one Place request at a time; all specs that arrive meanwhile share the next request."""
+
+    def __init__(self, placers: Client[PlacerStub], brokers: Callable[[], Sequence[UsableBroker]]) -> None:
+        self._placers = placers
+        self._brokers = brokers
+        self._under_way: asyncio.Future[PlaceResponse] | None = None
+        self._next: _Round | None = None
+
+    async def place(self, wanted: Sequence[tuple[str, PlacementSpec]]) -> Placements:
+        """Returns each topic's replicas, or the ApiError with which the placer refused it.
+
+        Raises ApiError if no placer answers.
+        """
+        if not wanted:
+            return {}
+        if self._next is None:
+            self._next = _Round()
+            self._next.answer = asyncio.ensure_future(self._ask(self._next, self._under_way))
+            self._next.answer.add_done_callback(_retrieved)
+        asked, start = self._next, len(self._next.specs)
+        asked.specs += [spec for _, spec in wanted]
+        response = await asyncio.shield(asked.answer)
+        topics = response.topics[start : start + len(wanted)]
+        placements = {name: _placed(name, topic) for (name, _), topic in zip(wanted, topics, strict=True)}
+        if sum(spec.partition_count for _, spec in wanted) > PARTITIONS_PER_TURN:
+            await asyncio.sleep(0)  # others' turn, before the write that takes one of its own
+        return placements
+
+    async def _ask(self, asked: _Round, under_way: asyncio.Future[PlaceResponse] | None) -> PlaceResponse:
+        if under_way is not None:
+            await asyncio.wait([under_way])
+        self._under_way, self._next = asked.answer, None
+        request = PlaceRequest(
+            brokers=[
+                PlaceRequest.Broker(id=broker.id, rack=broker.rack, fenced=broker.fenced) for broker in self._brokers()
+            ],
+            topics=[
+                PlaceRequest.Topic(partition_count=spec.partition_count, replication_factor=spec.replication_factor)
+                for spec in asked.specs
+            ],
+        )
+        response: PlaceResponse = await self._placers.call(lambda stub: stub.Place, request, deadline_ms=DEADLINE_MS)
+        if len(response.topics) != len(asked.specs):
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"the placer answered for {len(response.topics)} topics; it was asked for {len(asked.specs)}",
+            )
+        return response
+
+
+def _retrieved(answer: asyncio.Future[PlaceResponse]) -> None:
+    """Retrieves the exception of an answer whose callers have gone, so that asyncio does not report it as lost."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _placed(name: str, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
+    if topic.error_code:
+        return ApiError(ErrorCode(topic.error_code), f"topic {name!r}: {topic.error_message}", {"topic": name})
+    return tuple(tuple(partition.replicas) for partition in topic.partitions)

@@ -1,0 +1,38 @@
+"""Caches DataFrames that several queries use, in the manner that suits the amount of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["IS_SMALL", "is_small", "kept"]
+
+IS_SMALL: Final = "spark.quorate.small"
+"""A session setting that marks a session for few records (`session.SMALL`)."""
+
+
+def is_small(spark: SparkSession) -> bool:
+    """Returns whether this session is configured for few records."""
+    return spark.conf.get(IS_SMALL, "false") == "true"
+
+
+@contextmanager
+def kept(*frames: DataFrame) -> Iterator[tuple[DataFrame, ...]]:
+    """A context manager that yields DataFrames with the same rows, each computed only once.
+
+    In a session for few records the rows are checkpointed locally, so that later query plans stay short; elsewhere they
+    are persisted until the end. With few rows persisting is slower: Spark compiles code for its columnar cache, and
+    plans every query down to the rows' source.
+    """
+    if frames and is_small(frames[0].sparkSession):
+        yield tuple(frame.localCheckpoint() for frame in frames)
+        return
+    persisted = tuple(frame.persist() for frame in frames)
+    try:
+        yield persisted
+    finally:
+        for frame in persisted:
+            frame.unpersist()

@@ -1,0 +1,52 @@
+"""A cache in front of tables with few rows: each table is read and written once, and later jobs get it from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from pyspark.sql import DataFrame
+
+from services.pipeline.tables.verbs import Compacted, Lake
+
+__all__ = ["Remembered"]
+
+
+class Remembered:
+    """The wrapped tables with their rows cached in this session; no other job may write to them meanwhile."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._known: dict[str, DataFrame | None] = {}
+
+    def read(self, name: str) -> DataFrame | None:
+        """Returns a table's present rows; None if it was never written."""
+        if name not in self._known:
+            found = self._lake.read(name)
+            self._known[name] = None if found is None else found.localCheckpoint()
+        return self._known[name]
+
+    def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
+        """Appends rows, and drops the table's cached rows."""
+        self._known.pop(name, None)
+        self._lake.append(name, rows, partition_by=partition_by)
+
+    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+        """Overwrites the table with these rows, partitioned by cluster, and returns them."""
+        self._known.pop(name, None)
+        made = rows.localCheckpoint()
+        self._lake.keep(name, made)
+        self._known[name] = made
+        return made
+
+    def replace(self, name: str, rows: DataFrame) -> DataFrame:
+        """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
+        self._known.pop(name, None)
+        self._lake.replace(name, rows.localCheckpoint())
+        whole = self.read(name)
+        assert whole is not None, f"{name} was just made"
+        return whole
+
+    def compact(self, name: str, *, before: date) -> Compacted:
+        """Compacts the table's files; cached rows stay valid, because the rows do not change."""
+        return self._lake.compact(name, before=before)

@@ -1,0 +1,116 @@
+"""Events for the controller (RaftClient.Listen): snapshots, committed batches, leader changes, high watermarks.
+
+Events are in order, but not queued: each is computed from the current state when the stream has room for it, so a slow
+controller costs no memory here and gets no outdated event. The state is the one that the driver has executed; the core
+may be ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Final
+
+from kraft.service.quorum_pb2 import ListenResponse
+from quorate.nouns import Epoch, Offset
+from quorate.raft.ready import Leadership
+from quorate.wire.batch import batches
+from services.quorum.driver import QuorumDriver
+
+EVENT_BYTES_MAX: Final = 1024 * 1024
+"""Most bytes of batches in one event: large for a fast replay, but below gRPC's message limit."""
+
+NOBODY: Final = -1
+UNTOLD: Final = Leadership(epoch=-1, leader_id=None)
+
+
+class ControllerEvents:
+    """One controller's Listen stream: its next offset, and the leadership that it was sent last."""
+
+    def __init__(self, driver: QuorumDriver, next_offset: Offset) -> None:
+        self.active_epoch: Epoch | None = None
+        """The last epoch in which this controller was made active; None if in none."""
+        self._driver = driver
+        self._next = next_offset
+        self._told = UNTOLD
+        self._committed = -1
+
+    async def events(self) -> AsyncIterator[ListenResponse]:
+        """Yields the controller's events until the stream is cancelled."""
+        while True:
+            changed = self._driver.changed
+            due = self._due()
+            for event in due:
+                yield event
+            if due == []:
+                await changed.wait()
+
+    def _leads_here(self) -> bool:
+        """Whether the controller was made active, and the leadership has not changed since."""
+        return self._told.epoch_start_offset is not None and self._told == self._driver.leadership
+
+    def _due(self) -> Iterable[ListenResponse]:
+        """Returns the next events for the controller in order, [] if there are none."""
+        leadership, high_watermark = self._driver.leadership, self._driver.high_watermark
+        if self._told.epoch_start_offset is not None and leadership != self._told:
+            return [self._renounce(leadership)]
+        if self._leads_here():
+            return self._commit(high_watermark)
+        if self._next < self._driver.core.log.start:
+            return self._snapshot()
+        if self._next < high_watermark:
+            return [self._batches(high_watermark)]
+        if leadership == self._told:
+            return []
+        if leadership.epoch_start_offset is None:
+            return [self._renounce(leadership)]
+        if leadership.epoch_start_offset < self._next <= self._driver.core.log.leo:
+            return self._claim(leadership)
+        return []
+
+    def _claim(self, leadership: Leadership) -> list[ListenResponse]:
+        """Makes the controller active: this node leads, and the controller has applied all earlier epochs (KIP-595)."""
+        if not self._driver.claim(leadership.epoch):
+            return []  # another controller was active in this epoch, and this one may not have its last records
+        self._told, self._committed, self.active_epoch = leadership, self._next, leadership.epoch
+        told = ListenResponse.Leadership(
+            leader_id=leadership.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
+        )
+        return [ListenResponse(leadership=told)]
+
+    def _renounce(self, leadership: Leadership) -> ListenResponse:
+        """Tells the controller that another node leads, or none; this node's own leadership follows with `_claim`."""
+        leads_itself = leadership.epoch_start_offset is not None
+        self._told = Leadership(epoch=leadership.epoch, leader_id=None) if leads_itself else leadership
+        leader_id = NOBODY if leads_itself or leadership.leader_id is None else leadership.leader_id
+        return ListenResponse(leadership=ListenResponse.Leadership(leader_id=leader_id, epoch=leadership.epoch))
+
+    def _commit(self, high_watermark: Offset) -> list[ListenResponse]:
+        if high_watermark <= self._committed:
+            return []
+        self._committed = self._next = high_watermark
+        return [ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark))]
+
+    def _batches(self, high_watermark: Offset) -> ListenResponse:
+        data = self._driver.disk.read(self._next, EVENT_BYTES_MAX)
+        end = 0
+        for position, header in batches(data):
+            if header.next_offset > high_watermark:
+                break
+            end, self._next = position + header.size, header.next_offset
+        assert end, (self._next, high_watermark)
+        return ListenResponse(batches=ListenResponse.Batches(records=data[:end]))
+
+    def _snapshot(self) -> Iterator[ListenResponse]:
+        """Yields the latest snapshot in chunks, each built when the stream has room; the log before it is removed."""
+        snapshot = self._driver.core.log.latest_snapshot
+        assert snapshot is not None, "a log that does not start at 0 has a snapshot"
+        data = self._driver.disk.snapshot_bytes(snapshot)
+        self._next = snapshot.offset
+        for at in range(0, len(data), EVENT_BYTES_MAX):
+            chunk = ListenResponse.SnapshotChunk(
+                end_offset=snapshot.offset,
+                epoch=snapshot.epoch,
+                data=data[at : at + EVENT_BYTES_MAX],
+                last=at + EVENT_BYTES_MAX >= len(data),
+            )
+            yield ListenResponse(snapshot=chunk)

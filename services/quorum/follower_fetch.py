@@ -1,0 +1,42 @@
+"""Log relay: any node serves the committed log to observers, leader or not, so that they are no load on the leader."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from kraft.api.fetch_pb2 import FetchRequest
+from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest
+from kraft.service.quorum_pb2 import RelayFetchResponse, RelayFetchSnapshotResponse
+from kraft.service.quorum_pb2_grpc import QuorumServicer
+from services.quorum import translate
+from services.quorum.driver import QuorumDriver
+from services.quorum.translate import Endpoints
+
+
+class NodeLogService(QuorumServicer):
+    """Serves RelayFetchStream and RelayFetchSnapshot of `kraft.service.Quorum`, on any node."""
+
+    _driver: QuorumDriver
+    _endpoints: Endpoints
+
+    async def RelayFetchStream(
+        self, request_iterator: AsyncIterable[FetchRequest], context: Any
+    ) -> AsyncIterator[RelayFetchResponse]:
+        """Answers each fetch in order with committed records; `silent_ms` is the time since the leader was heard."""
+        async for request in request_iterator:
+            answer, data = await self._driver.ask(
+                lambda reply, request=request: replace(translate.fetch_request(request, reply), from_any=True)  # type: ignore[misc]
+            )
+            response = translate.fetch_answer(answer, data, self._endpoints)
+            yield RelayFetchResponse(response=response, silent_ms=answer.silent_ms)
+
+    async def RelayFetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> RelayFetchSnapshotResponse:
+        """Answers one chunk of a snapshot, as leader or not. KIP-630."""
+        answer, data = await self._driver.ask(
+            lambda reply: replace(translate.fetch_snapshot_request(request, reply), from_any=True)
+        )
+        response = translate.fetch_snapshot_answer(answer, data, self._endpoints)
+        return RelayFetchSnapshotResponse(response=response, silent_ms=answer.silent_ms)

@@ -1,0 +1,124 @@
+"""AlterQuorum (KIP-595's first form): the target is in the log, and whoever leads walks there, asked or not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from pathlib import Path
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
+from quorate.errors import ErrorCode
+from quorate.runtime.client import error_from_call
+from tests.e2e.cluster import eventually
+from tests.e2e.voters import Nodes, planned, three, told
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio, pytest.mark.timeout(400)]  # a dozen processes, one by one
+
+NOBODYS = "AAAAAAAAAAAAAAAAAAAAKg"
+"""A directory id that no node has."""
+
+
+@pytest_asyncio.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
+    nodes = planned(tmp_path, count=5)
+    try:
+        yield nodes
+    finally:
+        await nodes.stop()
+
+
+async def three_and_observers(nodes: Nodes, *observers: int) -> None:
+    """1, 2 and 3 vote, 1 leads, and has heard of these."""
+    await three(nodes)
+    for node_id in observers:
+        await nodes.start(node_id)
+    await nodes.heard_of(1, *observers)
+
+
+async def quorum(nodes: Nodes, node_id: int) -> tuple[list[int], list[int]]:
+    """Who votes and who is to vote, as one node has it."""
+    view = await nodes.find(node_id)
+    return [voter.id for voter in view.voters], [voter.id for voter in view.target_voters]
+
+
+async def all_say(nodes: Nodes, node_ids: Iterable[int], voters: list[int], target: list[int]) -> None:
+    """Every one of these nodes comes to say this."""
+    for node_id in node_ids:
+        await eventually(lambda at=node_id: quorum(nodes, at), lambda seen: seen == (voters, target))  # type: ignore[misc]
+
+
+async def waits_for(call: AsyncIterable[AlterQuorumResponse], node_id: int) -> AlterQuorumResponse:
+    """What the asker is told first of a step that the leader cannot take."""
+    async for step in call:
+        if step.step == AlterQuorumResponse.STEP_WAITING and step.voter_id == node_id:
+            return step
+    raise AssertionError(f"nothing waits for {node_id}")
+
+
+async def test_a_walk_outlives_its_asker_and_its_leader(nodes: Nodes) -> None:
+    await three_and_observers(nodes, 4, 5)
+    request, booted = nodes.target((1, 2, 3, 4, 5)), (await nodes.find(1)).boot_timestamp
+    await nodes.running.kill(nodes[5])
+    call = nodes.stub(2).AlterQuorum(request, timeout=60)
+    waiting = await waits_for(call, 5)
+    call.cancel()
+
+    assert "REQUEST_TIMED_OUT" in waiting.reason
+    await all_say(nodes, (1, 2, 3, 4), [1, 2, 3, 4], [1, 2, 3, 4, 5])
+    failed = (await nodes.find(1)).failed_step
+    assert (5, ErrorCode.REQUEST_TIMED_OUT) == (failed.voter_id, failed.error_code)
+    assert not (await nodes.find(2)).HasField("failed_step")
+
+    await nodes.running.kill(nodes[1])
+    await nodes.leader(2, 3, 4)
+    await all_say(nodes, (2, 3, 4), [1, 2, 3, 4], [1, 2, 3, 4, 5])
+    await nodes.start(5)
+    await nodes.start(1)
+
+    await all_say(nodes, (1, 2, 3, 4, 5), [1, 2, 3, 4, 5], [])
+    assert (await nodes.find(1)).boot_timestamp > booted > 0
+
+
+async def test_a_second_target_replaces_the_first_and_none_takes_it_back(nodes: Nodes) -> None:
+    await three_and_observers(nodes, 4)
+    await nodes.running.kill(nodes[4])
+    first = nodes.stub(2).AlterQuorum(nodes.target((1, 2, 3, 4)), timeout=60)
+    await waits_for(first, 4)
+    await all_say(nodes, (1, 2, 3), [1, 2, 3], [1, 2, 3, 4])
+
+    second = told(await nodes.alter(3, (2, 3)))
+
+    assert [("STEP_REMOVED", 1), ("STEP_DONE", -1)] == second[-2:]
+    assert ("STEP_REPLACED", -1) == told([step async for step in first])[-1]
+    await all_say(nodes, (1, 2, 3), [2, 3], [])
+
+    await nodes.heard_of(await nodes.leader(2, 3), 1)
+    await nodes.running.kill(nodes[1])
+    third = nodes.stub(3).AlterQuorum(nodes.target((1, 2, 3)), timeout=60)
+    await waits_for(third, 1)
+    cancelled = told([step async for step in nodes.stub(2).AlterQuorum(AlterQuorumRequest(cancel=True), timeout=60)])
+
+    assert ("STEP_CANCELLED", -1) == cancelled[-1]
+    assert ("STEP_CANCELLED", -1) == told([step async for step in third])[-1]
+    await all_say(nodes, (2, 3), [2, 3], [])
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+async def test_a_node_that_nobody_knows_is_refused(nodes: Nodes, validate_only: bool) -> None:
+    """Another directory of a voter is such a node, too."""
+    await three(nodes)
+    for node_id in (9, 3):
+        request = nodes.target((1, 2))
+        request.validate_only = validate_only
+        request.voters.add(id=node_id, directory_id=NOBODYS, listeners=[nodes.listener(3)])
+
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            [step async for step in nodes.stub(2).AlterQuorum(request, timeout=60)]
+
+        error = error_from_call(refused.value)
+        assert error.code is ErrorCode.VOTER_NOT_FOUND, error
+        assert f"{node_id}-{NOBODYS}" in error.message or str(node_id) in error.message
+        await all_say(nodes, (1, 2, 3), [1, 2, 3], [])

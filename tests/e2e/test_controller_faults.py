@@ -1,0 +1,70 @@
+"""A write fails inside the active controller: nothing of it is seen by anybody, and others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.errors import ApiError, ErrorCode
+from tests.e2e.cluster import Cluster, others
+from tests.e2e.writer import Writer, caught_up, check, writing
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+FAILED = 1
+ENOUGH = 10
+"""Writes before the one that fails: the controller has its registration and its first chores behind it."""
+
+
+@pytest.fixture(scope="module")
+def writer(cluster: Cluster) -> Writer:
+    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
+    return Writer(cluster)
+
+
+async def failed(cluster: Cluster, writer: Writer, place: str) -> tuple[int, str]:
+    """Has one controller fail there, and says which, and the topic that was asked of it then."""
+    victim = min(others(await cluster.active()))
+    await cluster.kill(cluster.controller(victim))
+    await cluster.restart(cluster.controller(victim), failpoints=f"{place}:eio@{ENOUGH}")
+    await caught_up(cluster)
+    await cluster.pass_leadership(to=[victim])
+    for number in range(2 * ENOUGH):
+        name = f"{place}-{number}"
+        writer.tried.append(name)
+        try:
+            await cluster.create(name, at=victim)
+        except ApiError as error:
+            assert ErrorCode.UNKNOWN_SERVER_ERROR is error.code, error
+            return victim, name
+    raise AssertionError("nothing failed")
+
+
+@pytest.mark.parametrize("place", ["controller.deciding", "controller.encoding"])
+async def test_what_another_may_survive_is_another_s_to_decide(cluster: Cluster, writer: Writer, place: str) -> None:
+    victim, name = await failed(cluster, writer, place)
+    async with writing(writer, f"after-{place}"):
+        await writer.goes_on()
+
+        assert victim != await cluster.active()
+        assert cluster.running.is_up(cluster.controller(victim))
+
+    await caught_up(cluster)
+    for node_id in (victim, *others(victim)):
+        assert name not in await cluster.topics(node_id)
+    await check(cluster, writer)
+    await cluster.kill(cluster.controller(victim))
+    await cluster.heal()
+
+
+async def test_who_cannot_apply_its_own_record_ends(cluster: Cluster, writer: Writer) -> None:
+    victim, name = await failed(cluster, writer, "controller.applying")
+
+    assert FAILED == await cluster.ended(cluster.controller(victim))
+
+    async with writing(writer, "applying"):
+        await writer.goes_on()
+        await cluster.heal()
+    await caught_up(cluster)
+    for node_id in (victim, *others(victim)):
+        assert name not in await cluster.topics(node_id)
+    await check(cluster, writer)

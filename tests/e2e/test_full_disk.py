@@ -1,0 +1,152 @@
+"""A voter's file system fills up under it, as leader and as follower: what it says, and that nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+
+from deploy.local.plan import make_plan
+from quorate.runtime.loop import ExitCode
+from quorate.storage.disk_log import SPARE_BYTES
+from tests.e2e.cluster import Cluster, control_plane, eventually, others
+from tests.e2e.starting import start
+from tests.e2e.writer import Writer, caught_up, check, check_disks, writing
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own is mounted: run it as root, as CI does"),
+]
+
+VICTIM: Final = 1
+DISK_BYTES: Final = 8 << 20
+CHUNK: Final = bytes(64 << 10)
+
+
+@contextmanager
+def mounted(disk: Path) -> Iterator[None]:
+    """A file system in memory, for the length of the block."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """A control plane, of which one voter has a small file system for itself."""
+    directory = tmp_path_factory.mktemp("cluster")
+    disk = make_plan(directory).log_dir(VICTIM)
+    disk.mkdir(parents=True)
+    with mounted(disk):
+        async with control_plane(directory) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def writer(cluster: Cluster) -> Writer:
+    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
+    return Writer(cluster)
+
+
+@contextmanager
+def filled(disk: Path, *, left: int = 0) -> Iterator[None]:
+    """Somebody else takes all room but so much, for the length of the block."""
+    ballast = disk / "ballast"
+    try:
+        with ballast.open("wb", buffering=0) as file:
+            room = os.statvfs(disk)
+            if left:
+                os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - left)
+            else:
+                _write_until_full(file.fileno())
+        yield
+    finally:
+        ballast.unlink()
+
+
+def _write_until_full(descriptor: int) -> None:
+    try:
+        while True:
+            os.write(descriptor, CHUNK)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+
+
+class Said:
+    """What the victim has written since this was made."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._path = cluster.plan.directory / f"{cluster.quorum(VICTIM).name}.log"
+        self._from = self._path.stat().st_size
+
+    def lines(self, *parts: str) -> list[str]:
+        text = self._path.read_bytes()[self._from :].decode()
+        return [line for line in text.splitlines() if any(part in line for part in parts)]
+
+
+async def leads(cluster: Cluster, role: str) -> None:
+    """Has the victim lead, or follow."""
+    await cluster.heal()
+    await caught_up(cluster)
+    await cluster.pass_leadership(to=[VICTIM] if role == "Leader" else others(VICTIM))
+
+
+@pytest.mark.parametrize("role", ["Leader", "Follower"])
+async def test_a_disk_that_is_full_at_one_stroke_ends_the_node_with_one_line(
+    cluster: Cluster, writer: Writer, role: str
+) -> None:
+    await leads(cluster, role)
+    victim, said = cluster.quorum(VICTIM), Said(cluster)
+    async with writing(writer, f"stroke-{role}"):
+        with filled(cluster.plan.log_dir(VICTIM)):
+            assert ExitCode.FAILED == await cluster.ended(victim)
+            refused = await start("quorum", victim.settings, cluster.plan.directory)
+            await writer.goes_on()  # the others have a majority
+        await cluster.restart(victim)
+        await caught_up(cluster)
+
+    assert [] == said.lines("Traceback", "unexpected error")
+    for fatal in (said.lines("fatal: "), refused.fatal):
+        assert 1 == len(fatal), fatal
+        assert fatal[0].startswith(f"fatal: {cluster.plan.log_dir(VICTIM)}/")
+        assert fatal[0].endswith(": No space left on device; make room and start again")
+    await check(cluster, writer)
+
+
+@pytest.mark.parametrize("role", ["Leader", "Follower"])
+async def test_a_disk_that_is_nearly_full_takes_no_more_and_goes_on_when_there_is_room(
+    cluster: Cluster, writer: Writer, role: str
+) -> None:
+    await leads(cluster, role)
+    victim, said = cluster.quorum(VICTIM), Said(cluster)
+    pid = cluster.running.pid(victim)
+
+    async def refusals() -> list[str]:
+        return said.lines("no room on the disk")
+
+    async with writing(writer, f"nearly-{role}"):
+        with filled(cluster.plan.log_dir(VICTIM), left=SPARE_BYTES // 2):
+            await eventually(refusals)
+            assert VICTIM == (await cluster.find(VICTIM)).node_id
+    await caught_up(cluster)
+
+    assert (True, pid) == (cluster.running.is_up(victim), cluster.running.pid(victim))
+    assert [] == said.lines("Traceback", "unexpected error", "fatal: ")
+    if role == "Leader":
+        assert writer.failed["KAFKA_STORAGE_ERROR"]
+    await check(cluster, writer)
+
+
+async def test_the_disks_tell_the_same(cluster: Cluster, writer: Writer) -> None:
+    await check_disks(cluster, writer)

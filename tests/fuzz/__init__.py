@@ -1,0 +1,1 @@
+"""Malformed and hostile input at every RPC of every service, against live processes (`make fuzz`)."""

@@ -1,0 +1,36 @@
+"""A bug that is planted in the glue of the services, or in the wire protocol, is found, by the test that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.mutation.planted import BUGS, Planted, verdicts
+from tests.mutation.planted_wire import WIRE_BUGS
+from tests.mutation.tree import ROOT, Tree, copied
+
+
+@pytest.mark.parametrize("bug", [*BUGS, *WIRE_BUGS], ids=lambda bug: bug.number)
+def test_the_table_fits_the_tree(bug: Planted) -> None:
+    """What is right stands there once, what is wrong can be parsed, and the test exists."""
+    file, _, function = bug.test.partition("::")
+
+    compile(bug.text(), bug.file, "exec")
+    assert re.search(rf"^(async )?def {function}\(", (ROOT / file).read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def tree() -> Iterator[Tree]:
+    with copied() as tree:
+        yield tree
+
+
+@pytest.mark.mutants
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("bug", [*BUGS, *WIRE_BUGS], ids=lambda bug: bug.number)
+def test_a_planted_bug_is_found(bug: Planted, tree: Tree) -> None:
+    (verdict,) = verdicts(tree, [bug])
+
+    assert (True, True) == (verdict.passes, verdict.kills), str(verdict)

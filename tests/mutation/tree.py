@@ -1,0 +1,88 @@
+"""A copy of a working tree, in which something may be broken: the tree itself is never touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+GENERATED: Final = "libs/kraft"
+"""Not in git, and needed by every test."""
+TIMED_OUT: Final = -1
+"""In place of an exit code."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The copy; `directory` is its root."""
+
+    directory: Path
+
+    def python(self, *arguments: str, timeout_s: float) -> int:
+        """Run Python in the copy, on the copy's own packages; the answer is the exit code, or `TIMED_OUT`."""
+        return self.told(*arguments, timeout_s=timeout_s)[0]
+
+    def told(self, *arguments: str, timeout_s: float) -> tuple[int, str]:
+        """The same, with what it printed."""
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.directory / "libs"), *self._inherited()])}
+        # A session of its own: what a test has started ends with it when it takes too long.
+        child = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self.directory,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = child.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)
+            output, _ = child.communicate()
+            return TIMED_OUT, output
+        return child.returncode, output
+
+    def pytest(self, tests: Sequence[str], *, timeout_s: float) -> int:
+        """The exit code of pytest: 0 if all passed, 1 if one failed."""
+        return self.python(*PYTEST, *tests, timeout_s=timeout_s)
+
+    @contextmanager
+    def edited(self, file: str, text: str) -> Iterator[None]:
+        """`file` holds `text` for as long as the context does."""
+        path = self.directory / file
+        before = path.read_text()
+        path.write_text(text)
+        try:
+            yield
+        finally:
+            path.write_text(before)
+
+    def _inherited(self) -> list[str]:
+        return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+PYTEST: Final = ("-m", "pytest", "-x", "-p", "no:cacheprovider", "--override-ini=addopts=--import-mode=importlib -q")
+
+
+@contextmanager
+def copied(root: Path = ROOT) -> Iterator[Tree]:
+    """A copy of all that git knows or would take in `root`, and of what is generated."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=root, check=True, capture_output=True, text=True).stdout
+    with TemporaryDirectory(prefix="quorate-mutation-") as temporary:
+        directory = Path(temporary)
+        for name in filter(None, names.split("\0")):
+            if (root / name).is_file():
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, directory / name)
+        shutil.copytree(root / GENERATED, directory / GENERATED, dirs_exist_ok=True)
+        yield Tree(directory)

@@ -1,0 +1,191 @@
+"""The observer against controllers that answer by a script: leaders, checkpoints, divergence, and bad answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from kraft import Message
+from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client_config import ClientConfig
+from quorate.network.observer import Batch, Checkpoint, Observer
+from quorate.network.server import Client, Listening, serving
+from quorate.nouns import METADATA_TOPIC_ID, OffsetAndEpoch
+from quorate.protocol import Request
+from quorate.wire.batch import data_batch
+from tests.protocol.pair import SERVED, describe
+
+LOOPBACK = "127.0.0.1"
+CLUSTER_ID = "n3Vb0q7mSlW8cYkXe2RtZw"
+IMPATIENT = ClientConfig(api_timeout_ms=300)
+
+Topic = FetchResponse.FetchableTopicResponse
+Partition = Topic.PartitionData
+
+
+def batch(offset: int, count: int = 1, epoch: int = 1) -> bytes:
+    values = [f"record {offset + index}".encode() for index in range(count)]
+    return data_batch(base_offset=offset, epoch=epoch, timestamp_ms=0, values=values)
+
+
+def answer(
+    *records: bytes, end: int = 0, error: ErrorCode = ErrorCode.NONE, whole: ErrorCode = ErrorCode.NONE, **more: object
+) -> FetchResponse:
+    """A fetch's answer with these batches; `end` is the high watermark, `more` other fields of the partition."""
+    endpoints = more.pop("endpoints", ())
+    partition = Partition(error_code=error, high_watermark=end, records=b"".join(records), **more)
+    return FetchResponse(error_code=whole, responses=(Topic(partitions=(partition,)),), node_endpoints=endpoints)
+
+
+class Script:
+    """A controller: fetches are answered in the order of the script, the last answer again and again."""
+
+    def __init__(self, *answers: Message | Callable[[FetchRequest], Message], checkpoint: bytes = b"") -> None:
+        self.answers = list(answers)
+        self.checkpoint = checkpoint
+        self.fetches: list[FetchRequest] = []
+
+    async def __call__(self, request: Request, _: Client) -> Message:
+        match request.message:
+            case DescribeClusterRequest():
+                return DescribeClusterResponse(cluster_id=CLUSTER_ID)
+            case FetchSnapshotRequest() as asked:
+                return self._piece(asked)
+            case FetchRequest() as asked:
+                self.fetches.append(asked)
+                said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+                return said if isinstance(said, Message) else said(asked)
+        raise AssertionError(request)
+
+    def _piece(self, asked: FetchSnapshotRequest) -> Message:
+        at = asked.topics[0].partitions[0].position
+        topic = FetchSnapshotResponse.TopicSnapshot
+        piece = topic.PartitionSnapshot(
+            size=len(self.checkpoint), position=at, unaligned_records=self.checkpoint[at : at + 50]
+        )
+        return FetchSnapshotResponse(topics=(topic(partitions=(piece,)),))
+
+
+async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[Batch | Checkpoint]:
+    """What an observer reads that begins with the first of these controllers."""
+    async with asyncio.timeout(30), AsyncExitStack() as stack:
+        endpoints = []
+        for script in scripts:
+            listening = Listening(handle=script, served=SERVED, describe_versions=describe)
+            server = await stack.enter_async_context(serving(listening, LOOPBACK))
+            endpoints.append((LOOPBACK, server.port))
+        for script in scripts:
+            script.answers = [
+                said(endpoints) if getattr(said, "wants_ports", False) else said for said in script.answers
+            ]
+        return [event async for event in Observer(endpoints[:1], config).events()]
+
+
+def names(events: list[Batch | Checkpoint]) -> list[object]:
+    return [event.id if isinstance(event, Checkpoint) else event.header.base_offset for event in events]
+
+
+async def test_it_reads_up_to_the_high_watermark_that_was_told_first() -> None:
+    leader = Script(answer(batch(0, 2), batch(2), batch(3), end=3), answer(batch(4, 6), end=4), answer(end=10))
+    events = await read(leader)
+
+    assert [0, 2] == names(events)
+    (partition,) = leader.fetches[0].topics[0].partitions
+    assert leader.fetches[0].topics[0].topic_id == METADATA_TOPIC_ID
+    assert (CLUSTER_ID, -1) == (leader.fetches[0].cluster_id, leader.fetches[0].replica_state.replica_id)
+    assert (0, 0, 0) == (partition.fetch_offset, partition.current_leader_epoch, partition.last_fetched_epoch)
+
+
+async def test_it_goes_where_the_leader_is_said_to_be() -> None:
+    def elsewhere(ports: list[tuple[str, int]]) -> Message:
+        return answer(
+            error=ErrorCode.FENCED_LEADER_EPOCH,
+            current_leader=Partition.LeaderIdAndEpoch(2, 7),
+            endpoints=(FetchResponse.NodeEndpoint(2, *ports[1]),),
+        )
+
+    elsewhere.wants_ports = True
+    leader = Script(answer(batch(0, epoch=7), end=1))
+    events = await read(Script(elsewhere), leader)
+
+    assert [0] == names(events)
+    assert leader.fetches[0].topics[0].partitions[0].current_leader_epoch == 7
+
+
+async def test_a_checkpoint_comes_in_pieces_and_the_log_goes_on_after_it() -> None:
+    checkpoint = batch(0, 5) + batch(5, 5)
+    leader = Script(
+        answer(end=42, snapshot_id=Partition.SnapshotId(40, 3)),
+        answer(batch(40, 2, epoch=4), end=42),
+        checkpoint=checkpoint,
+    )
+    events = await read(leader)
+
+    assert [OffsetAndEpoch(epoch=3, offset=40), 40] == names(events)
+    assert isinstance(events[0], Checkpoint)
+    assert events[0].data == checkpoint
+    partition = leader.fetches[1].topics[0].partitions[0]
+    assert (40, 3) == (partition.fetch_offset, partition.last_fetched_epoch)
+
+
+async def test_what_was_not_committed_is_dropped_where_a_new_leader_has_other_records() -> None:
+    leader = Script(
+        answer(batch(0, 2), batch(2, 2), end=-1),
+        answer(end=-1, diverging_epoch=Partition.EpochEndOffset(1, 2)),
+        answer(batch(2, 3, epoch=2), end=5),
+    )
+    events = await read(leader)
+
+    assert [(0, 1), (2, 2)] == [(event.header.base_offset, event.header.epoch) for event in events]
+    partition = leader.fetches[2].topics[0].partitions[0]
+    assert (2, 1) == (partition.fetch_offset, partition.last_fetched_epoch)
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        (answer(batch(1), end=2), "a batch at offset 1 came, where 0 follows"),
+        (answer(batch(0)[:-1] + b"\1", end=1), "has checksum"),
+        (answer(batch(0)[:-1], end=1), "byte 0"),
+        (FetchResponse(), "the answer to Fetch has 0 partitions; one was asked for"),
+        (answer(end=1, diverging_epoch=Partition.EpochEndOffset(0, 0)), "below what is committed"),
+        (answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), "NOT_LEADER_OR_FOLLOWER"),
+        (answer(whole=ErrorCode.BROKER_NOT_AVAILABLE), "BROKER_NOT_AVAILABLE: Fetch"),
+        (answer(end=9, snapshot_id=Partition.SnapshotId(9, 1)), "checkpoint 9-1 has no bytes"),
+    ],
+)
+async def test_an_answer_that_cannot_be_is_told_when_patience_is_over(said: Message, says: str) -> None:
+    leader = Script(said)
+    with pytest.raises(TimeoutError, match=r"nothing was read for 300 ms \(default.api.timeout.ms\); last: ") as end:
+        await read(leader)
+
+    assert says in str(end.value)
+
+
+async def test_after_an_answer_that_cannot_be_it_asks_again() -> None:
+    leader = Script(answer(batch(1), end=2), FetchResponse(), answer(batch(0), end=1))
+
+    assert [0] == names(await read(leader, config=ClientConfig()))
+    assert len(leader.fetches) == 3
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
+async def test_a_refusal_that_no_try_heals_is_told_at_once(code: ErrorCode) -> None:
+    leader = Script(answer(whole=code))
+    with pytest.raises(ApiError) as refusal:
+        await read(leader)
+
+    assert refusal.value.code is code
+    assert len(leader.fetches) == 1
+
+
+async def test_nobody_there() -> None:
+    observer = Observer([(LOOPBACK, 1)], IMPATIENT)
+    with pytest.raises(TimeoutError, match=r"last: 127.0.0.1:1: "):
+        assert [event async for event in observer.events()] == []

@@ -1,0 +1,99 @@
+"""Which tests ran, over all calls of pytest in a CI run: each call leaves a file, and at the end they are put together.
+
+    QUORATE_OUTCOMES=build/outcomes pytest …            each call leaves what became of every test that it collected
+    python -m tests.outcomes missing build/outcomes     the tests that ran in none of them, a line each
+    python -m tests.outcomes report build/outcomes      the same in words; the exit code is 1 if there are any
+
+A test that was skipped, or left out by a marker, did not run: a green run must not hide it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ENVIRONMENT: Final = "QUORATE_OUTCOMES"
+"""The directory for the files; without it nothing is written."""
+RAN: Final = "ran"
+NOT_CHOSEN: Final = "left out by a marker or a name"
+
+EXCUSED: Final[Mapping[str, str]] = {
+    "tests/sim/test_mutants.py::test_a_planted_bug_is_found*": "planted bugs, half an hour: `make mutants`",
+    "tests/sim_controller/test_mutants.py::test_a_planted_bug_is_found*": "planted bugs, an hour: `make mutants`",
+    "tests/sim_driver/test_mutants.py::test_a_planted_bug_is_found*": "planted bugs, an hour: `make mutants`",
+}
+"""What CI does not run, by pattern, and why."""
+
+
+class Recorder:
+    """A plugin of pytest: writes one file when the session ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Before anything is left out."""
+        self._outcomes[item.nodeid] = NOT_CHOSEN
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test has run if its body was begun; whether it passed is for the call's exit code to say."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self._outcomes[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
+        elif report.when == "call" or report.failed:
+            self._outcomes[report.nodeid] = RAN
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A file of its own for each session."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self._outcomes, indent=0)
+        (self._directory / f"{os.getpid()}-{len(list(self._directory.iterdir()))}.json").write_text(text)
+
+
+def unrun(directory: Path) -> dict[str, str]:
+    """The tests that were collected and ran in no session, but for what is excused, each with the last reason heard."""
+    reasons: dict[str, str] = {}
+    for file in sorted(directory.glob("*.json"), key=lambda file: file.stat().st_mtime_ns):
+        for test, outcome in json.loads(file.read_text()).items():
+            if reasons.get(test) != RAN and (outcome != NOT_CHOSEN or test not in reasons):
+                reasons[test] = outcome
+    return {test: reason for test, reason in reasons.items() if reason != RAN and excuse(test) is None}
+
+
+def excuse(test: str) -> str | None:
+    """Why CI does not run it; None if it has to."""
+    return next((why for pattern, why in EXCUSED.items() if fnmatchcase(test, pattern)), None)
+
+
+def main() -> int:
+    """The exit code of `report` is 1 if a test ran nowhere."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.outcomes", description="Which tests ran in no call of pytest?"
+    )
+    parser.add_argument("command", choices=("missing", "report"))
+    parser.add_argument("directory", type=Path)
+    arguments = parser.parse_args()
+    found = unrun(arguments.directory)
+    if arguments.command == "missing":
+        print("\n".join(found))
+        return 0
+    for reason, count in Counter(found.values()).most_common():
+        print(f"{count} ran nowhere: {reason}")
+    for test in found:
+        print(f"  {test}")
+    for pattern, why in EXCUSED.items():
+        print(f"excused: {pattern}: {why}")
+    print(f"{len(found)} tests ran nowhere")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,182 @@
+"""A run over clusters that something happened to, from files to the page: that is said, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from quorate.nouns import OffsetAndEpoch
+from quorate.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, KRaftVersionRecord, NoOpRecord
+from services.pipeline.exits import DONE
+from tests.pipeline.hand_made import Story, brokers, change, config, feature, fenced, topic, voters
+from tests.pipeline.logs import batches, checkpoint, history, node, segment
+from tests.pipeline.test_main import run
+from tests.pipeline.test_report import Page
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+def idling(story: Story, seconds: int) -> Story:
+    """An active controller that has nothing to do."""
+    for _ in range(seconds):
+        story.after(seconds=1).say(NoOpRecord())
+    return story
+
+
+def silent() -> Story:
+    """Nobody writes for nine minutes; then node 2 leads, and last node 3, whose clock is behind.
+
+    A replica is added that has not caught up; no record says what min.insync.replicas is.
+    """
+    story = Story(KRaftVersionRecord(0, 1), voters(1, 2, 3), feature("metadata.version", 25), *brokers(1, 2, 3, 4))
+    story.say(*topic("moved", [1, 2, 3]), *topic("short", [1, 2]))
+    story.say(change("moved", replicas=(1, 2, 3, 4), adding_replicas=(4,)), change("short", isr=(1,)))
+    idling(story, 5).after(minutes=9).led_by(2).say(KRaftVersionRecord(0, 1))
+    return idling(story, 5).after(seconds=-2).led_by(3)
+
+
+def added() -> Story:
+    """As above until the silence, and everything that is replicated is in sync: but one is to come."""
+    story = Story(feature("metadata.version", 25), *brokers(1, 2, 3), config(None, "min.insync.replicas", "1"))
+    story.say(*topic("moved", [1, 2]), change("moved", replicas=(1, 2, 3), adding_replicas=(3,)))
+    return idling(story, 5)
+
+
+def dead() -> Story:
+    """A topic loses all its leaders: broker 12 is fenced, and later 11 shuts down, of which nobody else is in sync."""
+    story = Story(feature("metadata.version", 25), *brokers(10, 11, 12), config(None, "min.insync.replicas", "1"))
+    story.say(*topic("r1", [10, 11]), *topic("r2", [12, 11], [11, 12]), *topic("r3", [12]))
+    story.after(minutes=1).say(
+        fenced(12), *(change("r2", number, isr=(11,), leader=11) for number in (0, 1)), change("r3", leader=-1)
+    )
+    shut = BrokerRegistrationChangeRecord(11, 1, in_controlled_shutdown=1)
+    story.after(minutes=2).say(shut, change("r1", isr=(10,)), *(change("r2", number, leader=-1) for number in (0, 1)))
+    return story.after(minutes=1).say(fenced(11))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tables are."""
+    return tmp_path_factory.mktemp("incident") / "lake"
+
+
+@pytest.fixture(scope="module")
+def page(spark: SparkSession, lake: Path) -> Page:
+    """What a browser makes of the report of five clusters: of one all that is known is a name and a feature level."""
+    logs = lake.parent / "logs"
+    dead().write(logs / "dead", "dead")
+    silent().write(logs / "silent", "silent")
+    added().write(logs / "added", "added")
+    Story(feature("metadata.version", 25)).after(minutes=1).say(feature("a", 1)).write(logs / "empty", "empty")
+    based = node(logs / "based", "based")
+    segment(based, batches(history(1))[1:], base_offset=2)
+    checkpoint(based, [FeatureLevelRecord("metadata.version", 25), *history(0)[0]], OffsetAndEpoch(offset=2, epoch=1))
+    to = lake.parent / "report.html"
+    code = run(spark, "run", "--from", str(logs), "--to", str(lake), "--min-isr", "2", "--report", str(to))
+
+    assert DONE == code
+    return Page(to.read_text())
+
+
+def findings(spark: SparkSession, lake: Path, code: str) -> list[tuple[str, str, str]]:
+    rows = spark.read.parquet(str(lake / "gold" / "fleet_doctor")).where(f"code = '{code}'").collect()
+    return [(row["cluster_id"], row["subject"], row["sentence"]) for row in rows]
+
+
+def test_a_time_in_which_no_controller_wrote_is_drawn_and_found(spark: SparkSession, lake: Path, page: Page) -> None:
+    told = "no controller wrote for 540.0 s: from offset 17 in epoch 1 until node 2 led in epoch 2"
+
+    assert [("silent", "quorum", told)] == findings(spark, lake, "CONTROLLER_SILENT")
+    assert told in page.text
+    assert "no controller wrote · 2026-11-21 12:00:05.000, for 9 min 0 s" in page.text
+    drawn = [attributes for tag, attributes in page.elements if tag == "rect" and attributes.get("class") == "silent"]
+    assert 1 == len(drawn)
+
+
+def test_a_last_epoch_that_is_one_record_is_drawn_and_told(page: Page) -> None:
+    widths = [
+        float(attributes["width"] or 0)
+        for tag, attributes in page.elements
+        if tag == "rect" and (attributes.get("class") or "").startswith("n3")
+    ]
+
+    assert "node 3 leads in epoch 3" in page.text
+    assert widths
+    assert min(widths) >= 2
+
+
+def test_of_a_cluster_without_partitions_no_availability_is_claimed(page: Page) -> None:
+    assert "empty–" in page.text.replace("\n", "")
+
+
+def test_a_min_isr_that_no_record_says_is_told_to_be_assumed(spark: SparkSession, lake: Path, page: Page) -> None:
+    assert [
+        (
+            "silent",
+            "partition short-0",
+            "takes no writes with acks=all: ISR 1 of replicas 1,2, min.insync.replicas 2 (assumed: no record says it)",
+        )
+    ] == [row for row in findings(spark, lake, "UNDER_MIN_ISR") if row[0] == "silent"]
+    assert "min.insync.replicas of some is in no record and taken for 2 (--min-isr)" in page.text
+
+
+def test_a_replica_that_is_being_added_is_not_missed(spark: SparkSession, lake: Path, page: Page) -> None:
+    assert [("silent", "partition short-0")] == [
+        row[:2] for row in findings(spark, lake, "UNDER_REPLICATED") if row[0] in ("silent", "added")
+    ]
+    assert "None at any time: ISRs were whole, partitions had leaders." in page.text
+
+
+def test_a_clock_that_is_behind_is_named_and_no_gap_is_negative(spark: SparkSession, lake: Path, page: Page) -> None:
+    rows = spark.read.parquet(str(lake / "gold" / "commit_slo")).where("cluster_id = 'silent'").collect()
+    gaps = [(gap["to_epoch"], gap["gap_ms"], gap["clock_behind_ms"]) for row in rows for gap in row["election_gaps"]]
+
+    assert [(2, 540_000, 0), (3, 0, 2_000)] == gaps
+    assert "not known: the new leader's clock is at least 2.0 s behind" in page.text
+
+
+def test_what_is_written_again_unchanged_is_no_change(page: Page) -> None:
+    assert "feature kraft.version 0 → 1" in page.text
+    assert "feature kraft.version is written again: 1" in page.text
+    assert "kraft.version 1 → 1" not in page.text
+
+
+def test_findings_have_a_cause_and_somebody_to_bring_back(spark: SparkSession, lake: Path, page: Page) -> None:
+    rows = spark.read.parquet(str(lake / "gold" / "causes")).where("cluster_id = 'dead'").collect()
+    fell, shut = "broker 12 was fenced at 2026-11-21 12:01:00", "broker 11 shut down at 2026-11-21 12:03:00"
+    wrong = {
+        (f"2 partitions without a leader (all 2 of topic r2): {fell}, {shut}", "bring back 11"),
+        (f"1 partition without a leader (all 1 of topic r3): {fell}", "bring back 12"),
+        (f"1 partition with a replica that is not in the ISR (all 1 of topic r1): {shut}", "bring back 11"),
+    }
+
+    assert wrong == {(row["sentence"], row["advice"]) for row in rows}
+    assert [] == [sentence for sentence, _ in wrong if sentence not in page.text]
+    assert "1 partition closed to writes with acks=all (all 1 of topic short): broker 2 is there and not" in page.text
+    assert page.text.index("2 partitions without a leader") < page.text.index("Findings of the fleet doctor")
+
+
+def test_the_story_is_told_in_order(spark: SparkSession, lake: Path, page: Page) -> None:
+    rows = spark.read.parquet(str(lake / "gold" / "story")).where("cluster_id = 'dead' and offset > 11").collect()
+    told = sorted((row["time"].strftime("%H:%M"), row["look"], row["sentence"]) for row in rows)
+
+    assert [
+        ("12:01", "bad", "1 partition of r3: no leader any more"),
+        ("12:01", "bad", "broker 12 is fenced"),
+        ("12:03", "bad", "2 partitions of r2: no leader any more"),
+        ("12:03", "bad", "broker 11 shuts down"),
+        ("12:04", "bad", "broker 11 is fenced"),
+    ] == told
+    assert page.text.index("to cluster dead") < page.text.index("to cluster added")  # the worst first
+    assert page.text.index(told[0][2]) < page.text.index(told[2][2]) < page.text.index("Findings of the fleet doctor")
+
+
+def test_records_are_counted_of_logs_alone(spark: SparkSession, lake: Path, page: Page) -> None:
+    logged = spark.read.parquet(str(lake / "bronze" / "records")).count()
+
+    assert f"records{logged}of 5 clusters" in page.text

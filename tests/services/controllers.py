@@ -1,0 +1,83 @@
+"""A controller service in this process: its engine, driver, link and doors are the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+
+from kraft.service.controller_pb2_grpc import ControllerStub, add_ControllerServicer_to_server
+from kraft.service.placer_pb2_grpc import PlacerStub
+from quorate.controller.activation import activate
+from quorate.controller.engine import Engine
+from quorate.controller.settings import ControllerSettings
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId
+from quorate.runtime.client import Client, open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.server import Server
+from quorate.runtime.telemetry import OFF
+from services.controller.admin import AdminDoor
+from services.controller.apis import Apis
+from services.controller.driver import ControllerDriver
+from services.controller.forwarding import Forwarding
+from services.controller.quorum_node import QuorumNode
+from services.controller.servicer import ControllerService
+from tests.controller.clusters import CLUSTER_ID
+from tests.services.scripted import WITHIN_S, listening
+
+NOWHERE = "127.0.0.1:1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InProcess:
+    """`channel` is to its quorum node, `stub` is a client of it."""
+
+    driver: ControllerDriver
+    channel: grpc.aio.Channel
+    stub: ControllerStub
+
+    async def until_active(self) -> None:
+        """It may write."""
+        await self._until(lambda: self.driver.is_active)
+
+    async def until_led_by(self, node_id: NodeId) -> None:
+        """It knows who is active."""
+        await self._until(lambda: self.driver.leader_id == node_id)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while not holds():
+                await self.driver.changed.wait()
+
+
+@asynccontextmanager
+async def controller(
+    quorum: str, *, node_id: NodeId = 1, engine: Engine | None = None, settings: ControllerSettings | None = None
+) -> AsyncIterator[InProcess]:
+    """Beside the quorum node at this address; `engine` is what it knows already."""
+    settings = settings or ControllerSettings()
+    async with open_channel(quorum) as channel:
+        driver = ControllerDriver(
+            engine or Engine(ClusterState()),
+            channel,
+            SystemClock(),
+            OFF,
+            node_id=node_id,
+            activation=activate((), settings),
+        )
+        forwarding, placers = Forwarding(driver, OFF), Client([NOWHERE], PlacerStub)
+        apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=CLUSTER_ID)
+        server = Server()
+        servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))  # type: ignore[abstract]
+        server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)
+        running = asyncio.ensure_future(driver.run())
+        async with listening(server) as address, open_channel(address) as client:
+            yield InProcess(driver=driver, channel=channel, stub=ControllerStub(client))
+        running.cancel()
+        await asyncio.wait([running])
+        await forwarding.close()
+        await placers.close()

@@ -1,0 +1,140 @@
+"""Peers of a service over real gRPC that do what a test says: a quorum node, and a controller that is active."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse
+from kraft.service.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
+from kraft.service.quorum_pb2 import (
+    AppendRequest,
+    AppendResponse,
+    ConfirmLeadershipRequest,
+    ConfirmLeadershipResponse,
+    ListenRequest,
+    ListenResponse,
+)
+from kraft.service.quorum_pb2_grpc import RaftClientServicer, add_RaftClientServicer_to_server
+from quorate.errors import ErrorCode
+from quorate.nouns import Epoch, NodeId, Offset
+from quorate.runtime.server import Server
+
+WITHIN_S = 30
+"""A bound against hanging."""
+
+
+class ScriptedQuorum(RaftClientServicer):
+    """Takes every append, and tells of what it is told to tell."""
+
+    def __init__(self) -> None:
+        self.appends: list[AppendRequest] = []
+        self.confirmed: list[Epoch] = []
+        """The epochs that were asked about."""
+        self.confirms = ErrorCode.NONE
+        """Its answer to ConfirmLeadership."""
+        self.answers = asyncio.Event()
+        """While it is not set, appends are taken and not answered."""
+        self.answers.set()
+        self._changed = asyncio.Condition()
+        self._events: asyncio.Queue[ListenResponse] = asyncio.Queue()
+
+    async def Append(
+        self, request_iterator: AsyncIterable[AppendRequest], context: Any
+    ) -> AsyncIterator[AppendResponse]:
+        async for request in request_iterator:
+            async with self._changed:
+                self.appends.append(request)
+                self._changed.notify_all()
+            await self.answers.wait()
+            yield AppendResponse(correlation_id=request.correlation_id, end_offset=end_of(request))
+
+    async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
+        while True:
+            yield await self._events.get()
+
+    async def ConfirmLeadership(self, request: ConfirmLeadershipRequest, context: Any) -> ConfirmLeadershipResponse:
+        self.confirmed.append(request.epoch)
+        return ConfirmLeadershipResponse(error_code=self.confirms)  # type: ignore[arg-type]
+
+    def lead(self, leader_id: NodeId, *, epoch: Epoch, next_offset: Offset) -> None:
+        """Who leads from now on."""
+        leadership = ListenResponse.Leadership(leader_id=leader_id, epoch=epoch, next_offset=next_offset)
+        self._events.put_nowait(ListenResponse(leadership=leadership))
+
+    def commit(self, high_watermark: Offset) -> None:
+        """What is committed from now on."""
+        self._events.put_nowait(ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark)))
+
+    async def until(self, count: int) -> None:
+        """So many appends have come."""
+        async with asyncio.timeout(WITHIN_S), self._changed:
+            await self._changed.wait_for(lambda: len(self.appends) >= count)
+
+
+class ScriptedController(ControllerServicer):
+    """Is active: answers reads with nothing, and keeps what it was asked for and how."""
+
+    def __init__(self) -> None:
+        self.metadata: list[dict[str, str]] = []
+        """Of each read."""
+        self.left_s: list[float] = []
+        """How long each reader still waited."""
+        self.changes: asyncio.Queue[tuple[ChangeBrokerStateRequest, asyncio.Future[Offset]]] = asyncio.Queue()
+        """Each with where the answer's offset is to be put."""
+
+    async def DescribeTopicPartitions(
+        self, request: DescribeTopicPartitionsRequest, context: Any
+    ) -> DescribeTopicPartitionsResponse:
+        self.metadata.append(dict(context.invocation_metadata()))
+        self.left_s.append(context.time_remaining())
+        return DescribeTopicPartitionsResponse()
+
+    async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
+        offset: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        self.changes.put_nowait((request, offset))
+        return ChangeBrokerStateResponse(state=request.target, offset=await offset)
+
+    async def asked(self) -> tuple[ChangeBrokerStateRequest, asyncio.Future[Offset]]:
+        """The next change that is asked for."""
+        async with asyncio.timeout(WITHIN_S):
+            return await self.changes.get()
+
+
+def end_of(request: AppendRequest) -> Offset:
+    """Where an append ends in the log."""
+    return request.base_offset + sum(len(batch.values) for batch in request.batches)
+
+
+@asynccontextmanager
+async def quorum_at_work() -> AsyncIterator[tuple[ScriptedQuorum, str]]:
+    """A scripted quorum node, and its address."""
+    scripted = ScriptedQuorum()
+    server = Server()
+    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, scripted)
+    async with listening(server) as address:
+        yield scripted, address
+
+
+@asynccontextmanager
+async def controller_at_work() -> AsyncIterator[tuple[ScriptedController, str]]:
+    """A scripted controller, and its address."""
+    scripted = ScriptedController()
+    server = Server()
+    server.add("kraft.service.Controller", add_ControllerServicer_to_server, scripted)
+    async with listening(server) as address:
+        yield scripted, address
+
+
+@asynccontextmanager
+async def listening(server: Server) -> AsyncIterator[str]:
+    """On a free port."""
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(grace_s=0)

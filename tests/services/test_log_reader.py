@@ -1,0 +1,176 @@
+"""An observer's fetch loop against a real quorum node: what is committed, in order, from the log or from a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
+from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
+from kraft.service.quorum_pb2 import CreateSnapshotRequest, FindQuorumRequest, FindQuorumResponse
+from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
+from quorate.nouns import Offset
+from quorate.raft.history import History
+from quorate.raft.voters import VoterSet
+from quorate.runtime.client import open_channel
+from quorate.runtime.log_reader import CommittedBatch, Event, LogReader
+from quorate.runtime.server import Server
+from services.quorum.cleaner import Cleaner, RetentionLimits
+from services.quorum.driver import QuorumDriver
+from services.quorum.endpoints import NodeEndpoints
+from services.quorum.servicer import PeerServicer
+from services.quorum.snapshot_upload import take_snapshot
+from tests.services.controllers import NOWHERE
+from tests.services.nodes import RECORD, sole_leader, write
+from tests.services.scripted import WITHIN_S, listening
+
+ONLY_THE_LATEST = RetentionLimits(retention_bytes=0, retention_ms=-1, interval_ms=60_000, delete_delay_ms=0)
+
+
+@asynccontextmanager
+async def node(directory: Path) -> AsyncIterator[tuple[QuorumDriver, str]]:
+    """One that leads, and its address."""
+    server = Server()
+    async with sole_leader(directory) as driver:
+        peer = PeerServicer(driver, NodeEndpoints((), (), History(VoterSet.of(1))), cluster_id="c", node_id=1)
+        server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
+        async with listening(server) as address:
+            yield driver, address
+
+
+async def read(servers: Sequence[str], *, until: Offset) -> tuple[list[Event], LogReader]:
+    """What a new reader is told, up to an offset."""
+    reader, found = LogReader(servers, open_channel), []
+    async with asyncio.timeout(WITHIN_S):
+        async for event in reader.events():
+            found.append(event)
+            if span(event)[1] >= until:
+                break
+    await reader.close()
+    return found, reader
+
+
+def span(event: Event) -> tuple[Offset, Offset]:
+    """From where to where an event brings its reader."""
+    return (
+        (event.header.base_offset, event.header.next_offset)
+        if isinstance(event, CommittedBatch)
+        else (0, event.end_offset)
+    )
+
+
+async def test_every_batch_comes_once_and_in_order(tmp_path: Path) -> None:
+    async with node(tmp_path) as (driver, address):
+        ends = [await write(driver, count=count) for count in (1, 3, 2)]
+        found, reader = await read([address], until=ends[-1])
+
+    assert [(0, 1), (1, 2), (2, 5), (5, 7)] == list(map(span, found))
+    assert (7, 7) == (reader.delivered, reader.high_watermark)
+
+
+async def take(driver: QuorumDriver, end: Offset) -> None:
+    async def pieces() -> AsyncIterator[CreateSnapshotRequest]:
+        yield CreateSnapshotRequest(end_offset=end, epoch=1, values=[RECORD])
+        yield CreateSnapshotRequest()
+
+    await take_snapshot(driver, pieces())
+
+
+async def test_what_is_not_in_the_log_any_more_comes_as_a_snapshot(tmp_path: Path) -> None:
+    async with node(tmp_path) as (driver, address):
+        for _ in range(2):
+            end = await write(driver, count=3)
+            await take(driver, end)
+        last = await write(driver, count=2)
+        Cleaner(driver, ONLY_THE_LATEST).clean()
+        assert driver.core.log.start == end
+        found, reader = await read([address], until=last)
+
+    assert [(0, end), (end, last)] == list(map(span, found))
+    assert (last, last) == (reader.delivered, reader.high_watermark)
+
+
+async def test_a_server_that_is_not_there_is_left_for_the_next(tmp_path: Path) -> None:
+    async with node(tmp_path) as (driver, address):
+        end = await write(driver)
+        found, _ = await read([NOWHERE, address], until=end)
+
+    assert [(0, 1), (1, 2)] == list(map(span, found))
+
+
+Partition = FetchResponse.FetchableTopicResponse.PartitionData
+Topic = FetchResponse.FetchableTopicResponse
+Piece = FetchSnapshotResponse.TopicSnapshot.PartitionSnapshot
+LATER: Final = 9_999
+"""An error code that is not known."""
+OF_NODE_7: Final = Partition.LeaderIdAndEpoch(leader_id=7, leader_epoch=1)
+SNAPSHOT: Final = Partition(snapshot_id=Partition.SnapshotId(end_offset=5, epoch=1), current_leader=OF_NODE_7)
+
+
+def fetched(*partitions: Partition, **other: Any) -> FetchResponse:
+    return FetchResponse(responses=[Topic(partitions=partitions)], **other)
+
+
+def piece(**fields: Any) -> FetchSnapshotResponse:
+    return FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[Piece(**fields)])])
+
+
+class Nonsense(QuorumServicer):
+    """Answers every fetch, and every fetch of a snapshot, with the same."""
+
+    def __init__(self, fetch: FetchResponse, snapshot: FetchSnapshotResponse) -> None:
+        self._fetch = fetch
+        self._snapshot = snapshot
+        self.fetches = 0
+
+    async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
+        return FindQuorumResponse(cluster_id="c")
+
+    async def FetchStream(self, request_iterator: AsyncIterator[FetchRequest], context: Any) -> Any:
+        async for _ in request_iterator:
+            self.fetches += 1
+            yield self._fetch
+
+    async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
+        return self._snapshot
+
+
+@pytest.mark.parametrize(
+    ("fetch", "snapshot"),
+    [
+        pytest.param(FetchResponse(), None, id="no topic"),
+        pytest.param(fetched(), None, id="no partition"),
+        pytest.param(fetched(Partition(), Partition()), None, id="two partitions"),
+        pytest.param(fetched(Partition(error_code=LATER)), None, id="an unknown error"),  # type: ignore[arg-type]
+        pytest.param(FetchResponse(error_code=LATER), None, id="an unknown error of all"),  # type: ignore[arg-type]
+        pytest.param(fetched(Partition(records=b"\xff" * 70)), None, id="no batch"),
+        pytest.param(fetched(Partition(records=b"\0" * 7)), None, id="a cut batch"),
+        pytest.param(
+            fetched(Partition(diverging_epoch=Partition.EpochEndOffset(epoch=0, end_offset=9))), None, id="diverging"
+        ),
+        pytest.param(fetched(SNAPSHOT), FetchSnapshotResponse(), id="a snapshot of no topic"),
+        pytest.param(fetched(SNAPSHOT), piece(error_code=LATER), id="a snapshot with an unknown error"),
+        pytest.param(fetched(SNAPSHOT), piece(size=9), id="a snapshot that goes on with nothing"),
+        pytest.param(
+            fetched(SNAPSHOT), piece(size=9, position=4, unaligned_records=b"aaaa"), id="a snapshot from its middle"
+        ),
+        pytest.param(fetched(SNAPSHOT), piece(size=4, unaligned_records=b"\xff" * 70), id="a snapshot of no batches"),
+    ],
+)
+async def test_a_node_that_answers_with_nonsense_is_left_for_the_next(
+    tmp_path: Path, fetch: FetchResponse, snapshot: FetchSnapshotResponse | None
+) -> None:
+    nonsense = Nonsense(fetch, snapshot or FetchSnapshotResponse())
+    server = Server()
+    server.add("kraft.service.Quorum", add_QuorumServicer_to_server, nonsense)
+    async with node(tmp_path) as (driver, address), listening(server) as theirs:
+        end = await write(driver)
+        found, _ = await read([theirs, address], until=end)
+
+    assert [(0, 1), (1, 2)] == list(map(span, found))
+    assert nonsense.fetches <= 2  # each is asked in turn, and the other first says in which epoch it leads

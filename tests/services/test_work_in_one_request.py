@@ -1,0 +1,118 @@
+"""No request asks for work without bound: what is too much is refused before it is looked at, with rule and value."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from kraft.api.alter_configs_pb2 import AlterConfigsRequest
+from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
+from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
+from kraft.service.admin_pb2 import AdminRequest
+from kraft.service.placer_pb2 import PlaceRequest
+from quorate.controller.engine import Engine
+from quorate.controller.settings import ControllerSettings
+from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.statuses import error_from_call
+from tests.controller.clusters import Cluster
+from tests.services.controllers import InProcess, controller
+from tests.services.scripted import WITHIN_S, quorum_at_work
+from tests.services.test_placer import SIX_BROKERS, serving
+
+_Configs = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Replaced = AlterConfigsRequest.AlterConfigsResource
+_Elected = ElectLeadersRequest.TopicPartitions
+_Deleted = DeleteTopicsRequest.DeleteTopicState
+
+TOO_MUCH: dict[str, tuple[Any, str]] = {
+    "60,000 configs": (
+        IncrementalAlterConfigsRequest(
+            resources=[
+                _Configs(
+                    resource_type=2,
+                    resource_name="a",
+                    configs=[_Configs.AlterableConfig(name="x", value="1")] * 60_000,
+                )
+            ]
+        ),
+        "resources.configs: 60000 items",
+    ),
+    "60,000 configs to replace": (
+        AlterConfigsRequest(resources=[_Replaced(resource_type=2, configs=[_Replaced.AlterableConfig()] * 60_000)]),
+        "resources.configs: 60000 items",
+    ),
+    "100,000 topics to delete": (DeleteTopicsRequest(topics=[_Deleted(name="a")] * 100_000), "topics: 100000 items"),
+    "300,000 elections": (
+        ElectLeadersRequest(
+            topic_partitions=ElectLeadersRequest.TopicPartitionsList(items=[_Elected(partitions=range(300_000))])
+        ),
+        "300000 items",
+    ),
+    "many lists": (
+        CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=f"t{number}", configs=[CreateTopicsRequest.CreatableTopic.CreatableTopicConfig()] * 9_999
+                )
+                for number in range(6)
+            ]
+        ),
+        "the request: more than 50000 items",
+    ),
+}
+
+
+@pytest.fixture
+async def active() -> AsyncIterator[InProcess]:
+    """An active controller."""
+    cluster = Cluster().brokers(1, 2)
+    async with quorum_at_work() as (quorum, address):
+        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        async with controller(address, engine=engine, settings=ControllerSettings()) as here:
+            quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
+            await here.until_active()
+            quorum.commit(engine.next_offset)
+            yield here
+
+
+@pytest.mark.parametrize("which", TOO_MUCH)
+async def test_a_request_with_too_many_items_is_refused(active: InProcess, which: str) -> None:
+    request, says = TOO_MUCH[which]
+    rpc = type(request).__name__.removesuffix("Request")
+    field = next(each.name for each in AdminRequest.DESCRIPTOR.fields if each.message_type is request.DESCRIPTOR)
+    envelope = AdminRequest(**{field: request})
+    for method, asked in ((getattr(active.stub, rpc), request), (active.stub.Submit, envelope)):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await method(asked, timeout=WITHIN_S)
+        refusal: ApiError = error_from_call(caught.value)
+
+        assert ErrorCode.POLICY_VIOLATION is refusal.code
+        assert says in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "says"),
+    [
+        (2**31 - 1, 1, "2147483647 partitions; a request places at most 10000"),
+        (10_001, 1, "10001 partitions"),
+        (10_000, 2**31 - 1, "replicas; a request places at most 100000"),
+    ],
+)
+async def test_a_placer_refuses_a_topic_that_is_too_large_and_places_the_others(
+    partitions: int, replicas: int, says: str
+) -> None:
+    topics = [
+        PlaceRequest.Topic(partition_count=partitions, replication_factor=replicas),
+        PlaceRequest.Topic(partition_count=2, replication_factor=2),
+    ]
+    async with serving() as placer:
+        answer = await placer.Place(PlaceRequest(brokers=SIX_BROKERS, topics=topics))
+
+    assert (ErrorCode.POLICY_VIOLATION, ErrorCode.NONE) == tuple(topic.error_code for topic in answer.topics)
+    assert says in answer.topics[0].error_message
+    assert 2 == len(answer.topics[1].partitions)

@@ -1,0 +1,49 @@
+"""Planted bugs in what is done about controllers that are away."""
+
+from __future__ import annotations
+
+from quorate.nouns import ReplicaKey
+from quorate.raft import presence, role_entry
+from quorate.raft.roles import Leader, Progress, Role
+from quorate.raft.step_context import StepContext
+from tests.sim.mutants.base import Mutant, Patch, replace_pursuit
+
+
+def _hands_over_blindly(patch: Patch) -> None:
+    """As it was: whoever has come furthest is named, controller or not, and a leader without its own always resigns."""
+
+    def successors(turn: StepContext, role: Leader) -> tuple[ReplicaKey, ...]:
+        def rank(key: ReplicaKey) -> tuple[int, ReplicaKey]:
+            leo = role.replicas.get(key, Progress()).leo
+            return (-leo if leo is not None else 1, key)
+
+        return tuple(sorted(turn.other_voters, key=rank))
+
+    def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
+        known = turn.handover.presence
+        is_due = not known.is_present and known.resign_at_ms is not None and turn.is_due(known.resign_at_ms)
+        return role_entry.resigned(turn, role, reason="mutant") if is_due and not turn.is_sole_voter else None
+
+    patch.setattr(role_entry, "successors", successors)
+    patch.setattr(StepContext, "presence_wait_ms", 0)
+    replace_pursuit(patch, presence.resign_without_controller, resign_without_controller)
+
+
+def _stays(patch: Patch) -> None:
+    def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
+        return None
+
+    replace_pursuit(patch, presence.resign_without_controller, resign_without_controller)
+
+
+def _never_stands(patch: Patch) -> None:
+    patch.setattr(
+        StepContext, "presence_wait_ms", property(lambda turn: 0 if turn.handover.presence.is_present else 1 << 40)
+    )
+
+
+MUTANTS = (
+    Mutant("E45", "leadership goes round among voters without a controller", _hands_over_blindly),
+    Mutant("E46", "a leader without its controller stays", _stays),
+    Mutant("E47", "a voter without its controller never stands", _never_stands),
+)

@@ -1,0 +1,151 @@
+"""Bugs planted in the glue of the controller and heartbeat services, each by taking away one thing that it must do."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, Final
+
+from quorate.controller.engine import Answer
+from quorate.liveness import Sessions
+from quorate.nouns import Epoch, NodeId, Offset
+from services.controller import forwarding
+from services.controller.apis import Apis
+from services.controller.call import Call
+from services.controller.driver import ControllerDriver
+from services.controller.forwarding import Forwarding
+from services.controller.periodic_tasks import PeriodicTasks
+from services.controller.quorum_link import QuorumLink
+from services.controller.quorum_node import QuorumNode
+from services.controller.sessions import SessionLookup as SessionsAskedFor
+from tests.seeds.planting import Killed, first_violated
+from tests.sim_driver.mutants import Mutant, Patch
+from tests.sim_services.runner import LEADING, PROFILE, run
+
+LONG_S: Final = 30.0
+
+
+def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:
+    """Seeds from `base` on until one is violated; None if none of `limit` is."""
+    with Patch.context() as patch:
+        mutant.plant(patch)
+        return first_violated(partial(run, profile=mutant.profile or PROFILE), base=base, limit=limit)
+
+
+def _is_sure_of_itself(patch: Patch) -> None:
+    async def confirm(self: QuorumNode, epoch: Epoch) -> None:
+        """Nobody is asked."""
+
+    patch.setattr(QuorumNode, "confirm", confirm)
+
+
+def _passes_on_what_was_passed_on(patch: Patch) -> None:
+    patch.setattr(forwarding, "is_forwarded", lambda context: False)
+
+
+def _hears_void_answers(patch: Patch) -> None:
+    right = QuorumLink.drop
+
+    def drop(self: QuorumLink) -> None:
+        kept = self._void_up_to
+        right(self)
+        self._void_up_to = kept
+
+    patch.setattr(QuorumLink, "drop", drop)
+
+
+def _keeps_what_waits(patch: Patch) -> None:
+    def renounce(self: ControllerDriver, reason: str) -> None:
+        if self.is_active:
+            self.engine.renounce()
+
+    patch.setattr(ControllerDriver, "_renounce", renounce)
+
+
+def _does_chores_on_standby(patch: Patch) -> None:
+    right = PeriodicTasks._do
+
+    async def do(self: PeriodicTasks, chore: Any) -> int:
+        with Patch.context() as inner:
+            inner.setattr(type(self._driver), "is_active", True)
+            due = right(self, chore)
+            # What it asks about being active is asked before it waits for the first time.
+            return await _begun(due)
+
+    patch.setattr(PeriodicTasks, "_do", do)
+
+
+async def _begun(work: Any) -> int:
+    task = asyncio.ensure_future(work)
+    await asyncio.sleep(0)
+    done: int = await task
+    return done
+
+
+def _ignores_the_deadline(patch: Patch) -> None:
+    right = Forwarding._hand_over
+
+    async def hand_over(self: Forwarding, address: str, rpc: str, request: Any, context: Any, ends: float) -> Any:
+        return await right(self, address, rpc, request, context, asyncio.get_running_loop().time() + LONG_S)
+
+    patch.setattr(Forwarding, "_hand_over", hand_over)
+
+
+def _answers_what_is_appended(patch: Patch) -> None:
+    right = ControllerDriver.appended
+
+    def appended(self: ControllerDriver, end_offset: Offset) -> None:
+        right(self, end_offset)
+        self.commit(end_offset)
+
+    patch.setattr(ControllerDriver, "appended", appended)
+
+
+def _tries_elsewhere_whatever_befell(patch: Patch) -> None:
+    patch.setattr(forwarding, "UNTOUCHED", "grpc_status")
+
+
+def _stays_active_when_cut_off(patch: Patch) -> None:
+    patch.setattr(ControllerDriver, "cut_off", lambda self: None)
+
+
+def _gives_no_session(patch: Patch) -> None:
+    right = Sessions.watch
+
+    def watch(self: Sessions, broker_id: NodeId, *, broker_epoch: int, now_ms: int) -> None:
+        right(self, broker_id, broker_epoch=broker_epoch, now_ms=now_ms - 10_000)
+
+    patch.setattr(Sessions, "watch", watch)
+
+
+def _forgets_request_ids(patch: Patch) -> None:
+    async def write(self: Apis, call: Call, command: Any) -> Answer:
+        return await self.driver.write(call.rpc, command)
+
+    patch.setattr(Apis, "write", write)
+
+
+def _lets_twins_in(patch: Patch) -> None:
+    right = SessionsAskedFor.valid_epoch
+
+    async def valid_epoch(self: SessionsAskedFor, broker_id: NodeId | None) -> Epoch | None:
+        await right(self, broker_id)
+        return None
+
+    patch.setattr(SessionsAskedFor, "valid_epoch", valid_epoch)
+
+
+MUTANTS: Final = (
+    Mutant("G1", "a read is answered without asking whether its node leads", _is_sure_of_itself, LEADING),
+    Mutant("G2", "a call that was passed on is passed on again", _passes_on_what_was_passed_on),
+    Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),
+    Mutant("G4", "who renounces keeps the appends that wait", _keeps_what_waits, LEADING),
+    Mutant("G5", "chores are done on standby", _does_chores_on_standby),
+    Mutant("G6", "the caller's deadline is ignored when it is handed over", _ignores_the_deadline),
+    Mutant("G7", "what is appended is answered, committed or not", _answers_what_is_appended),
+    Mutant("G8", "a call that may have begun is handed over again", _tries_elsewhere_whatever_befell),
+    Mutant("G9", "who is cut off from its quorum node stays active", _stays_active_when_cut_off),
+    Mutant("G10", "a new tracker gives no broker a session", _gives_no_session),
+    Mutant("G12", "a twin takes the place of whoever the log has as fenced, session or not", _lets_twins_in),
+    Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
+)

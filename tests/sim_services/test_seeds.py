@@ -1,0 +1,50 @@
+"""Every seed keeps every invariant; every fault strikes; and what could go wrong comes about."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from tests.seeds.many import check_invariants, check_void, run_many, summed
+from tests.seeds.outcome import Outcome
+from tests.sim_services.runner import LEADING, run
+
+SEED_COUNT = int(os.environ.get("SIM_SERVICES_SEEDS", "100"))
+JOBS = 2
+CHUNK = 5
+VOID_SHARE_MAX = 0.1
+ROWS = (
+    *("S-03", "S-05", "S-05 unaware", "S-06", "S-07", "S-08", "S-09", "S-10", "S-11", "S-12", "S-13", "S-14", "S-15"),
+    *("S-17", "S-18", "S-19", "S-20", "S-21", "S-22", "S-24 in chunks", "S-26"),
+    *("C-01", "C-02", "C-05", "C-07", "C-08", "C-09", "C-13"),
+)
+OVER_ALL = (
+    *("append refused", "chores", "failover with writes in flight", "fencings asked for"),
+    *("handed over again", "passed on", "places taken"),
+)
+COUNTS = ("acknowledged", "answers", "installs", "loads", "no-ops", "reads", "refused untouched", "states compared")
+
+pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the first test
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    led = run_many(partial(run, profile=LEADING), range(SEED_COUNT // 5), jobs=JOBS, chunk=CHUNK)
+    return [*run_many(run, range(SEED_COUNT), jobs=JOBS, chunk=CHUNK), *led]
+
+
+def test_no_seed_breaks_an_invariant(outcomes: list[Outcome]) -> None:
+    check_invariants(outcomes)
+
+
+def test_few_seeds_are_void(outcomes: list[Outcome]) -> None:
+    check_void(outcomes, share_max=VOID_SHARE_MAX)
+
+
+def test_everything_strikes_and_comes_about_in_some_seed(outcomes: list[Outcome]) -> None:
+    fired, counts = summed(outcomes, "fired"), summed(outcomes, "counts")
+
+    assert [] == [row for row in (*ROWS, *OVER_ALL) if not fired[row]], fired
+    assert [] == [what for what in COUNTS if not counts[what]], counts

@@ -1,0 +1,57 @@
+"""A green CI run hides no test: what was skipped or left out everywhere is named, and fails it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.outcomes import ENVIRONMENT
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = """
+import os
+import pytest
+
+needs_judge = pytest.mark.skipif("JUDGE" not in os.environ, reason="no judge here")
+
+def test_plain(): pass
+
+@needs_judge
+def test_judged(): pass
+
+@needs_judge
+def test_judged_too(): pass
+
+def test_broken(): assert False
+"""
+
+
+def run(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_ran_in_no_session_is_named_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    outcomes = tmp_path / "outcomes"
+    kept = {ENVIRONMENT: str(outcomes)}
+    run("pytest", "-p", "no:cacheprovider", "-k", "not judged_too", cwd=tmp_path, **kept)
+    before = run("tests.outcomes", "report", str(outcomes), cwd=tmp_path)
+    run("pytest", "-p", "no:cacheprovider", "test_it.py::test_judged", cwd=tmp_path, JUDGE="1", **kept)
+    between = run("tests.outcomes", "missing", str(outcomes), cwd=tmp_path)
+    run("pytest", "-p", "no:cacheprovider", cwd=tmp_path, JUDGE="1", **kept)
+    after = run("tests.outcomes", "report", str(outcomes), cwd=tmp_path)
+
+    assert 1 == before.returncode
+    assert "1 ran nowhere: no judge here" in before.stdout
+    assert "2 tests ran nowhere" in before.stdout
+    assert "test_it.py::test_judged_too" == between.stdout.strip()
+    assert (0, "0 tests ran nowhere") == (after.returncode, after.stdout.splitlines()[-1])
