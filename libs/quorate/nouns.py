@@ -15,7 +15,7 @@ Epoch: TypeAlias = int
 """A leader epoch: a number that rises with every election. KIP-595."""
 
 EPOCHS_END: Final[Epoch] = (1 << 31) - 1
-"""The limit of epochs (exclusive), the largest int32: no election could follow in an epoch of that number."""
+"""The limit of epochs (exclusive), the largest int32: an epoch of that number could not be followed by another one."""
 
 Offset: TypeAlias = int
 """The position of a record in the log. An end offset is exclusive: `leo` is the offset of the next record."""

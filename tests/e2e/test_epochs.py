@@ -76,16 +76,17 @@ async def reset(process: Process, epoch: object) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    "vote",
+    ("vote", "error"),
     [
-        raft.VoteRequest(epoch=EPOCHS_END, replica=ReplicaKey(2), last=AHEAD),
-        raft.VoteRequest(epoch=40, replica=ReplicaKey(1), last=AHEAD),
-        raft.VoteRequest(epoch=40, replica=ReplicaKey(1, Uuid(b"t" * 16)), last=AHEAD),
+        (raft.VoteRequest(epoch=EPOCHS_END, replica=ReplicaKey(2), last=AHEAD), ErrorCode.INVALID_REQUEST),
+        (raft.VoteRequest(epoch=EPOCHS_END - 1, replica=ReplicaKey(2), last=AHEAD), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (raft.VoteRequest(epoch=40, replica=ReplicaKey(1), last=AHEAD), ErrorCode.INVALID_REQUEST),
+        (raft.VoteRequest(epoch=40, replica=ReplicaKey(1, Uuid(b"t" * 16)), last=AHEAD), ErrorCode.INVALID_REQUEST),
     ],
-    ids=["the last epoch", "our own id", "our own id on another disk"],
+    ids=["the largest epoch", "the one before it", "our own id", "our own id on another disk"],
 )
 async def test_a_vote_that_may_not_be_given_is_refused_and_changes_nothing(
-    alone: Nodes, vote: raft.VoteRequest
+    alone: Nodes, vote: raft.VoteRequest, error: ErrorCode
 ) -> None:
     await alone.start(1)
     leader = await alone.leader(of=(1,))
@@ -93,7 +94,7 @@ async def test_a_vote_that_may_not_be_given_is_refused_and_changes_nothing(
     answer = await alone.stubs[0].Vote(translate.to_vote(vote), timeout=10)
     partition_answer = answer.topics[0].partitions[0]
 
-    assert (ErrorCode.INVALID_REQUEST, False) == (partition_answer.error_code, partition_answer.vote_granted)
+    assert (error, False) == (partition_answer.error_code, partition_answer.vote_granted)
     assert before == (partition(alone) / QUORUM_STATE).read_bytes()
     assert leader == await alone.leader(of=(1,))
 

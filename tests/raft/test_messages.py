@@ -11,6 +11,7 @@ from kraft import Uuid
 from quorate.errors import ErrorCode
 from quorate.nouns import EPOCHS_END, OffsetAndEpoch, ReplicaKey
 from quorate.raft import BatchInfo, ElectionState, RaftSettings, Ready, Voter, VoterSet
+from quorate.raft.fencing import EPOCHS_AHEAD_MAX
 from quorate.raft.invariants import check
 from quorate.raft.messages import (
     BeginQuorumEpochRequest,
@@ -115,14 +116,20 @@ CHUNK = FetchSnapshotRequest(epoch=6, replica=ReplicaKey(2), snapshot_id=SNAPSHO
         (replace(VOTE, voter=ReplicaKey(1, Uuid(b"x" * 16))), ErrorCode.INVALID_VOTER_KEY),
         (replace(VOTE, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
         (replace(VOTE, epoch=EPOCHS_END, pre_vote=True), ErrorCode.INVALID_REQUEST),
-        (replace(VOTE, epoch=EPOCHS_END - 1), ErrorCode.NONE),
+        (replace(VOTE, epoch=EPOCHS_END - 1), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (replace(VOTE, epoch=EPOCHS_END - 1, pre_vote=True), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (replace(VOTE, epoch=5 + EPOCHS_AHEAD_MAX + 1), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (replace(VOTE, epoch=5 + EPOCHS_AHEAD_MAX), ErrorCode.NONE),
         (replace(VOTE, replica=ReplicaKey(1)), ErrorCode.INVALID_REQUEST),  # our own id: there is a twin
         (replace(VOTE, replica=ReplicaKey(1, Uuid(b"x" * 16))), ErrorCode.INVALID_REQUEST),
         (replace(VOTE, replica=ReplicaKey(1), pre_vote=True, epoch=9), ErrorCode.INVALID_REQUEST),
         (replace(FETCH, epoch=5, replica=ReplicaKey(1)), ErrorCode.INVALID_REQUEST),
         (replace(CHUNK, epoch=5, replica=ReplicaKey(1)), ErrorCode.INVALID_REQUEST),
         (replace(BEGIN, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
+        (replace(BEGIN, epoch=EPOCHS_END - 1), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (replace(BEGIN, epoch=5 + EPOCHS_AHEAD_MAX), ErrorCode.NONE),
         (EndQuorumEpochRequest(epoch=EPOCHS_END, leader_id=2), ErrorCode.INVALID_REQUEST),
+        (EndQuorumEpochRequest(epoch=EPOCHS_END - 1, leader_id=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
         (replace(FETCH, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
         (replace(CHUNK, epoch=EPOCHS_END), ErrorCode.INVALID_REQUEST),
         (replace(BEGIN, epoch=4), ErrorCode.FENCED_LEADER_EPOCH),

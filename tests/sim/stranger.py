@@ -87,12 +87,13 @@ def claim(world: World, random: Random) -> None:
     other = random.choice(list(world.nodes))
     epoch = 1 + max((node.raft.role.epoch for node in world.nodes.values() if node.raft is not None), default=0)
     last = OffsetAndEpoch(epoch=0, offset=1 << 40)
+    far = EPOCHS_END - target % 2  # the largest number, or the last epoch, after which there is no other
     request = random.choice(
         (
-            VoteRequest(epoch=EPOCHS_END, replica=ReplicaKey(other), last=last),
-            VoteRequest(epoch=EPOCHS_END, replica=ReplicaKey(other), last=last, pre_vote=True),
-            BeginQuorumEpochRequest(epoch=EPOCHS_END, leader_id=other),
-            EndQuorumEpochRequest(epoch=EPOCHS_END, leader_id=other),
+            VoteRequest(epoch=far, replica=ReplicaKey(other), last=last),
+            VoteRequest(epoch=far, replica=ReplicaKey(other), last=last, pre_vote=True),
+            BeginQuorumEpochRequest(epoch=far, leader_id=other),
+            EndQuorumEpochRequest(epoch=far, leader_id=other),
             VoteRequest(epoch=epoch, replica=twin, last=replace(last, epoch=epoch - 1)),
         )
     )

@@ -8,9 +8,20 @@ Raft 5.1: a node that learns of a later epoch enters it, and refuses what is of 
 * A later epoch in Fetch, FetchSnapshot and other requests to a leader: UNKNOWN_LEADER_EPOCH. This node learns that
   epoch from one of the messages above.
 * The same epoch with another leader: INVALID_REQUEST, or the response is dropped. An epoch has one leader (I-01, I-02).
+
+Epochs are int32, and a quorum that has used them up has no leader any more. No bound alone prevents that: the largest
+epoch that is accepted is always one that no accepted epoch can follow. So two rules keep the room:
+
+* 2^31 - 1 is an epoch for nobody (`leaves_no_room`): its successor is no int32.
+* A request takes an epoch at most `EPOCHS_AHEAD_MAX` forward (`is_far_ahead`), since anybody can send a request: one
+  with 2^31 - 2 would leave no room either. A real candidate or leader that is further ahead is heard all the same, one
+  round later: this node's own pre-vote or Fetch goes to the voters that it knows, and their answers are believed at any
+  distance. Kafka has no such rule.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from quorate.errors import ErrorCode
 from quorate.nouns import EPOCHS_END, Epoch, NodeId
@@ -33,12 +44,16 @@ from quorate.raft.roles import Role, known_leader
 from quorate.raft.step_context import Refused, StepContext
 from quorate.raft.voters import is_same
 
+EPOCHS_AHEAD_MAX: Final = 10_000
+"""How many epochs a request may be ahead of this node. A quorum that elects once a minute needs a week for that."""
+
 
 def refusal(turn: StepContext, role: Role, request: Request) -> Refused | None:
     """Returns the error with which `request` is answered before any handler sees it; None if there is none.
 
     In order: another cluster (I-80), a number that breaks a rule, an epoch that no election could follow, this node's
-    own id (I-82), and for requests that carry an epoch, a stale or conflicting one. Such a request changes nothing.
+    own id (I-82), and for requests that carry an epoch, one that is too far ahead, stale or conflicting. Such a request
+    changes nothing.
     """
     if request.cluster_id not in (None, turn.cluster_id):
         message = f"cluster {request.cluster_id!r} was meant; this is a node of cluster {turn.cluster_id!r}"
@@ -52,6 +67,9 @@ def refusal(turn: StepContext, role: Role, request: Request) -> Refused | None:
         return Refused(ErrorCode.INVALID_REQUEST, f"node id {turn.node.id} is ours")
     if isinstance(request, EpochlessRequest):
         return None
+    if is_far_ahead(role, request):
+        message = f"epoch {request.epoch} is more than {EPOCHS_AHEAD_MAX} after this node's, {role.epoch}"
+        return Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, message)
     error = _epoch_error(turn, role, request)
     return None if error is ErrorCode.NONE else Refused(error)
 
@@ -59,6 +77,14 @@ def refusal(turn: StepContext, role: Role, request: Request) -> Refused | None:
 def leaves_no_room(request: Request) -> bool:
     """Returns whether `request` carries the largest epoch or a larger one: no election could follow it."""
     return not isinstance(request, EpochlessRequest) and request.epoch >= EPOCHS_END
+
+
+def is_far_ahead(role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest) -> bool:
+    """Returns whether the epoch of `request` is so far after this node's that it is not entered on its word.
+
+    The error for it is UNKNOWN_LEADER_EPOCH, which Kafka's nodes take as a stale answer; INVALID_REQUEST ends them.
+    """
+    return request.epoch - role.epoch > EPOCHS_AHEAD_MAX
 
 
 def claims_id(request: Request, node_id: NodeId) -> bool:

@@ -145,7 +145,7 @@ def _tells_strangers(patch: Patch) -> None:
 
 
 def _takes_any_epoch(patch: Patch) -> None:
-    patch.setattr(fencing, "leaves_no_room", lambda request: False)
+    patch.setattr(fencing, "is_far_ahead", lambda role, request: False)
 
 
 def _votes_for_twins(patch: Patch) -> None:
@@ -165,6 +165,6 @@ MUTANTS = (
     Mutant("E2", "a second vote in one epoch", _votes_twice),
     Mutant("E10", "what a node of another cluster tells is believed", _hears_strangers),
     Mutant("E11", "a node of another cluster is told who leads", _tells_strangers),
-    Mutant("E12", "an epoch that none can follow is taken", _takes_any_epoch),
+    Mutant("E12", "an epoch far ahead is taken from a request", _takes_any_epoch),
     Mutant("E13", "a vote in the node's own id is given", _votes_for_twins),
 )
