@@ -92,9 +92,9 @@ class HeartbeatDriver:
             metadata_offset=request.current_metadata_offset,
             now_ms=self.now_ms,
         )
-        if transition.next is not transition.current or _tells_news(self.replica.state, broker, transition):
+        if transition.next is not transition.current or _reports_news(self.replica.state, broker, transition):
             answer = await self._change(
-                broker_id, broker_epoch, transition.next, reason="the broker's heartbeat", told=transition
+                broker_id, broker_epoch, transition.next, reason="the broker's heartbeat", transition=transition
             )
             await self._reached(answer.offset)
         if transition.next is ControlState.SHUTDOWN_NOW:
@@ -125,16 +125,16 @@ class HeartbeatDriver:
         target: ControlState,
         *,
         reason: str,
-        told: BrokerTransition | None = None,
+        transition: BrokerTransition | None = None,
     ) -> ChangeBrokerStateResponse:
-        """Requests a state change from the controller; `told` has the log directories that the broker reported."""
-        cordoned = None if told is None else told.cordoned_log_dirs
+        """Requests a state change from the controller; `transition` has the directories that the broker reported."""
+        cordoned = None if transition is None else transition.cordoned_log_dirs
         request = ChangeBrokerStateRequest(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
             target=_NUMBERS[target],  # type: ignore[arg-type]  # the stubs' enum type
             reason=reason,
-            offline_log_dirs=[] if told is None else map(uuid_text, told.offline_log_dirs),
+            offline_log_dirs=[] if transition is None else map(uuid_text, transition.offline_log_dirs),
             cordoned_log_dirs=None if cordoned is None else LogDirectories(items=map(uuid_text, cordoned)),
         )
         answer = await self._controllers.call(lambda stub: stub.ChangeBrokerState, request, deadline_ms=DEADLINE_MS)
@@ -172,14 +172,19 @@ class HeartbeatDriver:
         return self.sessions.lowest_metadata_offset(active)
 
 
-def _tells_news(state: ClusterState, broker: Broker | None, told: BrokerTransition) -> bool:
-    """Whether the heartbeat reports offline or cordoned directories that the log lacks and its version can store."""
+def _reports_news(state: ClusterState, broker: Broker | None, transition: BrokerTransition) -> bool:
+    """Returns whether the broker reported offline or cordoned directories that are not in the log, but could be.
+
+    The metadata version of the log decides whether it can store them (KIP-858, KIP-1066).
+    """
     level = state.features.record_level
     if broker is None or level < DIRECTORIES:
         return False
-    cordoned, known = told.cordoned_log_dirs, broker.cordoned_log_dirs
+    cordoned, known = transition.cordoned_log_dirs, broker.cordoned_log_dirs
     is_news = cordoned is not None and (known is None or set(known) != set(cordoned))
-    return not set(told.offline_log_dirs).isdisjoint(broker.log_dirs) or (is_news and level >= CORDONED_DIRECTORIES)
+    return not set(transition.offline_log_dirs).isdisjoint(broker.log_dirs) or (
+        is_news and level >= CORDONED_DIRECTORIES
+    )
 
 
 def _registration(broker: Broker) -> RegisteredBroker:

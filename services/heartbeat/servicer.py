@@ -75,8 +75,8 @@ class HeartbeatService(HeartbeatServicer):
     def _is_plain(self, request: BrokerHeartbeatRequest) -> bool:
         """Extends the session if the heartbeat changes nothing and its broker is active; else returns False."""
         wants = request.want_fence or request.want_shut_down
-        tells = request.offline_log_dirs or request.HasField("cordoned_log_dirs")
-        return not (wants or tells) and self._driver.keep_alive(
+        reports = request.offline_log_dirs or request.HasField("cordoned_log_dirs")
+        return not (wants or reports) and self._driver.keep_alive(
             request.broker_id,
             broker_epoch=request.broker_epoch,
             metadata_offset=request.current_metadata_offset,

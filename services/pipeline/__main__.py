@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
             "--format",
             default=FORMATS[0],
             choices=FORMATS,
-            help="of the tables (parquet); delta needs `make spark-formats`, iceberg is refused and told why",
+            help="format of the tables (parquet); delta needs `make spark-formats`, iceberg is refused with the reason",
         )
         for option in _TAKES.get(name, ()):
             _OPTIONS[option](one, name)

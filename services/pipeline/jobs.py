@@ -27,7 +27,7 @@ from services.pipeline.silver.progress import PROGRESS
 from services.pipeline.source import NAME
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.steps import Steps, say
-from services.pipeline.tables import Lake, Remembered, Tables, Telling, open_tables, tables_of
+from services.pipeline.tables import Lake, Remembered, Reporting, Tables, open_tables, tables_of
 from services.pipeline.what_if_text import consequences
 
 __all__ = ["JOBS", "run"]
@@ -69,7 +69,7 @@ def ingest(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
 def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """The job `stream`: streams records into bronze until interrupted, or with `once` until everything is read."""
 
-    def told(number: int, counts: bronze.RowCounts) -> None:
+    def report_batch(number: int, counts: bronze.RowCounts) -> None:
         words = f"{counts.records} records, {counts.snapshots} checkpoint records, {counts.quarantined} in quarantine"
         say(f"batch {number}: {words} new")
 
@@ -82,7 +82,7 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
         options={name: value for name, value in given.items() if value is not None},
         available_now=asked.once,
         every_s=asked.every,
-        told=told,
+        on_batch=report_batch,
         tables_of=tables_of(asked.format),
     )
     try:
@@ -98,16 +98,16 @@ def silver(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     if records is None:
         raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
     whole = None if snapshots is None else bronze.whole_snapshots(snapshots)
-    telling = Telling(tables, _written(Steps()))
-    image.build(records, whole, telling)
-    if not telling.told:
+    counting = Reporting(tables, _written(Steps()))
+    image.build(records, whole, counting)
+    if not counting.table_count:
         say("silver: nothing new")
     return FOUND if _show_gaps(reach(bronze.settled(records), whole)) else DONE
 
 
 def make_gold(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """The job `gold`: builds gold's tables from the histories."""
-    gold.build(Telling(tables, _written(Steps())), min_isr=asked.min_isr)
+    gold.build(Reporting(tables, _written(Steps())), min_isr=asked.min_isr)
     return DONE
 
 
@@ -119,7 +119,7 @@ def verify_replay(_: SparkSession, tables: Tables, __: argparse.Namespace) -> in
 
 def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """The job `report`: writes the report page."""
-    page = report(tables, tell=Steps().done).encode()
+    page = report(tables, on_section=Steps().done).encode()
     path = Path(asked.report)
     # The page is written beside the old one and renamed, so nobody reads an incomplete page.
     beside = path.with_name(f".{path.name}.new")

@@ -42,7 +42,7 @@ class PlacerService(PlacerServicer):
         chance = random.Random(request.seed) if request.HasField("seed") else random.Random()
         response = PlaceResponse()
         for topic in request.topics:
-            await _tell(response.topics.add(), _placed(topic, racks, chance))
+            await _write_topic(response.topics.add(), _placed(topic, racks, chance))
         return response
 
 
@@ -72,8 +72,8 @@ def _placed(topic: PlaceRequest.Topic, racks: Racks, chance: Random) -> tuple[Re
     return placement
 
 
-async def _tell(topic: PlaceResponse.Topic, placed: tuple[Replicas, ...] | ApiError) -> None:
-    """Write what has become of one topic; others have their turn after each, and in the middle of a large one."""
+async def _write_topic(topic: PlaceResponse.Topic, placed: tuple[Replicas, ...] | ApiError) -> None:
+    """Writes one topic's placement or refusal; other tasks run after every `PARTITIONS_PER_TURN` partitions."""
     if isinstance(placed, ApiError):
         topic.error_code, topic.error_message = placed.code, placed.message
         placed = ()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
-from quorate.metadata.scram_lost import told
+from quorate.metadata.scram_lost import described
 from quorate.nouns import ZERO_UUID, NodeId, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.log import LogView
@@ -145,7 +145,7 @@ def _open(config: QuorumConfig, static: VoterSet) -> Disk:
         log.warning(
             "the latest checkpoint lacks SCRAM credentials that the log has (a defect of Kafka's, see the README)",
             checkpoint=max(disk.view().snapshots).offset,
-            users=told(disk.lost_credentials),
+            users=described(disk.lost_credentials),
         )
     if disk.log.torn is not None:
         log.warning(

@@ -35,7 +35,7 @@ PAUSE_S: Final = 0.2
 """Pause (s) between two attempts to set the target, and between two queries for the leader's failed step."""
 NOBODY: Final = -1
 
-_Told = AlterQuorumResponse
+_Report = AlterQuorumResponse
 
 
 class LeaderFinder:
@@ -74,19 +74,19 @@ class Alteration:
         self._driver = driver
         self._endpoints = endpoints
 
-    async def told(self) -> AsyncIterator[AlterQuorumResponse]:
+    async def steps(self) -> AsyncIterator[AlterQuorumResponse]:
         """Sets the target, retrying after retriable errors, then yields each step. Raises ApiError for a final one."""
         while isinstance(offset := await self._set(), ApiError):
-            yield _Told(step=_Told.STEP_WAITING, reason=f"{offset.code.name}: {offset.message}")
+            yield _Report(step=_Report.STEP_WAITING, reason=f"{offset.code.name}: {offset.message}")
             await asyncio.sleep(PAUSE_S)
         if self._request.validate_only:
-            for told in self._plan(self._driver.core.log.voters.latest):
-                yield told
+            for step in self._plan(self._driver.core.log.voters.latest):
+                yield step
         elif self._target is None:
-            yield self._end(_Told.STEP_CANCELLED, self._driver.core.log.voters.latest)
+            yield self._end(_Report.STEP_CANCELLED, self._driver.core.log.voters.latest)
         else:
-            async for told in self._walk(offset, self._target):
-                yield told
+            async for step in self._walk(offset, self._target):
+                yield step
 
     async def _set(self) -> Offset | ApiError:
         """Asks the leader to write the target; returns the offset from which the log has it, or a retriable error.
@@ -113,7 +113,7 @@ class Alteration:
         steps = () if self._target is None else _way(voters, self._target, self._leader_id)
         for done, step in enumerate(steps):
             yield self._about(_begins(step), step.key, voters, len(steps) - done - 1)
-        yield self._end(_Told.STEP_CANCELLED if self._target is None else _Told.STEP_DONE, voters)
+        yield self._end(_Report.STEP_CANCELLED if self._target is None else _Report.STEP_DONE, voters)
 
     async def _walk(self, offset: Offset, target: VoterSet) -> AsyncIterator[AlterQuorumResponse]:
         """Yields each step once it is committed, and each new reason why the next one fails, until the change ends."""
@@ -121,8 +121,8 @@ class Alteration:
         while True:
             changed = self._driver.changed
             for voters in sets.take():
-                for told in self._steps(known, voters, target):
-                    yield told
+                for step in self._steps(known, voters, target):
+                    yield step
                 if voters.target is None or voters.target.keys != target.keys:
                     yield self._end(_outcome(voters, target), voters)
                     return
@@ -131,10 +131,10 @@ class Alteration:
             if known is not None and failed is not None and failed != heard:
                 heard = failed
                 reason = f"{ErrorCode(failed.error_code).name}: {failed.error_message}"
-                told = self._end(_Told.STEP_WAITING, known)
-                told.voter_id, told.directory_id, told.reason = failed.voter_id, failed.directory_id, reason
-                told.steps_left = max(0, len(_way(known, target, self._leader_id)) - 1)
-                yield told
+                waiting = self._end(_Report.STEP_WAITING, known)
+                waiting.voter_id, waiting.directory_id, waiting.reason = failed.voter_id, failed.directory_id, reason
+                waiting.steps_left = max(0, len(_way(known, target, self._leader_id)) - 1)
+                yield waiting
             with suppress(TimeoutError):
                 async with asyncio.timeout(PAUSE_S):
                     await changed.wait()
@@ -145,10 +145,10 @@ class Alteration:
         before = voters.keys if known is None else known.keys
         for key in voters.keys:
             if key not in before:
-                yield self._about(_Told.STEP_ADDED, key, voters, len(left))
+                yield self._about(_Report.STEP_ADDED, key, voters, len(left))
         for key in before:
             if key not in voters.keys:
-                yield self._about(_Told.STEP_REMOVED, key, voters, len(left))
+                yield self._about(_Report.STEP_REMOVED, key, voters, len(left))
         if left and voters.target is not None and voters.target.keys == target.keys:
             yield self._about(_begins(left[0]), left[0].key, voters, len(left) - 1)
 
@@ -171,9 +171,9 @@ class Alteration:
         return known_leader(self._driver.core.role)
 
     def _about(
-        self, what: _Told.Step.ValueType, key: ReplicaKey, voters: VoterSet, steps_left: int
+        self, what: _Report.Step.ValueType, key: ReplicaKey, voters: VoterSet, steps_left: int
     ) -> AlterQuorumResponse:
-        return _Told(
+        return _Report(
             step=what,
             voter_id=key.id,
             directory_id=uuid_text(key.directory_id),
@@ -181,8 +181,8 @@ class Alteration:
             voters=announced_voters(voters, self._endpoints),
         )
 
-    def _end(self, what: _Told.Step.ValueType, voters: VoterSet) -> AlterQuorumResponse:
-        return _Told(step=what, voter_id=NOBODY, voters=announced_voters(voters, self._endpoints))
+    def _end(self, what: _Report.Step.ValueType, voters: VoterSet) -> AlterQuorumResponse:
+        return _Report(step=what, voter_id=NOBODY, voters=announced_voters(voters, self._endpoints))
 
 
 class CommittedSets:
@@ -216,12 +216,12 @@ def _way(voters: VoterSet, target: VoterSet, leader_id: NodeId | None) -> tuple[
         return ()
 
 
-def _begins(step: Step) -> _Told.Step.ValueType:
-    return _Told.STEP_ADDING if isinstance(step, Add) else _Told.STEP_REMOVING
+def _begins(step: Step) -> _Report.Step.ValueType:
+    return _Report.STEP_ADDING if isinstance(step, Add) else _Report.STEP_REMOVING
 
 
-def _outcome(voters: VoterSet, target: VoterSet) -> _Told.Step.ValueType:
+def _outcome(voters: VoterSet, target: VoterSet) -> _Report.Step.ValueType:
     """Returns DONE, CANCELLED or REPLACED by the first voter set without this target."""
     if voters.target is not None:
-        return _Told.STEP_REPLACED
-    return _Told.STEP_DONE if voters.keys == target.keys else _Told.STEP_CANCELLED
+        return _Report.STEP_REPLACED
+    return _Report.STEP_DONE if voters.keys == target.keys else _Report.STEP_CANCELLED

@@ -20,7 +20,7 @@ EVENT_BYTES_MAX: Final = 1024 * 1024
 """Most bytes of batches in one event: large for a fast replay, but below gRPC's message limit."""
 
 NOBODY: Final = -1
-UNTOLD: Final = Leadership(epoch=-1, leader_id=None)
+NOTHING_SENT: Final = Leadership(epoch=-1, leader_id=None)
 
 
 class ControllerEvents:
@@ -31,7 +31,7 @@ class ControllerEvents:
         """The last epoch in which this controller was made active; None if in none."""
         self._driver = driver
         self._next = next_offset
-        self._told = UNTOLD
+        self._sent = NOTHING_SENT
         self._committed = -1
 
     async def events(self) -> AsyncIterator[ListenResponse]:
@@ -46,12 +46,12 @@ class ControllerEvents:
 
     def _leads_here(self) -> bool:
         """Whether the controller was made active, and the leadership has not changed since."""
-        return self._told.epoch_start_offset is not None and self._told == self._driver.leadership
+        return self._sent.epoch_start_offset is not None and self._sent == self._driver.leadership
 
     def _due(self) -> Iterable[ListenResponse]:
         """Returns the next events for the controller in order, [] if there are none."""
         leadership, high_watermark = self._driver.leadership, self._driver.high_watermark
-        if self._told.epoch_start_offset is not None and leadership != self._told:
+        if self._sent.epoch_start_offset is not None and leadership != self._sent:
             return [self._renounce(leadership)]
         if self._leads_here():
             return self._commit(high_watermark)
@@ -59,7 +59,7 @@ class ControllerEvents:
             return self._snapshot()
         if self._next < high_watermark:
             return [self._batches(high_watermark)]
-        if leadership == self._told:
+        if leadership == self._sent:
             return []
         if leadership.epoch_start_offset is None:
             return [self._renounce(leadership)]
@@ -71,16 +71,16 @@ class ControllerEvents:
         """Makes the controller active: this node leads, and the controller has applied all earlier epochs (KIP-595)."""
         if not self._driver.claim(leadership.epoch):
             return []  # another controller was active in this epoch, and this one may not have its last records
-        self._told, self._committed, self.active_epoch = leadership, self._next, leadership.epoch
-        told = ListenResponse.Leadership(
+        self._sent, self._committed, self.active_epoch = leadership, self._next, leadership.epoch
+        claim = ListenResponse.Leadership(
             leader_id=leadership.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
         )
-        return [ListenResponse(leadership=told)]
+        return [ListenResponse(leadership=claim)]
 
     def _renounce(self, leadership: Leadership) -> ListenResponse:
-        """Tells the controller that another node leads, or none; this node's own leadership follows with `_claim`."""
+        """Reports that another node leads, or none; this node's own leadership follows with `_claim`."""
         leads_itself = leadership.epoch_start_offset is not None
-        self._told = Leadership(epoch=leadership.epoch, leader_id=None) if leads_itself else leadership
+        self._sent = Leadership(epoch=leadership.epoch, leader_id=None) if leads_itself else leadership
         leader_id = NOBODY if leads_itself or leadership.leader_id is None else leadership.leader_id
         return ListenResponse(leadership=ListenResponse.Leadership(leader_id=leader_id, epoch=leadership.epoch))
 

@@ -50,7 +50,7 @@ class _Session:
 
 
 class ControllerPresence:
-    """Tracks the controllers that listen to this node, and tells the core whether one is present.
+    """Tracks the controllers that listen to this node, and reports to the core whether one is present.
 
     `absence_timeout_ms` is the time for which the node may lead without a controller; 0 turns the check off.
     `presence_timeout_ms` is the time after which a controller without heartbeats counts as hung; 0 for never.
@@ -108,7 +108,7 @@ class ControllerPresence:
         return is_bound and self._driver.now_ms > session.last_heartbeat_at_ms + self._presence_timeout_ms
 
     def _look(self) -> None:
-        """Tells the core if the controller's presence has changed."""
+        """Reports the controller's presence to the core if it has changed."""
         is_heard = any(not self._is_silent(session) for session in self._sessions)
         is_present = is_heard or self._absence_timeout_ms == 0
         if is_present == self._driver.presence.is_present:

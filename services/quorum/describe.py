@@ -72,14 +72,14 @@ def _replica(state: ReplicaState, to_wall_ms: int) -> Any:
 
 def announced_voters(voters: VoterSet | None, endpoints: Endpoints) -> list[FindQuorumResponse.Voter]:
     """Names each voter and where it listens: by `endpoints`, or else by the voter set itself."""
-    told = []
+    described = []
     for voter in () if voters is None else voters.voters:
         one = FindQuorumResponse.Voter(id=voter.key.id, directory_id=uuid_text(voter.key.directory_id))
         address = endpoints.get(voter.key.id) or next(iter(voter.endpoints), None)
         if address is not None:
             one.host, one.port = address.host, address.port
-        told.append(one)
-    return told
+        described.append(one)
+    return described
 
 
 def failed_step(role: Role, voters: VoterSet) -> FindQuorumResponse.FailedStep | None:

@@ -166,7 +166,7 @@ class QuorumDriver:
             self._wake()
 
     def set_presence(self, presence: Presence) -> None:
-        """Tells the core whether this node's controller is present."""
+        """Passes to the core whether this node's controller is present."""
         self.presence = presence
         self.core.controller_presence(presence, self.now_ms)
         self._wake()
@@ -275,7 +275,7 @@ class QuorumDriver:
         assert self._peers is not None
         for send in ready.requests:
             self._peers.send(send)
-        self._tell(ready)
+        self._report(ready)
         self.recorder.carried_out(ready, self.core.role)
 
     def _appendable(self, entry: Entry) -> bytes:
@@ -343,7 +343,7 @@ class QuorumDriver:
         self._reads_left -= len(data)
         return data
 
-    def _tell(self, ready: Ready) -> None:
+    def _report(self, ready: Ready) -> None:
         for why in ready.refused:
             self.recorder.refused(why)
         for node_id in ready.denied:

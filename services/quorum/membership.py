@@ -65,7 +65,7 @@ class MembershipServicer(QuorumServicer):
 
     async def AlterQuorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
         """Has the leader write a target voter set, and streams each step (KIP-595, first form)."""
-        async for step in Alteration(request, self._leaders, self._driver, self._endpoints).told():
+        async for step in Alteration(request, self._leaders, self._driver, self._endpoints).steps():
             yield step
 
     async def SetTargetVoters(self, request: AlterQuorumRequest, context: Any) -> SetTargetVotersResponse:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft import Message
-from quorate.metadata.scram_lost import ScramHistory, credentials_in, told
+from quorate.metadata.scram_lost import ScramHistory, credentials_in, described
 from quorate.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -96,7 +96,7 @@ def test_the_credentials_of_a_checkpoint() -> None:
 
 
 def test_people_are_told_users_and_mechanisms_and_of_many_the_first() -> None:
-    assert "'alice' (SCRAM-SHA-256), 'b\\nb' (SCRAM-SHA-512), 'c' (mechanism 7)" == told(
+    assert "'alice' (SCRAM-SHA-256), 'b\\nb' (SCRAM-SHA-512), 'c' (mechanism 7)" == described(
         [(1, "alice"), (2, "b\nb"), (7, "c")]
     )
-    assert told([(1, str(number)) for number in range(100)]).endswith("'19' (SCRAM-SHA-256) and 80 more")
+    assert described([(1, str(number)) for number in range(100)]).endswith("'19' (SCRAM-SHA-256) and 80 more")

@@ -64,7 +64,7 @@ class Stream:
             str(self.home / "checkpoint"),
             options={"endpoints": self.node.address, **{name: str(given) for name, given in options.items()}},
             available_now=True,
-            told=lambda _, counts: self.added.append(counts.records),
+            on_batch=lambda _, counts: self.added.append(counts.records),
         )
         query.awaitTermination()
         assert query.lastProgress is not None

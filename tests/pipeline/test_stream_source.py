@@ -40,7 +40,7 @@ class Job:
             str(self.home / "checkpoint"),
             options={name: str(value) for name, value in options.items()},
             available_now=True,
-            told=lambda number, counts: self.batches.append((number, counts)),
+            on_batch=lambda number, counts: self.batches.append((number, counts)),
         )
         query.awaitTermination()
         progress = query.lastProgress

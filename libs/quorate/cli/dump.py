@@ -74,7 +74,7 @@ class Order:
         """Forgets the last offset after an unreadable batch, so that the next record starts a new sequence."""
         self._last = None
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Returns the non-consecutive offsets as lines in Kafka's wording."""
         return [f"{last} is followed by {offset}" for last, offset in sorted(self.pairs.items())]
 
@@ -106,8 +106,8 @@ def dump(
         for line in _lines(file, wanted, order, problems.append, with_secrets=with_secrets):
             write((dumps(line.document) if as_json else line.text) + "\n")
         if order.pairs:
-            problems.append(Corrupt(f"non-consecutive offsets: {'; '.join(order.told())}", path=file))
-            breaks += [f"Non-consecutive offsets in {file}", *(f"  {each}" for each in order.told())]
+            problems.append(Corrupt(f"non-consecutive offsets: {'; '.join(order.lines())}", path=file))
+            breaks += [f"Non-consecutive offsets in {file}", *(f"  {each}" for each in order.lines())]
     for problem in problems:
         if as_json:
             write(dumps(error_document(problem)) + "\n")

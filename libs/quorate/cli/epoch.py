@@ -39,8 +39,8 @@ def reset_epoch(config: Path, epoch: Epoch, *, as_json: bool) -> None:
     except Locked as other:
         raise Failed(f"{other}: stop the node first") from None
     if as_json:
-        told = {"nodeId": meta.node_id, "clusterId": meta.cluster_id, "epochBefore": before, "epoch": epoch}
-        print(json.dumps(told))
+        document = {"nodeId": meta.node_id, "clusterId": meta.cluster_id, "epochBefore": before, "epoch": epoch}
+        print(json.dumps(document))
     else:
         print(f"Node {meta.node_id} of cluster {meta.cluster_id}: epoch {before} is now {epoch}, no leader, no vote.")
 

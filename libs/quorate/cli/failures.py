@@ -101,8 +101,8 @@ def _print(stream: TextIO, line: str) -> None:
 
 
 def _words_of(misuse: Exception) -> str:
-    told = getattr(misuse, "format_message", lambda: str(misuse))()
-    return f"{told.rstrip('.')}; see --help"
+    words = getattr(misuse, "format_message", lambda: str(misuse))()
+    return f"{words.rstrip('.')}; see --help"
 
 
 def _words_of_system(problem: OSError) -> str:

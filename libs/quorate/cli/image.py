@@ -106,17 +106,17 @@ def _where(found: Offline) -> Iterator[str]:
     if found.last_timestamp is not None:
         when = datetime.fromtimestamp(found.last_timestamp / 1000, UTC).isoformat(timespec="milliseconds")
     yield f"State as of offset {found.as_of_offset}"
-    told: list[Row] = [
+    heading: list[Row] = [
         ("from", found.path),
         ("epoch", found.epoch),
         ("last record", when),
         ("high watermark", UNCOMMITTED if found.high_watermark is None else found.high_watermark),
     ]
-    told += [("checkpoint", found.checkpoint.name)] if found.checkpoint else []
+    heading += [("checkpoint", found.checkpoint.name)] if found.checkpoint else []
     if found.transaction is not None:
         name = found.transaction.name or "one without a name"
-        told.append(("transaction", f"{name}, open since {found.transaction.start}"))
-    yield from _columns([*told, *(("note", note) for note in found.notes)])
+        heading.append(("transaction", f"{name}, open since {found.transaction.start}"))
+    yield from _columns([*heading, *(("note", note) for note in found.notes)])
 
 
 def _voters(found: Offline) -> list[dict[str, Any]] | None:

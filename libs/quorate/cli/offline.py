@@ -16,7 +16,7 @@ from quorate.cli.reading import FileKind, files_below, first_offset_of, kind_of,
 from quorate.cli.record_json import control_of
 from quorate.errors import Corrupt
 from quorate.metadata.faults import ReplayFault
-from quorate.metadata.scram_lost import told
+from quorate.metadata.scram_lost import described
 from quorate.metadata.state import ClusterState
 from quorate.metadata.transactions import Transaction
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
@@ -109,7 +109,7 @@ def _load_directory(partition: Path, found: Offline, as_of: Offset | None) -> No
     if base is not None:
         _load_checkpoint(checkpoint_file(partition, base), found)
         if lost := lost_credentials(partition, base, found.state):
-            found.notes.append(f"the checkpoint lacks SCRAM credentials that the log before it has: {told(lost)}")
+            found.notes.append(f"the checkpoint lacks SCRAM credentials that the log before it has: {described(lost)}")
     elif bases and bases[0] > 0:
         later = [each for each in checkpoints if each.offset >= bases[0]]
         rule = (

@@ -152,10 +152,10 @@ def _info_lines(directories: list[Path], found: list[MetaProperties], problems: 
         lines += [*(f"  {path}" for path in sorted(directories)), ""]
     if found:
         meta = found[0]
-        told = [f"cluster.id={meta.cluster_id}"]
-        told += [f"directory.id={uuid_text(meta.directory_id)}"] if meta.directory_id is not None else []
-        told += [f"{'node.id' if meta.version else 'broker.id'}={meta.node_id}", f"version={meta.version}"]
-        lines += [f"Found metadata: {{{', '.join(told)}}}", ""]
+        properties = [f"cluster.id={meta.cluster_id}"]
+        properties += [f"directory.id={uuid_text(meta.directory_id)}"] if meta.directory_id is not None else []
+        properties += [f"{'node.id' if meta.version else 'broker.id'}={meta.node_id}", f"version={meta.version}"]
+        lines += [f"Found metadata: {{{', '.join(properties)}}}", ""]
     if problems:
         lines += [
             "Found problem:" if len(problems) == 1 else "Found problems:",

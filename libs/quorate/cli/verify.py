@@ -328,12 +328,12 @@ def _attempt(report: Report, path: Path, check: Any) -> None:
 
 def _lines(report: Report) -> list[str]:
     lines = [_line(finding) for finding in report.findings]
-    told = [f"{len(report.checked)} files"]
+    totals = [f"{len(report.checked)} files"]
     if report.cluster_id is not None:
-        told.append(f"cluster {report.cluster_id}, node {report.node_id}")
+        totals.append(f"cluster {report.cluster_id}, node {report.node_id}")
     if report.end is not None:
-        told.append(f"offsets {report.start} to {report.end}, last epoch {report.last_epoch}")
-    return [*lines, f"{report.path}: {'sound' if report.is_sound else 'NOT SOUND'} ({'; '.join(told)})"]
+        totals.append(f"offsets {report.start} to {report.end}, last epoch {report.last_epoch}")
+    return [*lines, f"{report.path}: {'sound' if report.is_sound else 'NOT SOUND'} ({'; '.join(totals)})"]
 
 
 def _line(finding: LogProblem) -> str:

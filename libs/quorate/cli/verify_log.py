@@ -1,6 +1,6 @@
 """Checks the segments of a log, and the indexes and the leader-epoch file that Kafka derives from them.
 
-Segments are scanned as in the recovery scan at start (`storage.recovery` tells a torn tail from damage), and their
+Segments are scanned as in the recovery scan at start (`storage.recovery` distinguishes a torn tail from damage). Their
 records are decoded and replayed. Indexes and leader epochs are compared with the batches.
 """
 
@@ -18,7 +18,7 @@ from quorate.cli.record_json import control_of
 from quorate.errors import Corrupt
 from quorate.metadata.canonical import canonical
 from quorate.metadata.faults import ReplayFault
-from quorate.metadata.scram_lost import Credential, told
+from quorate.metadata.scram_lost import Credential, described
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.records import UnknownRecord, VotersRecord, decode_record
@@ -199,7 +199,7 @@ class LogCheck:
             if snapshot.offset == offset != self.floor.offset and canonical(self.state) != said.state:
                 reason = f"the log does not come to what the checkpoint at offset {offset} says"
                 if lost := sorted(Said.by(self.state).credentials - said.credentials):
-                    reason += f", which lacks the SCRAM credentials of {told(lost)}"
+                    reason += f", which lacks the SCRAM credentials of {described(lost)}"
                 self._find("damage", reason, offset=offset)
                 self.state = None
                 return

@@ -153,8 +153,8 @@ def _heading(spans: Sequence[SpanData]) -> str:
     known = {span.span_id: span for span in spans}.values()
     services = {_who(span) for span in known}
     counts = [(len(known), "span"), (len(services), "process")]
-    told = [f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}" for count, noun in counts]
-    return " · ".join((f"trace {spans[0].trace_id}", _milliseconds(_total_ns(spans)), *told))
+    totals = [f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}" for count, noun in counts]
+    return " · ".join((f"trace {spans[0].trace_id}", _milliseconds(_total_ns(spans)), *totals))
 
 
 def _texts(spans: Sequence[SpanData], width: int) -> list[Text]:

@@ -110,7 +110,7 @@ class Sessions:
         self._watched.discard(broker_id)
 
     def end(self, broker_id: NodeId) -> None:
-        """Ends the session of a broker that was told to shut down, so that its next process can register at once.
+        """Ends the session of a broker that may shut down now, so that its next process can register at once.
 
         Kafka's tracker keeps the session, so that a broker that restarts at once is refused until the session expires.
         """

@@ -26,7 +26,7 @@ from quorate.records import (
 )
 from quorate.wire.batch import BatchHeader, data_values
 
-__all__ = ["Credential", "ScramHistory", "credentials_in", "told"]
+__all__ = ["Credential", "ScramHistory", "credentials_in", "described"]
 
 Credential = tuple[int, str]
 """A credential's mechanism number and user name, never its secret."""
@@ -45,7 +45,7 @@ _FRAMES: Final = (
     ),
 )
 """The first bytes of the record types that matter here: a batch without any of them is not decoded."""
-TOLD_MAX: Final = 20
+DESCRIBED_MAX: Final = 20
 
 
 class ScramHistory:
@@ -107,8 +107,8 @@ def credentials_in(values: Iterable[bytes]) -> set[Credential]:
     return {(record.mechanism, record.name) for record in records if isinstance(record, UserScramCredentialRecord)}
 
 
-def told(credentials: Collection[Credential]) -> str:
-    """Formats credentials as text, users and mechanisms without secrets; at most the first 20 are listed."""
+def described(credentials: Collection[Credential]) -> str:
+    """Returns credentials as text: users and mechanisms, no secrets; only the first 20 are listed, the rest counted."""
     texts = [f"{user!r} ({MECHANISMS.get(number, f'mechanism {number}')})" for number, user in credentials]
-    more = len(texts) - TOLD_MAX
-    return ", ".join(texts[:TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+    more = len(texts) - DESCRIBED_MAX
+    return ", ".join(texts[:DESCRIBED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -64,7 +64,7 @@ class Checkpoint:
 
 
 class Observer:
-    """One reading of the log, from its start to the high watermark that the leader tells first.
+    """One reading of the log, from its start to the high watermark in the leader's first answer.
 
     It follows the leader, also through elections, and gives up when `default.api.timeout.ms` has brought nothing.
     """
@@ -84,16 +84,16 @@ class Observer:
         self.cluster_id: str | None = None
         self.delivered: Offset = 0
         self.target: Offset | None = None
-        """The high watermark at which the reading ends, once the leader has told one."""
+        """The high watermark at which the reading ends, once a leader has reported one."""
 
     async def events(self) -> AsyncIterator[Batch | Checkpoint]:
-        """Yields what is committed, in order, up to `target`.
+        """Yields the committed batches and checkpoints, in order, up to `target`.
 
         Raises ApiError for a refusal that another try does not change, TimeoutError when patience is over.
         """
         loop = asyncio.get_running_loop()
         patience_s = self._config.api_timeout_ms / 1000
-        deadline, problem = loop.time() + patience_s, "no controller has told a high watermark"
+        deadline, problem = loop.time() + patience_s, "no controller has reported a high watermark"
         try:
             while self.target is None or self.delivered < self.target:
                 if loop.time() > deadline:
@@ -122,7 +122,7 @@ class Observer:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Closes the connection; the next goes to the leader that was told, or to the next server."""
+        """Closes the connection; the next one goes to the leader that an answer named, or else to the next server."""
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
@@ -135,9 +135,9 @@ class Observer:
             self._connection = await self._config.connect(self._at)
             if self.cluster_id is None:
                 asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
-                told = await self._connection.ask_for(DescribeClusterResponse, asked)
-                _check(told.error_code, told.error_message or "DescribeCluster")
-                self.cluster_id = told.cluster_id
+                described = await self._connection.ask_for(DescribeClusterResponse, asked)
+                _check(described.error_code, described.error_message or "DescribeCluster")
+                self.cluster_id = described.cluster_id
         return self._connection
 
     async def _next(self) -> list[Batch | Checkpoint]:

@@ -368,7 +368,7 @@ def _announcement_fault(announced: VoterSet, version: int) -> Refused | None:
     for voter in announced.voters:
         if voter.key.directory_id == ZERO_UUID or not voter.endpoints:
             missing = "directory id" if voter.key.directory_id == ZERO_UUID else "listeners"
-            message = f"voter {voter.key} has not told the leader its {missing} yet"
+            message = f"voter {voter.key} has not announced its {missing} to the leader yet"
         elif version not in voter.kraft_versions:
             message = f"voter {voter.key} works with kraft.version {voter.kraft_versions}, not with {version}"
         else:

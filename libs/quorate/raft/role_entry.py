@@ -96,9 +96,9 @@ def candidate(turn: StepContext, *, epoch: Epoch, retries: int, reason: str) -> 
 def leader(turn: StepContext, role: Candidate, *, reason: str) -> Leader:
     """Returns a Leader of the candidate's epoch, after appending the LeaderChange batch that starts it. KIP-595.
 
-    The batch must be in the log, and its epoch in the epoch cache, before the first request is served: a leader tells
-    followers where earlier epochs end. The leader starts without a high watermark: it does not know yet which of its
-    records are committed (I-19).
+    The batch must be in the log, and its epoch in the epoch cache, before the first request is served: a leader answers
+    followers with the end offsets of earlier epochs. The leader starts without a high watermark, because it does not
+    know yet which of its records are committed (I-19).
     """
     epoch_start_offset = turn.log.leo
     first = LeaderChange(

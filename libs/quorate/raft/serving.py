@@ -35,9 +35,10 @@ def serve_fetch(turn: StepContext, role: Leader, request: FetchRequest) -> None:
 
 
 def _may_be_held(turn: StepContext, role: Leader, key: ReplicaKey) -> bool:
-    """Returns whether the fetch may be held: there is a place for it.
+    """Returns whether the fetch may be parked.
 
-    A tracked replica has its place. Fetches of the replica id -1 are told apart by directory id, and share a limit.
+    A fetch of a tracked replica may. One of replica id -1 may if no fetch with its directory id is parked, and fewer
+    than `observers_max` fetches are.
     """
     if key.id >= 0:
         return key in role.replicas

@@ -89,7 +89,11 @@ class Replica:
         for offset, record in enumerate(records, start=header.base_offset):
             self._replayed.apply(record, offset)
             if isinstance(record, UnknownRecord):
-                log.warning("an unknown record: what it says is not told", api_key=record.api_key, offset=offset)
+                log.warning(
+                    "a record of an unknown type: its content is kept, but no answer shows it",
+                    api_key=record.api_key,
+                    offset=offset,
+                )
         self._replayed.settle()
         self._replayed_to = header.next_offset
         self._publish()

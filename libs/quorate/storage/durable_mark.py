@@ -1,4 +1,4 @@
-"""The durable mark: the offset up to which the log is known to be flushed; it tells a torn tail from damage.
+"""The durable mark: the offset up to which the log is known to be flushed; it distinguishes a torn tail from damage.
 
 It is a small file beside the log, rewritten in place after flushes and not synced. An old mark that is too low is safe:
 it protects fewer records. A mark that is too high is not, so before a truncation the mark is lowered and synced. A mark

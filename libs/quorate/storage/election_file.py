@@ -65,10 +65,10 @@ class ElectionFile:
         assert 0 <= epoch < EPOCHS_END, epoch
         state = self._state()
         assert state is not None, self.path
-        told: dict[str, Any] = {"leaderId": NOBODY, "leaderEpoch": epoch, "votedId": NOBODY}
+        changed: dict[str, Any] = {"leaderId": NOBODY, "leaderEpoch": epoch, "votedId": NOBODY}
         if "votedDirectoryId" in state:
-            told["votedDirectoryId"] = uuid_text(ZERO_UUID)
-        self._write({**state, **told})
+            changed["votedDirectoryId"] = uuid_text(ZERO_UUID)
+        self._write({**state, **changed})
 
     def _state(self) -> dict[str, Any] | None:
         """Returns the JSON, with all values checked; None if no quorum-state was ever written. Raises Corrupt."""
@@ -89,7 +89,7 @@ class ElectionFile:
             raise Corrupt(why, path=self.path) from None
 
     def write(self, election: StoredElection, *, version: int) -> None:
-        """Writes epoch, leader and vote durably, before any answer tells them. An OSError must end the process."""
+        """Writes epoch, leader and vote durably, before any answer contains them. An OSError must end the process."""
         assert version in (0, 1), version
         assert 0 <= election.epoch < EPOCHS_END, election.epoch
         leader_id = NOBODY if election.leader_id is None else election.leader_id

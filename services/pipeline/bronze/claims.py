@@ -37,18 +37,18 @@ def claimed(tables: Growing) -> set[str]:
 
 
 def withdraw_read(
-    spark: SparkSession, tables: Growing, read: Sequence[str], lines: Sequence[LineFile], told: DataFrame
+    spark: SparkSession, tables: Growing, read: Sequence[str], lines: Sequence[LineFile], made: DataFrame
 ) -> int:
     """Withdraws the quarantine claims that no longer hold after these files were read; returns how many.
 
-    `lines` are those of the files that are not stores; `told` are all claims that this run has made.
+    `lines` are those of the files that are not stores; `made` are all claims that this run has made.
     """
     claims = standing(tables)
     if claims is None:
         return 0
     places = sorted({str(Path(path).parent) for path in read})
     near = claims.where((fn.col("kind") == "span") & _directory().isin(places))
-    with kept(near.join(told.select(*CLAIM), list(CLAIM), "left_anti")) as (not_repeated,):
+    with kept(near.join(made.select(*CLAIM), list(CLAIM), "left_anti")) as (not_repeated,):
         sources = [row["source"] for row in not_repeated.select("source").distinct().collect()]
         were_read = set(read)
         looked_at = [path for path in sources if path in were_read or not Path(path).exists()]

@@ -1,6 +1,6 @@
 """A Spark data source for the lines of text files; it reads each file only up to the size that it had when listed.
 
-Spark's own text source reads to the file's present end and cannot tell a half-written last line from a complete one.
+Spark's own text source reads to the file's present end, so it takes a half-written last line for a complete one.
 """
 
 from __future__ import annotations

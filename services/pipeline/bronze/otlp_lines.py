@@ -110,7 +110,7 @@ def _spans(lines: DataFrame) -> DataFrame:
 def _damaged(lines: DataFrame) -> DataFrame:
     what = fn.when(fn.col("export._malformed").isNull(), "has no resourceSpans").otherwise("is no OTLP export in JSON")
     shown = fn.substring("text", 1, SHOWN_MAX)
-    # The digest tells apart two damaged lines that begin alike.
+    # The digest distinguishes two damaged lines that begin alike.
     claim = fn.format_string(
         LINE_CLAIM + "%d bytes (md5 %s) %s: %s", fn.octet_length("text"), fn.md5("text"), what, shown
     )

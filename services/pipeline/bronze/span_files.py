@@ -57,8 +57,9 @@ class SpanFile(NamedTuple):
 def find_spans(pattern: str, *, cluster_id: str | None = None) -> list[SpanFile]:
     """Finds the trace stores and OTLP files at or below a path or glob, or the database at a URL.
 
-    In a directory the suffix tells the kind; a file that is named itself is a store if its content is SQLite, else OTLP
-    lines. Raises FileNotFoundError, naming the pattern, and OSError for a database that cannot be read.
+    In a directory the suffix decides the kind of a file. A file whose path is given is a store if its content is
+    SQLite, else OTLP lines. Raises FileNotFoundError, naming the pattern, and OSError for a database that cannot be
+    read.
     """
     if "://" in pattern and not pattern.startswith("file:"):
         return [_database(pattern, cluster_id)]
@@ -128,6 +129,6 @@ def _clusters(places: Sequence[Path]) -> Iterator[str]:
         try:
             meta = read_meta_properties(place) if place.is_dir() else None
         except Corrupt:
-            continue  # this does not tell the cluster; the log's reader reports the damage
+            continue  # the cluster id cannot be read from it; the log's reader reports the damage
         if meta is not None:
             yield meta.cluster_id

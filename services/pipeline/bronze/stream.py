@@ -26,7 +26,7 @@ EVERY_S: Final = 10
 
 _SOUND: Final = {LOG_KIND: (RECORDS,), CHECKPOINT_KIND: (SNAPSHOTS,)}
 _DAMAGED: Final = (QUARANTINE, WITHDRAWN)
-Told = Callable[[int, RowCounts], None]
+OnBatch = Callable[[int, RowCounts], None]
 TablesOf = Callable[[SparkSession, str], Growing]
 
 
@@ -39,14 +39,14 @@ def ingest_stream(
     options: Mapping[str, str] | None = None,
     available_now: bool,
     every_s: int = EVERY_S,
-    told: Told = lambda _, __: None,
+    on_batch: OnBatch = lambda _, __: None,
     tables_of: TablesOf = ParquetTables,
 ) -> Any:
     """Starts the stream into bronze; returns Spark's StreamingQuery, to wait for or to stop.
 
     `source` is a path, or None if `options` of the source `kraft` have `endpoints`. With `available_now` the stream
-    ends when it has read everything that is there now. `told` is called after each micro-batch with its number and how
-    many rows were new. Only one job at a time may use `checkpoint_dir` and write to these tables, which `tables_of`
+    ends when it has read everything that is there now. `on_batch` is called after each micro-batch with its number and
+    the counts of new rows. Only one job at a time may use `checkpoint_dir` and write to these tables, which `tables_of`
     opens at `tables_root`.
     """
     reader = spark.readStream.format(NAME).options(**(options or {}))
@@ -55,7 +55,7 @@ def ingest_stream(
         rows = batch.persist()
         try:
             tables = tables_of(rows.sparkSession, tables_root)
-            told(number, ingest(rows, _Near(tables, rows)))
+            on_batch(number, ingest(rows, _Near(tables, rows)))
         finally:
             rows.unpersist()
 

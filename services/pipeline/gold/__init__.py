@@ -61,13 +61,15 @@ def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFr
     # The table does not exist if there are no spans.
     paths = tables.read(f"{SILVER}/{WRITE_PATH}")
     silver |= {} if paths is None else {WRITE_PATH: paths}
-    told: dict[str, dict[str, Any]] = {"availability": {"min_isr": min_isr}}
-    told |= {name: {"limits": DoctorLimits(min_isr=min_isr)} for name in ("story", "fleet_doctor", "causes")}
-    made = {name: tables.keep(f"{GOLD}/{name}", of(silver, **told.get(name, {}))) for name, of in _OF_HISTORY.items()}
+    arguments: dict[str, dict[str, Any]] = {"availability": {"min_isr": min_isr}}
+    arguments |= {name: {"limits": DoctorLimits(min_isr=min_isr)} for name in ("story", "fleet_doctor", "causes")}
+    made = {
+        name: tables.keep(f"{GOLD}/{name}", of(silver, **arguments.get(name, {}))) for name, of in _OF_HISTORY.items()
+    }
     # These tables read only the present state, which is small compared with the histories, and read it several times.
     with kept(*present(silver)) as frames:
         now = Present(*frames)
         return made | {
-            name: tables.keep(f"{GOLD}/{name}", of(silver, now=now, **told.get(name, {})))
+            name: tables.keep(f"{GOLD}/{name}", of(silver, now=now, **arguments.get(name, {})))
             for name, of in _OF_NOW.items()
         }

@@ -25,7 +25,7 @@ from quorate.records import (
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.audit_rows import began, ended, not_followed, with_before
 
-__all__ = ["QUIET", "TOLD", "kept_sentences"]
+__all__ = ["QUIET", "WORDINGS", "kept_sentences"]
 
 QUIET: Final = ("feature", "zk_migration_state")
 """Kinds that this module makes no sentences for."""
@@ -47,7 +47,7 @@ class _Wording(NamedTuple):
 
 def kept_sentences(kept: DataFrame) -> DataFrame:
     """Returns audit timeline rows for every ACL, quota, credential and the like that was set, changed or removed."""
-    rows = kept.where(fn.col("kind").isin(*TOLD)).withColumns(
+    rows = kept.where(fn.col("kind").isin(*WORDINGS)).withColumns(
         {
             "subject": _by_kind(lambda kind: kind.subject(_record(kind))),
             "state": _by_kind(lambda kind: kind.state(_record(kind))),
@@ -62,7 +62,7 @@ def kept_sentences(kept: DataFrame) -> DataFrame:
 
 
 def _by_kind(of: Callable[[_Wording], Column]) -> Column:
-    return fn.coalesce(*(fn.when(fn.col("kind") == name, of(kind)) for name, kind in TOLD.items()))
+    return fn.coalesce(*(fn.when(fn.col("kind") == name, of(kind)) for name, kind in WORDINGS.items()))
 
 
 def _record(kind: _Wording) -> Column:
@@ -141,7 +141,7 @@ def _arrow(was: Column, now: Column) -> Column:
     return fn.when(was == now, _words("is written again: ", now)).otherwise(_words(was, " → ", now))
 
 
-TOLD: Final[Mapping[str, _Wording]] = {
+WORDINGS: Final[Mapping[str, _Wording]] = {
     "acl": _Wording(
         AccessControlEntryRecord,
         subject=_resource,

@@ -47,7 +47,7 @@ def fleet_doctor(
 
     `severity` is error (something does not work), warn (it will not work after the next failure or upgrade) or info;
     `code` is the kind of finding, `subject` the thing that it is about. `since_offset` and `since_time` are null if no
-    record tells. `limits` are the thresholds; `now` is the result of `present`, if the caller has it already.
+    record has them. `limits` are the thresholds; `now` is the result of `present`, if the caller has it already.
     """
     now, limits = now or present(silver, at_offset), limits or DoctorLimits()
     earlier = {

@@ -84,6 +84,6 @@ def _voter_rules() -> Sequence[DoctorRule]:
             "VOTER_WITHOUT_DIRECTORY",
             (fn.size("nameless") > 0) & (fn.col("kraft_version") >= 1),
             text("voters ", listed("nameless"), " have no directory id at kraft.version ", fn.col("kraft_version")),
-            "remove and add them again: a voter with an empty disk could not be told from the one that voted (KIP-853)",
+            "remove and add them again: without it, a voter with an empty disk counts as the one that voted (KIP-853)",
         ),
     ]

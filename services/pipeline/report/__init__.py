@@ -54,19 +54,23 @@ DEFAULT = ReportLimits()
 T = TypeVar("T")
 
 
-def report(tables: Tables, limits: ReportLimits = DEFAULT, *, tell: Callable[[str], None] = lambda _: None) -> str:
-    """Builds the page; `tell` is called for each section that was read.
+def report(
+    tables: Tables, limits: ReportLimits = DEFAULT, *, on_section: Callable[[str], None] = lambda _: None
+) -> str:
+    """Builds the page; `on_section` is called with the name of each section that was read.
 
     Raises LookupError if a table or record is missing.
     """
-    return page(answers(tables, limits, tell=tell), limits)
+    return page(answers(tables, limits, on_section=on_section), limits)
 
 
-def answers(tables: Tables, limits: ReportLimits = DEFAULT, *, tell: Callable[[str], None] = lambda _: None) -> Answers:
+def answers(
+    tables: Tables, limits: ReportLimits = DEFAULT, *, on_section: Callable[[str], None] = lambda _: None
+) -> Answers:
     """Reads the data that the report page shows; Spark aggregates and limits it, so that little is collected here."""
 
     def reported(part: str, answer: T) -> T:
-        tell(f"report: {part}")
+        on_section(f"report: {part}")
         return answer
 
     names = (*(f"{SILVER}/{name}" for name in (*HISTORIES, "events")), *(f"{GOLD}/{name}" for name in _NEEDED))

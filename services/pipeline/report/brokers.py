@@ -85,7 +85,7 @@ def _lane(states: Sequence[BrokerState]) -> TimelineLane:
     rack = f" · rack {first.rack}" if first.rack else ""
     return TimelineLane(
         label=f"broker {first.broker_id}{rack}",
-        untold_ms=first.begin_ms if len(states) < first.total else None,
+        first_shown_ms=first.begin_ms if len(states) < first.total else None,
         segments=[
             LaneSegment(
                 begin_ms=each.begin_ms,

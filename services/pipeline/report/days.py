@@ -97,7 +97,7 @@ def day_table(days: ShownRows[Day], limits: ReportLimits) -> Html:
         Column("leader changes", lambda row: f"{row.leader_changes:,}", "number"),
         Column("unclean", lambda row: f"{row.unclean_elections:,}" if row.unclean_elections else "", "number grave"),
     ]
-    note = shown.words("the worst", "days of a partition with anything to tell")
+    note = shown.words("the worst", "days of a partition with an event")
     return joined((tag("p", note, class_="note"), table(shown.rows, columns)))
 
 

@@ -46,11 +46,14 @@ class LaneSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineLane:
-    """A lane with its latest segments; earlier ones, before `untold_ms` (ms since 1970), are not drawn."""
+    """A lane with its latest segments.
+
+    If earlier ones are left out, `first_shown_ms` is where the first drawn one begins (ms since 1970), else None.
+    """
 
     label: str
     segments: Sequence[LaneSegment]
-    untold_ms: int | None = None
+    first_shown_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +97,10 @@ def _lane(row: TimelineLane, axis: Axis, top: float) -> Html:
     name = tag("text", tag("title", row.label), label, class_="label", x=LEFT - 10, y=top + LANE - 5)
     ground = tag("rect", class_="ground", x=axis.left, y=top, width=axis.right - axis.left, height=LANE)
     drawn = [name, ground]
-    if row.untold_ms is not None:
+    if row.first_shown_ms is not None:
         tooltip = tag("title", f"{row.label}: earlier changes are not drawn")
-        wide = axis.x(row.untold_ms) - axis.left
-        drawn.append(tag("rect", tooltip, class_="untold", x=axis.left, y=top, width=wide, height=LANE))
+        wide = axis.x(row.first_shown_ms) - axis.left
+        drawn.append(tag("rect", tooltip, class_="omitted", x=axis.left, y=top, width=wide, height=LANE))
     drawn += [_segment(each, axis, top) for each in sorted(row.segments, key=lambda each: each.grave)]
     return joined(drawn)
 

@@ -177,7 +177,7 @@ def _bar(us: int | None, most: int, look: str) -> Html:
 
 
 def _us(us: int | None) -> str:
-    return "not told" if us is None else duration(us / 1_000_000)
+    return "unknown" if us is None else duration(us / 1_000_000)
 
 
 def _bars(spread: Mapping[int, int]) -> list[Bar]:

@@ -75,7 +75,7 @@ def _lane(states: Sequence[PartitionState]) -> TimelineLane:
     return TimelineLane(
         label=first.partition,
         segments=[_segment(each) for each in states],
-        untold_ms=first.begin_ms if len(states) < first.total else None,
+        first_shown_ms=first.begin_ms if len(states) < first.total else None,
     )
 
 

@@ -69,7 +69,7 @@ def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int)
     ends = [*(each.begin_ms for each in epochs[1:]), end_ms]
     return TimelineLane(
         label="quorum leader",
-        untold_ms=epochs[0].begin_ms if len(epochs) < epochs[0].total else None,
+        first_shown_ms=epochs[0].begin_ms if len(epochs) < epochs[0].total else None,
         segments=[
             LaneSegment(
                 begin_ms=each.begin_ms,

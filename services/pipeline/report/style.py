@@ -67,7 +67,7 @@ svg{display:block;width:100%;height:auto;overflow:visible}
 svg text{font-size:11.5px;fill:var(--ink)}
 svg .label{text-anchor:end}svg .tick{fill:var(--quiet);font-size:11px}
 svg .in{fill:var(--in)}svg .in,svg .over{font-size:11px;pointer-events:none}
-.grid{stroke:var(--line)}.ground{fill:var(--ground)}.untold{fill:var(--line)}
+.grid{stroke:var(--line)}.ground{fill:var(--ground)}.omitted{fill:var(--line)}
 svg .silent{fill:var(--card);stroke:var(--grave);stroke-dasharray:3 2}
 .legend i.silent{background:var(--card);border:1px dashed var(--grave)}
 line.mark{stroke-dasharray:2 3;stroke:var(--grave);opacity:.75}

@@ -3,8 +3,8 @@
 Rows are joined from trace spans and the log. All spans of a write have the request's span as parent and carry offsets:
 `write` (the active controller has decided and applied it), `append` (a quorum node has flushed it to disk), `commit`,
 and `apply` (a replica has applied it to its state). The first record of each batch carries the trace id, so the log
-tells the request, the epoch, and whether the write was kept. A write without any span is a row too, if it lies behind
-the cluster's first traced write.
+has the request and the epoch of each write, and shows whether the write was kept. A write without any span is a row
+too, if it comes after the cluster's first traced write.
 
 Timestamps come from each machine's own clock, so a duration between two machines includes their clock difference.
 From the request to the commit it is one clock, the active controller's.

@@ -5,7 +5,7 @@ formats      the known formats, the Spark settings that each needs, and checks t
 parquet      plain Parquet; `compaction` merges its small files, `rounds` makes readers see each row once meanwhile
 delta        Delta Lake
 files        writes, renames and deletes single files on Hadoop's file systems
-telling      a wrapper that reports each table as soon as it is written
+reporting    a wrapper that reports each table as soon as it is written
 remembered   a wrapper that caches tables of few rows in memory
 """
 
@@ -13,7 +13,7 @@ from services.pipeline.tables.delta import DeltaTables
 from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
 from services.pipeline.tables.parquet import ParquetTables
 from services.pipeline.tables.remembered import Remembered
-from services.pipeline.tables.telling import Telling
+from services.pipeline.tables.reporting import Reporting
 from services.pipeline.tables.verbs import Compacted, Growing, Keeping, Lake, Replacing, Tables, add
 
 __all__ = [
@@ -27,8 +27,8 @@ __all__ = [
     "ParquetTables",
     "Remembered",
     "Replacing",
+    "Reporting",
     "Tables",
-    "Telling",
     "add",
     "open_tables",
     "settings_of",

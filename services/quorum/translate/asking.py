@@ -190,11 +190,11 @@ def from_fetch(answer: FetchResponse, reply_to: object) -> raft.FetchResponse:
     )
 
 
-def _end_of(told: Any) -> OffsetAndEpoch | None:
+def _end_of(end: Any) -> OffsetAndEpoch | None:
     """Converts an epoch and end offset; None if both are absent. The core refuses an answer with only one of them."""
-    if told.epoch < 0 and told.end_offset < 0:
+    if end.epoch < 0 and end.end_offset < 0:
         return None
-    return OffsetAndEpoch(epoch=told.epoch, offset=told.end_offset)
+    return OffsetAndEpoch(epoch=end.epoch, offset=end.end_offset)
 
 
 def from_fetch_snapshot(answer: FetchSnapshotResponse, reply_to: object) -> raft.FetchSnapshotResponse:

@@ -107,15 +107,15 @@ def vote_answer(answer: raft.VoteResponse, endpoints: Endpoints) -> VoteResponse
 
 def begin_answer(answer: raft.BeginQuorumEpochResponse, endpoints: Endpoints) -> BeginQuorumEpochResponse:
     """Converts the core's answer to a BeginQuorumEpoch v1 response."""
-    return _told(BeginQuorumEpochResponse, answer, endpoints)
+    return _leader_answer(BeginQuorumEpochResponse, answer, endpoints)
 
 
 def end_answer(answer: raft.EndQuorumEpochResponse, endpoints: Endpoints) -> EndQuorumEpochResponse:
     """Converts the core's answer to an EndQuorumEpoch v1 response."""
-    return _told(EndQuorumEpochResponse, answer, endpoints)
+    return _leader_answer(EndQuorumEpochResponse, answer, endpoints)
 
 
-def _told(message: Any, answer: Any, endpoints: Endpoints) -> Any:
+def _leader_answer(message: Any, answer: Any, endpoints: Endpoints) -> Any:
     if _is_whole_error(answer):
         return message(error_code=answer.error)
     topic = message.TopicData

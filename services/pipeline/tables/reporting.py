@@ -8,17 +8,17 @@ from pyspark.sql import DataFrame
 
 from services.pipeline.tables.verbs import Tables
 
-__all__ = ["Telling"]
+__all__ = ["Reporting"]
 
 
-class Telling:
-    """The wrapped tables; `told` counts the tables that were written."""
+class Reporting:
+    """The wrapped tables; `table_count` is the number of tables that were written."""
 
-    def __init__(self, tables: Tables, tell: Callable[[str, int], None]) -> None:
-        """Wraps tables; `tell` is called with the name of each table that was written and its number of rows."""
+    def __init__(self, tables: Tables, on_table: Callable[[str, int], None]) -> None:
+        """Wraps tables; `on_table` is called with the name of each table that was written and its number of rows."""
         self._tables = tables
-        self._report = tell
-        self.told = 0
+        self._on_table = on_table
+        self.table_count = 0
 
     def read(self, name: str) -> DataFrame | None:
         """Returns a table's present rows; None if it was never written."""
@@ -37,6 +37,6 @@ class Telling:
         return self._reported(name, self._tables.replace(name, rows))
 
     def _reported(self, name: str, table: DataFrame) -> DataFrame:
-        self.told += 1
-        self._report(name, table.count())
+        self.table_count += 1
+        self._on_table(name, table.count())
         return table
