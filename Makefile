@@ -6,6 +6,7 @@ STAMP := .venv/.synced
 PROTOS := $(shell find protos -name '*.proto') protos/generate.py libs/quorate/wire/schema.py
 MADE := libs/kraft/schema.binpb
 COMPILED := .venv/.compiled
+PARALLEL = -n $(or $(WORKERS),2) --dist loadfile
 SOURCES = $(shell find deploy libs services -name '*.py' 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -22,8 +23,8 @@ run: setup ## the whole control plane on loopback, a topic created, its trace sh
 report: spark-setup ## what the last `make run` did, as an HTML page (LOGS=DIR: what these logs tell)
 	@$(RUN) quorate pipeline run $(if $(LOGS),--from $(LOGS) --to build/lake --report build/report.html,--from run --to run/lake --spans run/observer.db --report run/report.html)
 
-test: setup ## every test that needs no more than Python
-	@$(RUN) pytest tests -m "not interop and not netns and not mutants"
+test: setup ## every test that needs no more than Python (WORKERS= processes, a file of tests at a time each)
+	@$(RUN) pytest $(PARALLEL) tests -m "not interop and not netns and not mutants"
 
 check: lint types imports protos-check tidy ## lint, types, import contracts, protos, tidiness
 
@@ -50,7 +51,7 @@ tidy: setup ## the shape of the tree: sizes, names, docstrings
 	@$(RUN) pytest tests/tidy
 
 interop: setup interop-setup ## against a released Kafka (needs a JDK 17 and Maven)
-	@$(RUN) pytest tests/interop tests/conformance tests/cli/test_against_kafka.py tests/storage/test_indexes.py
+	@$(RUN) pytest $(PARALLEL) tests/interop tests/conformance tests/cli/test_against_kafka.py tests/storage/test_indexes.py
 
 interop-setup: setup ## fetch the jars of the released Kafka into build/
 	@$(RUN) python -m tests.interop.kafka.release
@@ -100,7 +101,7 @@ spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their ow
 	@mvn -q -B -f deploy/spark/delta.xml package
 
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it
-	@$(RUN) pytest tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
+	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
 fixtures: setup ## run a released Kafka again and keep its directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -35,6 +36,18 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
                 item.config.stash[DESELECTED][mark] += 1
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist sends its counts to the process that prints the summary."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output[LEFT_OUT] = dict(session.config.stash[DESELECTED])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each worker collected every test: the largest count is the number of tests, not the sum."""
+    node.config.stash[DESELECTED] |= Counter(getattr(node, "workeroutput", {}).get(LEFT_OUT, {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     skipped = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
@@ -51,4 +64,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"{count} skipped: {reason}", yellow=True)
 
 
+LEFT_OUT = "left_out"
 DESELECTED = pytest.StashKey[Counter[str]]()

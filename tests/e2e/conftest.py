@@ -11,30 +11,25 @@ pytest.register_assert_rewrite("tests.e2e.cluster", "tests.e2e.offline", "tests.
 
 from tests.e2e.cluster import Cluster, control_plane  # noqa: E402  # their assertions tell values from here on
 
-MEASURED = pytest.StashKey[list[str]]()
 Measure = Callable[[str, float], None]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[MEASURED] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash[MEASURED]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    figures = [
+        f"{figure:8.2f} {what}: {report.nodeid.partition('::')[2]}"
+        for report in terminalreporter.stats.get("passed", [])
+        for what, figure in report.user_properties
+    ]
+    if figures:
         terminalreporter.section("measured, not asserted")
-        for line in config.stash[MEASURED]:
+        for line in figures:
             terminalreporter.write_line(line)
 
 
 @pytest.fixture
-def measured(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Measure:
-    """Keeps a figure of this story: what it is with its unit, and how much."""
-
-    def measure(what: str, figure: float) -> None:
-        record_property(what, figure)
-        request.config.stash[MEASURED].append(f"{figure:8.2f} {what}: {request.node.name}")
-
-    return measure
+def measured(record_property: Callable[[str, object], None]) -> Measure:
+    """Keeps a figure of this test for the summary: its name with the unit, and the number."""
+    return record_property
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

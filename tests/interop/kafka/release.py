@@ -6,6 +6,7 @@ outside git.
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
 import subprocess
@@ -67,13 +68,18 @@ def jars(pom: Path = POM) -> Path:
 
 @cache
 def compiled(source: Path, pom: Path = POM) -> Path:
-    """The directory with the classes of a Java source, compiled anew when it is newer than they are."""
+    """The directory with the classes of a Java source, compiled anew when it is newer than they are.
+
+    Tests run in several processes: a lock keeps one from loading classes that another is still writing.
+    """
     classes = BUILD / "interop-classes" / version(pom)
+    classes.mkdir(parents=True, exist_ok=True)
     made = classes / f"{source.stem}.class"
-    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
-        classes.mkdir(parents=True, exist_ok=True)
-        command = ["javac", "-nowarn", "-cp", f"{jars(pom)}/*", "-d", str(classes), str(source)]
-        subprocess.run(command, check=True, timeout=JAVAC_TIMEOUT_S)
+    with (classes / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+            command = ["javac", "-nowarn", "-cp", f"{jars(pom)}/*", "-d", str(classes), str(source)]
+            subprocess.run(command, check=True, timeout=JAVAC_TIMEOUT_S)
     return classes
 
 
