@@ -1,15 +1,19 @@
 """Kafka's metadata control plane, listed from the bottom layer up.
 
 nouns, errors        basic types and exceptions of every part
+properties, doubles  Java's properties files, and its text of floating-point numbers
+traces               trace spans, and the tree of a trace
+wire                 Kafka's wire format
 records              the record classes by their plain names
-wire, log            Kafka's wire format; the log interface of a core
 timeline, epochs     collections with undo; the end offset of each leader epoch
 raft                 COMMIT: the quorum protocol, without I/O
 metadata             APPLY: the replicated state
 placement, liveness  pure decisions of the stateless services
+authorizer           ACL decisions
 controller           WRITE: the effect of an admin request on the state
-storage, runtime     the only code that opens files; the only code that uses asyncio, gRPC, OpenTelemetry
+storage, runtime     a node's files; event loop, gRPC, OpenTelemetry
 protocol, network    connections as Kafka's clients and servers have them: without I/O; over asyncio
+pipeline             decodes logs and checkpoints into columns, without Spark
 cli                  the `quorate` command
 """
 

@@ -1,1 +1,7 @@
-"""The heartbeat service: receives broker heartbeats (KIP-631), and has the controller fence and unfence brokers."""
+"""The heartbeat service: receives broker heartbeats (KIP-631), and has the controller fence and unfence brokers.
+
+driver     handles heartbeats, and has the controller change broker states
+servicer   the gRPC servicer
+config     the settings
+metrics    the metrics, by Kafka's names
+"""

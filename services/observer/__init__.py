@@ -1,1 +1,8 @@
-"""The observer service: a read replica of the metadata, and a store of trace spans. Any number of copies can run."""
+"""The observer service: a read replica of the metadata, and a store of trace spans. Any number of copies can run.
+
+servicer   answers reads from the replica, and traces from the span store
+spans      the span store; `database` checks its URL
+otlp       receives spans from any OpenTelemetry exporter
+relay      forwards fetches of the committed log to a quorum node
+config     the settings
+"""

@@ -1,1 +1,13 @@
-"""The data pipeline: turns metadata logs and checkpoints of many clusters, over years, into tables with Spark."""
+"""The data pipeline: turns metadata logs and checkpoints of many clusters, over years, into tables with Spark.
+
+source            the Spark data source `kraft`
+bronze            the raw layer
+silver            the history layer
+gold              the answer layer
+report            one HTML page
+tables            the table formats
+verify            compares the replay with every checkpoint
+jobs              the jobs of the command; `steps` prints their progress, `exits` has their exit codes
+what_if_text      prints the result of a what-if analysis
+session           Spark sessions; `size` estimates what a job reads, `memory` caches, `frames` has the schemas
+"""

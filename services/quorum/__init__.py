@@ -1,1 +1,14 @@
-"""The quorum service: one KRaft node (KIP-595). It keeps the log, votes, replicates, and serves its controller."""
+"""The quorum service: one KRaft node (KIP-595). It keeps the log, votes, replicates, and serves its controller.
+
+driver, flusher                          the event loop around the Raft core; the thread that waits for fsync
+disk, checkpoints, batches               storage in the core's types
+servicer, membership, translate          the gRPC servicers, and the conversion of Kafka's messages
+peers, endpoints                         the client of other nodes, and their addresses
+appends                                  the controller's appends: batching and backpressure
+controller_events, controller_presence   the controller's Listen stream; whether it is present
+snapshot_upload, downloads, cleaner      snapshots in, snapshots out, retention (KIP-630)
+follower_fetch                           serves the committed log to observers
+alter_quorum, describe                   AlterQuorum; DescribeQuorum and FindQuorum
+metrics, readings, recorder, tracing     metrics and spans
+config                                   the settings, by Kafka's names
+"""

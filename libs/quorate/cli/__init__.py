@@ -18,6 +18,7 @@ offline         rebuilds the metadata state from the files of a directory
 image           `quorate image show`: prints that state as tables
 image_json      converts that state to one JSON document
 lost_scram      finds SCRAM credentials that a checkpoint lacks
+live            fetches the committed log of a live quorum
 waterfall       draws a trace
 pipeline        `quorate pipeline`: runs services.pipeline
 """

@@ -1,5 +1,17 @@
 """COMMIT: the quorum protocol, Raft with pull replication (KIP-595, KIP-996, KIP-630, KIP-853), without I/O.
 
+core, ready, step_context, matrix             one step: inputs, effects, context, and the protocol as a table
+messages, flaws, fencing                      messages, checks of their form, epoch fencing
+roles, role_entry                             the six roles, and how each is entered
+log, history, voters                          the log without bytes, values by offset, voter sets
+voting, quorum_epoch, quorum                  elections, the leader's epoch, majority arithmetic
+following, serving, reading, parked_fetches   pull replication, snapshots, long poll
+progress                                      each replica's log end, and the high watermark
+follower_fetch, read_index                    reads of observers, linearizable reads
+membership, joining, walking, target_voters   voter changes
+leadership_transfer, presence                 leadership transfer, controller presence
+requests, settings, invariants                requests in flight, limits, what holds after every step
+
 A driver gives a `Raft` messages and the time, and carries out the effects of `Raft.ready` in order. The only voter of
 a quorum leads at once, and its record is committed once it is flushed:
 

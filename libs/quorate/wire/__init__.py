@@ -2,7 +2,8 @@
 
 schema       the layout of a message, read from its protobuf descriptor
 codec        encodes and decodes messages; compile generates the code for it, walk locates errors
-protobuf     converts a message between struct, protobuf and Kafka's JSON
+protobuf     converts a message between struct, protobuf and Kafka's JSON; convert generates the code for it
+shared       a tuple that caches its protobuf form
 batch        record batches, version 2
 primitives   varints
 """

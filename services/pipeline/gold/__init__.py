@@ -1,13 +1,17 @@
 """Gold, the answer layer: tables that are computed from silver alone.
 
-audit          a sentence for every change: before, after, and the request that caused it
+audit          a sentence for every change: before, after, and the request that caused it; audit_kept, audit_rows
 availability   for how long each partition was offline or under its min ISR, each day
 churn          how often each broker left and joined ISRs, won and lost leaderships, each day
 commit_slo     commit latencies, the slowest follower, and the gaps between leaders, each hour
 skew           replicas and leaders against a fair share, and partitions that share a rack
-doctor         findings that an operator should look at, with advice
+doctor         findings that an operator should look at, with advice; doctor_rules, doctor_partitions, doctor_nodes,
+               doctor_quorum, doctor_access
 causes         the doctor's findings about partitions, grouped by the brokers that are missing
 story          the main events of each cluster, in order
+what_if        the loss of brokers or racks, simulated
+began          since when a condition has held; silence finds periods without an active controller
+secrets        which config values may be secrets
 """
 
 from __future__ import annotations
