@@ -26,6 +26,10 @@ report: spark-setup ## what the last `make run` did, as an HTML page (LOGS=DIR: 
 test: setup ## every test that needs no more than Python (WORKERS= processes, a file of tests at a time each)
 	@$(RUN) pytest $(PARALLEL) tests -m "not interop and not netns and not mutants"
 
+explore: setup ## property tests with new examples, ROUNDS times (in CI they have the same ones each time)
+	@for round in $$(seq $(or $(ROUNDS),5)); do \
+	env -u CI $(RUN) pytest tests -m "hypothesis and not interop and not mutants" || exit 1; done
+
 check: lint types imports protos-check tidy ## lint, types, import contracts, protos, tidiness
 
 lint: setup ## ruff: rules and format
@@ -131,4 +135,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test check lint types imports protos protos-check tidy interop interop-setup spark-setup spark-formats pipeline e2e netns fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv
+.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup spark-setup spark-formats pipeline e2e netns fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.outcomes import ENVIRONMENT, Recorder
 
-# A time limit on one example would fail on a busy machine, and timings are never asserted.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# Timings are never asserted: how long an example takes, or its making, says how busy the machine is.
+UNTIMED = settings(
+    settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("explore", UNTIMED)
+# In CI the examples are those that a test's own text gives: the same commit passes again where it has passed. New ones
+# are found by everybody else, at each run, and by `make explore`.
+settings.register_profile("repeat", UNTIMED, derandomize=True, database=None)
+settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 HOW_TO_GET = {
     "interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`",

@@ -46,7 +46,8 @@ from tests.cli.directories import (
     write_log,
 )
 
-ROUNDS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW_OR_SHARED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+ROUNDS = settings(max_examples=60, deadline=None, suppress_health_check=SLOW_OR_SHARED)
 AT_OFFSET_7 = "00000000000000000007-0000000001.checkpoint"
 
 
