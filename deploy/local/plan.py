@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from deploy.local.ports import HOST, free_ports
 from kraft import Uuid
 from quorate.nouns import uuid_text
-
-HOST: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +177,3 @@ def _process(service: str, node_id: int, port: int, settings: dict[str, str], pl
     return Process(
         service=service, name=f"{service}-{node_id}", port=port, settings={**common, **settings}, place=place
     )
-
-
-def free_ports(count: int) -> list[int]:
-    """Returns `count` different free ports of loopback; another process may still take them."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
