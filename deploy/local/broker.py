@@ -19,11 +19,14 @@ from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
+from quorate.runtime.statuses import is_retriable
 from quorate.runtime.telemetry import OFF
 
 HEARTBEAT_INTERVAL_S: Final = 0.5
 STARTING_INTERVAL_S: Final = 0.02
 DEADLINE_MS: Final = 10_000
+START_TIMEOUT_S: Final = 60.0
+"""Time limit of a start: the broker replays the log, and an election may be under way."""
 
 
 class BrokerStandIn:
@@ -60,7 +63,7 @@ class BrokerStandIn:
         )
         self.epoch = answer.broker_epoch
         self._tasks.append(asyncio.ensure_future(self._heartbeat_for_ever()))
-        async with asyncio.timeout(DEADLINE_MS / 1000):
+        async with asyncio.timeout(START_TIMEOUT_S):
             await self._unfenced.wait()
 
     async def fall_silent(self) -> None:
@@ -74,7 +77,7 @@ class BrokerStandIn:
         """Does a controlled shutdown: sends heartbeats that ask for it until one is answered `should_shut_down`."""
         for task in self._tasks[1:]:
             task.cancel()
-        while not (await self._heartbeat(want_shut_down=True)).should_shut_down:
+        while not await self._may_shut_down():
             await asyncio.sleep(STARTING_INTERVAL_S)
         await self.close()
 
@@ -83,6 +86,15 @@ class BrokerStandIn:
         await self.fall_silent()
         await self._controllers.close()
         await self._heartbeats.close()
+
+    async def _may_shut_down(self) -> bool:
+        """Asks for a shutdown; False as well if the answer is an error that the next heartbeat may not get."""
+        try:
+            return (await self._heartbeat(want_shut_down=True)).should_shut_down
+        except ApiError as error:
+            if not is_retriable(error):
+                raise
+            return False
 
     def _registration(self) -> BrokerRegistrationRequest:
         return BrokerRegistrationRequest(

@@ -19,10 +19,12 @@ from quorate.cli import formatting
 from quorate.cli.failures import Failed
 from quorate.cli.node_config import read_node_config
 from quorate.errors import Corrupt
+from quorate.runtime import loop
 
 READY_TIMEOUT_S: Final = 120.0
 """Time limit of a start: each process needs seconds of CPU time, and 61 s in all were measured on a busy machine."""
-STOP_TIMEOUT_S: Final = 10.0
+STOP_TIMEOUT_S: Final = loop.STOP_TIMEOUT_S + 10
+"""Time limit of a stop; a service gives itself a little less, and then ends by itself."""
 WATCH_AGAIN_S: Final = 0.05
 RECONNECT: Final = (
     # gRPC waits 1 s before it reconnects, then 1.6 times longer each time: a server was found up to 4 s too late.
@@ -113,9 +115,9 @@ class Running:
         child.send_signal(number)
         return await self.ended(process)
 
-    async def ended(self, process: Process) -> int:
-        """Waits until a process has ended; returns its exit code. Raises TimeoutError after 10 s."""
-        async with asyncio.timeout(STOP_TIMEOUT_S):
+    async def ended(self, process: Process, *, within_s: float = STOP_TIMEOUT_S) -> int:
+        """Waits until a process has ended; returns its exit code. Raises TimeoutError."""
+        async with asyncio.timeout(within_s):
             return await self._children[process.name].wait()
 
     async def stop(self) -> None:
