@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import grpc
 
-from deploy.local.plan import Process, free_ports
+from deploy.local.plan import Process
+from deploy.local.ports import free_ports
 from kraft.api.alter_partition_reassignments_pb2 import AlterPartitionReassignmentsRequest
 from kraft.api.create_partitions_pb2 import CreatePartitionsRequest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest

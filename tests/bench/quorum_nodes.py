@@ -31,7 +31,7 @@ from quorate.runtime.client import open_channel
 
 T = TypeVar("T")
 
-WITHIN_S: Final = 30.0
+WITHIN_S: Final = 120.0
 """How long a leader may take to be there, or an append to be committed, before the bench gives up."""
 LOOK_AGAIN_S: Final = 0.01
 VALUE_BYTES: Final = 200

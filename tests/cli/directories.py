@@ -80,7 +80,7 @@ def run_apart(*arguments: object, **environment: str) -> Ran:
     """The command as a process of its own, as people run it."""
     command = [sys.executable, "-m", "quorate.cli", *map(str, arguments)]
     ran = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+        command, check=False, capture_output=True, text=True, timeout=240, env={**os.environ, **environment}
     )
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 

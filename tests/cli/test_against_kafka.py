@@ -135,7 +135,7 @@ def test_kafka_names_what_does_not_follow_as_we_do(tmp_path: Path, what: str) ->
     path = tmp_path / LOG_NAME
     path.write_bytes(b"".join(BATCHES[at] for at in OUT_OF_ORDER[what][0]))
     command = java("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", path)
-    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=240)
 
     assert told.stderr.split("\n")[:-1] == run("log", "dump", path).err.splitlines()[:-1]
 

@@ -132,7 +132,7 @@ def test_the_pipelines_help_needs_no_spark(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-m", "quorate.cli", "pipeline", "--help"]
 
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environ)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240, env=environ)
 
     assert (0, "") == (ran.returncode, ran.stderr)
     assert re.search("ingest.*silver.*gold", ran.stdout, re.DOTALL)

@@ -168,7 +168,7 @@ def constants(release: Release) -> list[list[str]]:
         pytest.skip(f"no slf4j-api jar beside {release.clients}, without which its classes do not load")
     source = Path(__file__).with_name("Constants.java")
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{release.clients}:{release.slf4j}", str(source)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     return [line.split("\t") for line in ran.stdout.splitlines()]
 
 

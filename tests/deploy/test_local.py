@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.plan import HOST, make_plan
+from deploy.local.plan import make_plan
+from deploy.local.ports import HOST
 from deploy.local.processes import ROOT, NotReady, Running
 
 OURS = ("deploy", "libs", "services")

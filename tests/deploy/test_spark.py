@@ -21,7 +21,7 @@ spark.stop()
 
 
 @pytest.mark.skipif(not is_installed(), reason=HOW_TO_GET)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_800)
 def test_a_session_counts_rows_with_python_workers() -> None:
     path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if "java" not in part.lower())
     ran = subprocess.run(
@@ -29,7 +29,7 @@ def test_a_session_counts_rows_with_python_workers() -> None:
         env={"PATH": path, "HOME": os.environ.get("HOME", "/"), **environment()},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1_200,
         check=False,
     )
 

@@ -64,7 +64,7 @@ async def test_every_service_that_a_process_shows_has_targets(plane: Plane) -> N
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_no_input_breaks_a_process(plane: Plane) -> None:
     campaign = Campaign(plane, seed=SEED, burst=20)

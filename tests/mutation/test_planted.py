@@ -28,7 +28,7 @@ def tree() -> Iterator[Tree]:
 
 
 @pytest.mark.mutants
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("bug", [*BUGS, *WIRE_BUGS], ids=lambda bug: bug.number)
 def test_a_planted_bug_is_found(bug: Planted, tree: Tree) -> None:
     (verdict,) = verdicts(tree, [bug])

@@ -75,7 +75,7 @@ class Reports:
 @asynccontextmanager
 async def served(handler: Handler, **more: object) -> AsyncIterator[KafkaServer]:
     listening = Listening(handle=handler, served=SERVED, describe_versions=describe, **more)
-    async with asyncio.timeout(30), serving(listening, LOOPBACK) as server:
+    async with asyncio.timeout(120), serving(listening, LOOPBACK) as server:
         yield server
 
 
@@ -210,7 +210,7 @@ async def test_an_answer_that_the_version_cannot_carry_ends_the_connection_and_n
 
     reports = Reports()
     listening = Listening(handle=too_large, served=SERVED, describe_versions=describe, report=reports)
-    async with asyncio.timeout(30), serving(listening, LOOPBACK) as server:
+    async with asyncio.timeout(120), serving(listening, LOOPBACK) as server:
         other = await connect(LOOPBACK, server.port)
         client = await connect(LOOPBACK, server.port, settings=ClientSettings(client_id="large"))
         with pytest.raises(Disconnected):
@@ -324,7 +324,7 @@ def contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
     return server, ssl.create_default_context(cafile=str(certificate))

@@ -74,7 +74,7 @@ class Script:
 
 async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[Batch | Checkpoint]:
     """What an observer reads that begins with the first of these controllers."""
-    async with asyncio.timeout(30), AsyncExitStack() as stack:
+    async with asyncio.timeout(120), AsyncExitStack() as stack:
         endpoints = []
         for script in scripts:
             listening = Listening(handle=script, served=SERVED, describe_versions=describe)

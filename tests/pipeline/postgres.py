@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from deploy.local.plan import free_ports
+from deploy.local.ports import free_ports
 
 PASSWORD: Final = "not to be told"
 DEBIAN: Final = Path("/usr/lib/postgresql")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1_800),
     pytest.mark.skipif(not is_installed(), reason=HOW_TO_GET),
 ]
 

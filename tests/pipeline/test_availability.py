@@ -28,7 +28,7 @@ from tests.pipeline.walks import agree, days_of, walk, without_aborted
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 
 def _midnight() -> Story:

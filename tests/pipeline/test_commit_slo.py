@@ -13,7 +13,7 @@ from tests.pipeline.test_replay import NOT_SILVER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 NOON: Final = datetime(2026, 11, 21, 12)
 EVENTS: Final = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from services.pipeline.tables import ParquetTables
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1_800),
     pytest.mark.skipif(not is_installed(), reason=HOW_TO_GET),
 ]
 

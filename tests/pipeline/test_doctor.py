@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 CLUSTER: Final = FIXTURES / "three-dynamic"
 LOG: Final = CLUSTER / "controller-3" / "__cluster_metadata-0" / "00000000000000000000.log"

@@ -16,7 +16,7 @@ from tests.pipeline.test_main import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(1_800)
 
 
 def sized(path: Path, size: int) -> Path:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(1_800),
     pytest.mark.skipif(not is_installed(), reason=HOW_TO_GET),
 ]
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 OTHERS = ("delta",)
 MARK = b"PAR1"
 """With which a file of Parquet ends that is whole."""
-WITHIN_S = 600
+WITHIN_S = 1_500
 
 
 def make_logs(home: Path) -> None:

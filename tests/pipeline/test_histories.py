@@ -19,7 +19,7 @@ from tests.pipeline.logs import batches, node, segment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 LOG_COUNT: Final = 6
 OPEN_COUNT: Final = 2

@@ -18,7 +18,7 @@ from tests.pipeline.test_report import Page
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(1_800)
 
 
 def idling(story: Story, seconds: int) -> Story:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(600)  # several runs of all of silver
+pytestmark = pytest.mark.timeout(1_800)  # several runs of all of silver
 
 GROWS, STAYS = "grows", "stays"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from services.pipeline.tables import ParquetTables
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1_800),
     pytest.mark.skipif(not is_installed(), reason=HOW_TO_GET),
 ]
 
@@ -69,7 +69,7 @@ def variables() -> dict[str, str]:
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """One process until it ends."""
-    return subprocess.run(command, cwd=cwd, env=variables(), capture_output=True, text=True, timeout=800, check=False)
+    return subprocess.run(command, cwd=cwd, env=variables(), capture_output=True, text=True, timeout=1_600, check=False)
 
 
 def test_spark_submit_runs_a_job_and_ends_with_its_exit_code(spark: SparkSession, tmp_path: Path) -> None:

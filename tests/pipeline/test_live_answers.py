@@ -16,7 +16,7 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.live import QuorumReader, Unanswered
 from quorate.runtime.server import Server
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(1_800)
 
 OF_LATER_KAFKAS = 30_000
 """An error code that nobody here knows."""

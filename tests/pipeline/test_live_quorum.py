@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from deploy.local.plan import Process, free_ports
+from deploy.local.plan import Process
+from deploy.local.ports import free_ports
 from deploy.local.processes import Running
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from kraft.service.quorum_pb2_grpc import RaftClientStub
@@ -25,7 +26,7 @@ from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_file, seg
 from quorate.wire.batch import batches
 from tests.bench.quorum_nodes import QUIET, Writer, caught_up, quorum, value
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1_800)
 
 T = TypeVar("T")
 

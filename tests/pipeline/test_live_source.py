@@ -21,7 +21,7 @@ from tests.pipeline.test_live_quorum import snapshot
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1_800)
 
 COLUMNS = ("offset", "epoch", "type", "payload")
 

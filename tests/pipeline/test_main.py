@@ -15,7 +15,7 @@ from tests.pipeline.logs import batches, flipped, history, node, segment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(1_800)
 
 
 def run(spark: SparkSession, *arguments: str) -> int:

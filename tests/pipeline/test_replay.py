@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from services.pipeline.tables import ParquetTables
     from services.pipeline.verify import Replays
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 NODE = FIXTURES / "three-dynamic" / "controller-3"
 ALL_NODES = FIXTURES / "three-dynamic"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from services.pipeline.report.page import Answers
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1_800)
 
 ROOT = Path(__file__).parents[2]
 DAY_MS = 86_400_000

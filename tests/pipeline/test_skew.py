@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 NODE: Final = FIXTURES / "three-dynamic" / "controller-3"
 OFFSETS: Final = (81, 130, 186, 239)

@@ -16,7 +16,7 @@ from tests.pipeline.logs import batches, checkpoint, flipped, history, node, seg
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 THREE = FIXTURES / "three-dynamic"
 

@@ -18,7 +18,7 @@ from tests.pipeline.traces import request, span, stored, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 SAID: dict[str, Any] = {"text": 'ä "quoted"', "whole": 2**62, "flag": True, "part": 1.5}
 FIRST = [request(1, 0, 1_000), *write(1, 10, 2), span("told", "a-1", 0, 1, 3, attributes=SAID, error=True)]

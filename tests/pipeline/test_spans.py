@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from services.pipeline.bronze.spans import SpanCounts
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 PAGE_BYTES = 4_096
 """SQLite's."""

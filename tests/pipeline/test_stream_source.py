@@ -15,7 +15,7 @@ from tests.pipeline.logs import batches, checkpoint, flipped, history, node, seg
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 THREE = FIXTURES / "three-dynamic"
 

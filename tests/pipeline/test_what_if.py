@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from services.pipeline.gold.what_if import WhatIf
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 SETTINGS: Final = ControllerSettings()
 BROKERS: Final = range(1, 7)

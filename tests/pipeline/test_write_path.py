@@ -19,7 +19,8 @@ from quorate.records import LeaderChangeMessage, NoOpRecord, encode_record, with
 from quorate.traces import SpanData
 from quorate.wire.batch import ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import Cluster
 from tests.pipeline.logs import NOON_MS, node, segment
 from tests.pipeline.test_replay import NOT_SILVER
 from tests.pipeline.traces import REQUEST, noted, request, span, stored, traceparent, write
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from services.pipeline.tables import ParquetTables
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_800)
 
 NOON: Final = datetime(2026, 11, 21, 12)
 DAY_US: Final = 86_400_000_000

@@ -21,6 +21,14 @@ from quorate.runtime.statuses import error_from_call, rich_status, status_code
 PLACER = "kraft.service.Placer"
 Place = Callable[[PlaceRequest], Awaitable[PlaceResponse]]
 
+DEADLINE_MS = 1_000
+WITHIN_S = 30.0
+"""So much later a client that has a deadline may give up on a busy machine; one that has none goes on for ever."""
+ROUNDS = 5
+"""The deadline may cut off a last attempt, but hardly each time."""
+ASKED_MAX = 100
+"""Without pauses it would be a thousand in this time."""
+
 
 class Placer(PlacerServicer):
     def __init__(self, place: Place) -> None:
@@ -57,8 +65,14 @@ async def client_of(*addresses: str) -> AsyncIterator[Client[PlacerStub]]:
         await client.close()
 
 
-async def place(client: Client[PlacerStub], deadline_ms: int = 5000, **options: Any) -> PlaceResponse:
+async def place(client: Client[PlacerStub], deadline_ms: int = 60_000, **options: Any) -> PlaceResponse:
     return await client.call(lambda stub: stub.Place, PlaceRequest(), deadline_ms=deadline_ms, **options)
+
+
+async def refusal(client: Client[PlacerStub], deadline_ms: int) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        await place(client, deadline_ms=deadline_ms)
+    return caught.value.code
 
 
 def script(*outcomes: ApiError | None) -> tuple[Place, list[PlaceRequest]]:
@@ -117,13 +131,12 @@ async def test_it_gives_up_at_the_deadline_with_the_last_error() -> None:
 
     async with running(answer) as addresses, client_of(*addresses) as client:
         began = time.monotonic()
-        with pytest.raises(ApiError) as caught:
-            await place(client, deadline_ms=200)
-        took = time.monotonic() - began
+        codes = {await refusal(client, DEADLINE_MS) for _ in range(ROUNDS)}
+        took_s = time.monotonic() - began
 
-    assert "nobody leads" == caught.value.message
-    assert 2 <= len(asked)
-    assert took < 1.0
+    assert ErrorCode.NOT_CONTROLLER in codes <= {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
+    assert ROUNDS < len(asked)
+    assert took_s < ROUNDS * DEADLINE_MS / 1000 + WITHIN_S
 
 
 async def test_it_follows_the_hint_to_the_leader_and_stays_there() -> None:
@@ -163,9 +176,9 @@ async def test_two_that_name_each_other_are_not_asked_in_a_circle_without_pause(
     async with running(naming(1), naming(0)) as started, client_of(*started) as client:
         addresses += started
         with pytest.raises(ApiError):
-            await place(client, deadline_ms=300)
+            await place(client, deadline_ms=DEADLINE_MS)
 
-    assert 2 <= len(asked) < 40
+    assert 2 <= len(asked) < ASKED_MAX
 
 
 async def test_a_dead_node_is_passed_over() -> None:
@@ -185,7 +198,7 @@ async def test_a_node_that_restarts_is_found_again_by_the_same_channel() -> None
         await place(client)
         await first.stop(grace_s=0)
         with pytest.raises(ApiError) as caught:
-            await place(client, deadline_ms=1000, retry=lambda error: False)
+            await place(client, retry=lambda error: False)
         second, _ = await start(script(None)[0], address)
         response = await place(client)
         await second.stop(grace_s=0)

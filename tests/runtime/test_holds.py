@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Final
 
-from deploy.local.plan import free_ports
+from deploy.local.ports import free_ports
 
 PROCESS: Final = """
 import asyncio, time, urllib.request
@@ -42,7 +42,7 @@ def scraped(*holds: float) -> dict[str, float]:
     """What a process says of its loop that held it for so long, each with a pause before it, and often for 50 µs."""
     (port,) = free_ports(1)
     script = PROCESS % {"port": port, "holds": holds}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=240)
     return {name: float(value) for name, value in re.findall(r"^(kraft_loop_hold\S+) (\S+)$", done.stdout, re.M)}
 
 

@@ -42,7 +42,7 @@ def ended(started: subprocess.Popen[str], *signals: signal.Signals) -> tuple[int
     for number in signals:
         lines.append(started.stdout.readline().strip())
         started.send_signal(number)
-    out, err = started.communicate(timeout=30)
+    out, err = started.communicate(timeout=240)
     return started.returncode, lines + out.split(), [line for line in err.splitlines() if line.startswith("fatal: ")]
 
 
@@ -162,7 +162,7 @@ await life.stopping()
 
 def test_a_fatal_end_with_calls_under_way_is_an_exit_code_and_no_signal() -> None:
     failed = process(FATAL_IN_A_CALL)
-    _, errors = failed.communicate(timeout=30)
+    _, errors = failed.communicate(timeout=240)
 
     assert (1, 1) == (failed.returncode, errors.count("fatal: "))
     assert "Exception ignored" not in errors
@@ -170,7 +170,7 @@ def test_a_fatal_end_with_calls_under_way_is_an_exit_code_and_no_signal() -> Non
 
 def test_a_full_disk_is_one_line_that_names_the_file_and_no_traceback() -> None:
     failed = process("life.fail(OSError(28, 'No space left on device', '/d/state'))\nawait life.stopping()")
-    _, errors = failed.communicate(timeout=30)
+    _, errors = failed.communicate(timeout=240)
 
     assert 1 == failed.returncode
     assert "fatal: /d/state: No space left on device; make room and start again\n" == errors

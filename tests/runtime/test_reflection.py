@@ -61,7 +61,7 @@ async def files_of(symbols: Iterable[str]) -> dict[str, ServerReflectionResponse
             response_deserializer=ServerReflectionResponse.FromString,
         )
         questions = [ServerReflectionRequest(file_containing_symbol=symbol) for symbol in symbols]
-        answers = [answer async for answer in ask(iter(questions), timeout=30)]
+        answers = [answer async for answer in ask(iter(questions), timeout=240)]
     return {answer.original_request.file_containing_symbol: answer for answer in answers}
 
 
@@ -127,7 +127,7 @@ async def test_grpcurl_describes_every_method_and_a_message_and_a_field() -> Non
 
         def describe(symbol: str) -> Any:
             command = [str(GRPCURL), "-plaintext", address, "describe", symbol]
-            return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+            return subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
 
         answers = [await asyncio.to_thread(describe, symbol) for symbol in asked]
 

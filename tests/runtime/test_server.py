@@ -88,7 +88,7 @@ async def refused(place: Place, **options: Any) -> tuple[grpc.aio.AioRpcError, d
     """The error that a call ends with, and its details by type."""
     async with serving(place, **options) as (_, port), open_channel(f"127.0.0.1:{port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await PlacerStub(channel).Place(PlaceRequest(), timeout=5)
+            await PlacerStub(channel).Place(PlaceRequest(), timeout=60)
     return caught.value, details(caught.value)
 
 
@@ -177,7 +177,7 @@ async def test_a_stream_ends_with_the_same_details_after_the_answers_before() ->
     async with serving() as (_, port), open_channel(f"127.0.0.1:{port}") as channel:
         requests = [BrokerHeartbeatRequest(broker_id=broker) for broker in (1, 2, 13, 3)]
         answers: list[int] = []
-        stream = HeartbeatStub(channel).BrokerHeartbeatStream(iter(requests), timeout=5)
+        stream = HeartbeatStub(channel).BrokerHeartbeatStream(iter(requests), timeout=60)
 
         async def read() -> None:
             async for response in stream:
@@ -194,7 +194,7 @@ async def test_a_stream_ends_with_the_same_details_after_the_answers_before() ->
 async def test_a_method_that_the_servicer_lacks_is_unimplemented() -> None:
     async with serving() as (_, port), open_channel(f"127.0.0.1:{port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await HeartbeatStub(channel).BrokerHeartbeat(BrokerHeartbeatRequest(), timeout=5)
+            await HeartbeatStub(channel).BrokerHeartbeat(BrokerHeartbeatRequest(), timeout=60)
 
     assert grpc.StatusCode.UNIMPLEMENTED is caught.value.code()
 
@@ -243,7 +243,7 @@ async def test_a_message_above_the_limit_is_refused() -> None:
     ):
         large = PlaceRequest(brokers=[PlaceRequest.Broker(id=1, rack="r" * 1000)])
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await PlacerStub(channel).Place(large, timeout=5)
+            await PlacerStub(channel).Place(large, timeout=60)
 
     assert grpc.StatusCode.RESOURCE_EXHAUSTED is caught.value.code()
 
@@ -261,11 +261,11 @@ async def test_calls_above_the_limit_are_refused_while_the_others_go_on() -> Non
         open_channel(f"127.0.0.1:{port}") as channel,
     ):
         stub = PlacerStub(channel)
-        under_way = [stub.Place(PlaceRequest(), timeout=5) for _ in range(2)]
+        under_way = [stub.Place(PlaceRequest(), timeout=60) for _ in range(2)]
         for _ in under_way:
             await entered.acquire()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.Place(PlaceRequest(), timeout=5)
+            await stub.Place(PlaceRequest(), timeout=60)
         opened.set()
         answers = [await call for call in under_way]
 
@@ -275,7 +275,7 @@ async def test_calls_above_the_limit_are_refused_while_the_others_go_on() -> Non
 
 async def health(channel: grpc.aio.Channel, *names: str) -> list[str]:
     stub = HealthStub(channel)
-    answers = [await stub.Check(HealthCheckRequest(service=name), timeout=5) for name in names]
+    answers = [await stub.Check(HealthCheckRequest(service=name), timeout=60) for name in names]
     return [HealthCheckResponse.ServingStatus.Name(answer.status) for answer in answers]
 
 
@@ -310,9 +310,9 @@ async def test_a_stop_says_not_serving_and_still_finishes_what_is_under_way() ->
 
     async with serving(wait) as (server, port), open_channel(f"127.0.0.1:{port}") as channel:
         await server.set_ready(True)
-        under_way = PlacerStub(channel).Place(PlaceRequest(), timeout=5)
+        under_way = PlacerStub(channel).Place(PlaceRequest(), timeout=60)
         await entered.wait()
-        watch = HealthStub(channel).Watch(HealthCheckRequest(service="readiness"), timeout=5)
+        watch = HealthStub(channel).Watch(HealthCheckRequest(service="readiness"), timeout=60)
         seen = [(await anext(aiter(watch))).status]
         stopping = asyncio.ensure_future(server.stop(drain_s=0.05, grace_s=5))
         seen.append((await anext(aiter(watch))).status)
@@ -321,7 +321,7 @@ async def test_a_stop_says_not_serving_and_still_finishes_what_is_under_way() ->
         answer = await under_way
         await stopping
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await PlacerStub(channel).Place(PlaceRequest(), timeout=5)
+            await PlacerStub(channel).Place(PlaceRequest(), timeout=60)
 
     assert [HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING] == seen
     assert PlaceResponse() == answer
@@ -357,7 +357,7 @@ async def test_it_listens_on_a_unix_socket(tmp_path: Any) -> None:
     server.listen(f"unix:{tmp_path}/s")
     await server.start()
     async with open_channel(f"unix:{tmp_path}/s") as channel:
-        answer = await PlacerStub(channel).Place(PlaceRequest(), timeout=5)
+        answer = await PlacerStub(channel).Place(PlaceRequest(), timeout=60)
     await server.stop()
 
     assert PlaceResponse() == answer
@@ -376,7 +376,7 @@ async def test_reflection_answers_under_both_names(version: str) -> None:
             ServerReflectionRequest(file_containing_symbol="google.rpc.ErrorInfo"),
             ServerReflectionRequest(file_containing_symbol=PLACER),
         ]
-        services, error_info, placer = [answer async for answer in ask(iter(questions), timeout=5)]
+        services, error_info, placer = [answer async for answer in ask(iter(questions), timeout=60)]
 
     listed = {service.name for service in services.list_services_response.service}
     assert {PLACER, HEARTBEAT, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"} == listed
@@ -399,7 +399,7 @@ async def test_grpcurl_lists_describes_calls_and_prints_error_details() -> None:
 
         def grpcurl(*arguments: str) -> tuple[str, str]:
             done = subprocess.run(
-                [str(GRPCURL), "-plaintext", *arguments], check=False, capture_output=True, text=True, timeout=30
+                [str(GRPCURL), "-plaintext", *arguments], check=False, capture_output=True, text=True, timeout=240
             )
             return done.stdout, done.stderr
 
@@ -456,7 +456,7 @@ async def test_a_refusal_of_any_length_arrives_as_itself(letter: str) -> None:
 async def test_health_lists_every_service() -> None:
     async with serving() as (server, port), open_channel(f"127.0.0.1:{port}") as channel:
         await server.set_ready(True)
-        answer = await HealthStub(channel).List(HealthListRequest(), timeout=5)
+        answer = await HealthStub(channel).List(HealthListRequest(), timeout=60)
 
     assert {"", "liveness", "readiness", PLACER, HEARTBEAT} == set(answer.statuses)
     assert {HealthCheckResponse.SERVING} == {each.status for each in answer.statuses.values()}
@@ -466,7 +466,7 @@ async def test_what_a_service_lacks_is_refused_without_a_traceback(capsys: pytes
     start_logs({})
     async with serving() as (_, port), open_channel(f"127.0.0.1:{port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await HeartbeatStub(channel).BrokerHeartbeat(BrokerHeartbeatRequest(), timeout=5)
+            await HeartbeatStub(channel).BrokerHeartbeat(BrokerHeartbeatRequest(), timeout=60)
 
     assert grpc.StatusCode.UNIMPLEMENTED is caught.value.code()
     assert "UNSUPPORTED_VERSION" == details(caught.value)[ErrorInfo].reason

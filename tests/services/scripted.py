@@ -23,7 +23,7 @@ from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.runtime.server import Server
 
-WITHIN_S = 30
+WITHIN_S = 120
 """A bound against hanging."""
 
 

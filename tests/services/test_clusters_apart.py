@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.plan import free_ports
+from deploy.local.ports import free_ports
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.runtime.client import open_channel
 from quorate.runtime.log_reader import CommittedBatch, LogReader
@@ -55,7 +55,7 @@ async def test_a_node_of_another_cluster_is_passed_over(tmp_path: Path, told: st
         while reader.delivered < end:
             assert isinstance(await anext(events), CommittedBatch)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         async with node(made(tmp_path / "before"), reused, cluster_id=OURS, batches=2):
             await read(3)
 

@@ -63,7 +63,7 @@ def pieces(offset: int, epoch: int = 1, timestamp_ms: int | None = None) -> list
 
 async def refusal(stub: RaftClientStub, requests: Iterable[CreateSnapshotRequest]) -> ErrorCode:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.CreateSnapshot(iter(requests), timeout=10)
+        await stub.CreateSnapshot(iter(requests), timeout=120)
     return error_from_call(refused.value).code
 
 
@@ -72,13 +72,13 @@ def files(directory: Path) -> dict[str, int]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         for _ in iter(holds, True):
             await asyncio.sleep(0.01)
 
 
 async def test_keeps_what_comes_and_tells_the_core(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path) -> None:
-    answer = await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
+    answer = await stub.CreateSnapshot(iter(pieces(5)), timeout=120)
 
     snapshot = OffsetAndEpoch(epoch=1, offset=5)
     assert {snapshot: answer.size_bytes} == leader.core.log.snapshots
@@ -94,7 +94,7 @@ async def test_its_time_is_that_of_the_record_before(
     """So the snapshots of all nodes are equal, whoever makes them (I-26)."""
     expected = read_header(leader.disk.read(1, 1)).max_timestamp
 
-    await stub.CreateSnapshot(iter(pieces(2)), timeout=10)
+    await stub.CreateSnapshot(iter(pieces(2)), timeout=120)
 
     snapshot = OffsetAndEpoch(epoch=1, offset=2)
     assert expected == leader.disk.last_timestamp_ms(snapshot)
@@ -105,7 +105,7 @@ async def test_its_time_is_that_of_the_record_before(
 
 
 async def test_it_is_there_after_a_restart(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path) -> None:
-    answer = await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
+    answer = await stub.CreateSnapshot(iter(pieces(5)), timeout=120)
     leader.stop()
 
     again = open_disk(tmp_path)
@@ -149,7 +149,7 @@ async def test_refuses_a_snapshot(leader: QuorumDriver, stub: RaftClientStub, tm
 
 
 async def test_refuses_one_that_is_there(leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path) -> None:
-    await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
+    await stub.CreateSnapshot(iter(pieces(5)), timeout=120)
     before = files(tmp_path)
 
     assert ErrorCode.DUPLICATE_RESOURCE == await refusal(stub, pieces(5))
@@ -160,7 +160,7 @@ async def test_refuses_one_that_is_there(leader: QuorumDriver, stub: RaftClientS
 async def test_refuses_one_before_the_start_of_the_log(
     leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path
 ) -> None:
-    await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
+    await stub.CreateSnapshot(iter(pieces(5)), timeout=120)
     leader.disk.start_at(OffsetAndEpoch(epoch=1, offset=5))
     leader.core.log_started(OffsetAndEpoch(epoch=1, offset=5))
 
@@ -171,7 +171,7 @@ async def test_a_stream_that_breaks_leaves_nothing_and_may_come_again(
     leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
-    call = stub.CreateSnapshot(timeout=10)
+    call = stub.CreateSnapshot(timeout=120)
     await call.write(pieces(5)[0])
     await until(lambda: before != files(tmp_path))
     assert ErrorCode.DUPLICATE_RESOURCE == await refusal(stub, pieces(5))
@@ -179,7 +179,7 @@ async def test_a_stream_that_breaks_leaves_nothing_and_may_come_again(
     await until(lambda: before == files(tmp_path))
 
     assert {} == leader.core.log.snapshots
-    await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
+    await stub.CreateSnapshot(iter(pieces(5)), timeout=120)
     assert [OffsetAndEpoch(epoch=1, offset=5)] == list(leader.core.log.snapshots)
 
 
@@ -193,4 +193,4 @@ async def test_a_full_disk_keeps_nothing_of_it(leader: QuorumDriver, stub: RaftC
         assert ErrorCode.KAFKA_STORAGE_ERROR == await refusal(stub, pieces(5))
 
     assert before == files(tmp_path)
-    await stub.CreateSnapshot(iter(pieces(5)), timeout=10)
+    await stub.CreateSnapshot(iter(pieces(5)), timeout=120)

@@ -253,7 +253,7 @@ async def test_a_failed_fsync_ends_the_node_and_nothing_is_acknowledged(tmp_path
         committed = driver.core.log.high_watermark
         with failpoint("log.before_fsync", fail):
             driver.append(driver.core.role.epoch, driver.core.log.leo, [[RECORD]])
-            failure = await asyncio.wait_for(ended, 10)
+            failure = await asyncio.wait_for(ended, 120)
 
         assert isinstance(failure, OSError)
         assert committed == driver.core.log.high_watermark

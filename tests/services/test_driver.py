@@ -37,7 +37,7 @@ class HeldDisk:
     def __call__(self) -> None:
         self.flush_count += 1
         self.under_way.set()
-        assert self._go.wait(30)
+        assert self._go.wait(120)
         if self.error is not None:
             raise self.error
 

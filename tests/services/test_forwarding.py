@@ -82,7 +82,7 @@ async def test_who_cannot_reach_the_active_one_says_who_it_is() -> None:
         quorum.lead(ACTIVE, epoch=1, next_offset=2)
         await standing_by.until_led_by(ACTIVE)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await standing_by.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=1)
+            await standing_by.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=LEFT_S)
     error = error_from_call(refused.value)
 
     assert (ErrorCode.NOT_CONTROLLER, str(ACTIVE)) == (error.code, error.metadata["leader_id"])
@@ -98,7 +98,7 @@ async def test_an_address_where_no_controller_listens_is_not_the_active_one() ->
         quorum.lead(ACTIVE, epoch=1, next_offset=2)
         await standing_by.until_led_by(ACTIVE)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await standing_by.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=1)
+            await standing_by.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=LEFT_S)
 
     assert ErrorCode.NOT_CONTROLLER == error_from_call(refused.value).code
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.plan import free_ports
+from deploy.local.ports import free_ports
 from tests.cli.lossy import CHECKPOINTS, LOST, checkpoint, lossy
 
 LISTENING = "listening"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.plan import free_ports
+from deploy.local.ports import free_ports
 from kraft import Uuid
 from kraft.service.quorum_pb2_grpc import QuorumStub, add_QuorumServicer_to_server
 from quorate.nouns import ReplicaKey
@@ -107,7 +107,7 @@ async def test_a_leader_that_leaves_says_where_it_listens(tmp_path: Path, cluste
     leaving = EndQuorumEpochRequest(epoch=7, leader_id=2, cluster_id=cluster_id)
     request = to_end(leaving, [ListenerEndpoint("CONTROLLER", "left.example", 9093)])
     async with open_channel(f"127.0.0.1:{port}") as channel:
-        await QuorumStub(channel).EndQuorumEpoch(request, timeout=10)
+        await QuorumStub(channel).EndQuorumEpoch(request, timeout=120)
 
     assert (Address("left.example", 9093) if cluster_id == "c" else None) == endpoints.get(2)
     await server.stop(grace_s=0)

@@ -18,7 +18,7 @@ from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.peers import Peers
 
-WITHIN_S = 10
+WITHIN_S = 120
 FETCH = FetchRequest(
     epoch=1, replica=ReplicaKey(1), fetch_offset=0, last_fetched_epoch=0, max_bytes=1, max_wait_ms=1, reply_to=1
 )

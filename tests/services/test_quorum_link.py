@@ -57,7 +57,7 @@ class Quorum(RaftClientServicer):
 
     async def until(self, count: int) -> None:
         """So many messages have come."""
-        async with asyncio.timeout(30), self.changed:
+        async with asyncio.timeout(120), self.changed:
             await self.changed.wait_for(lambda: len(self.messages) >= count)
 
 
@@ -83,7 +83,7 @@ class Told:
         self.notes.put_nowait(("cut off", 0))
 
     async def next(self) -> tuple[str, int]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             return await self.notes.get()
 
 
@@ -162,7 +162,7 @@ async def test_a_stream_of_events_that_is_given_up_ends_at_once() -> None:
             quorum.commit(1)
             assert ("committed", 1) == await told.next()
             assert ("cut off", 0) == await told.next()
-            async with asyncio.timeout(30), quorum.changed:
+            async with asyncio.timeout(120), quorum.changed:
                 await quorum.changed.wait_for(lambda: quorum.ended)
     finally:
         gc.enable()

@@ -42,7 +42,7 @@ async def active() -> AsyncIterator[tuple[InProcess, ScriptedQuorum]]:
 
 async def test_a_read_is_told_once_the_leadership_is_confirmed(active: tuple[InProcess, ScriptedQuorum]) -> None:
     here, quorum = active
-    told = await here.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=20)
+    told = await here.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=120)
 
     assert (["t"], [EPOCH]) == ([topic.name for topic in told.topics], quorum.confirmed)
 
@@ -61,7 +61,7 @@ async def test_who_is_not_confirmed_tells_nothing(active: tuple[InProcess, Scrip
 async def test_a_change_that_changes_nothing_is_a_read(active: tuple[InProcess, ScriptedQuorum]) -> None:
     """Who has been told of a topic is never told that there is none."""
     here, quorum = active
-    told = await here.stub.DeleteTopics(UNKNOWN_TOPIC, timeout=20)
+    told = await here.stub.DeleteTopics(UNKNOWN_TOPIC, timeout=120)
 
     assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == told.responses[0].error_code
     assert [EPOCH] == quorum.confirmed

@@ -45,7 +45,7 @@ async def active() -> AsyncIterator[ControllerDriver]:
 
 
 async def refusal(task: asyncio.Task[Answer]) -> ApiError:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         with pytest.raises(ApiError) as refused:
             await task
     return refused.value

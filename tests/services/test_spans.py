@@ -219,7 +219,7 @@ async def test_spans_of_any_exporter_are_kept_with_every_kind_of_attribute(store
         ],
     )
     async with receiving(store) as address, open_channel(address) as channel:
-        answer = await TraceServiceStub(channel).Export(export(sent), timeout=5)
+        answer = await TraceServiceStub(channel).Export(export(sent), timeout=60)
     await store.flush()
 
     assert not answer.HasField("partial_success")
@@ -266,7 +266,7 @@ async def test_spans_of_any_exporter_are_kept_with_every_kind_of_attribute(store
 )
 async def test_a_malformed_span_is_counted_and_the_others_are_kept(store: SpanStore, broken: dict[str, object]) -> None:
     async with receiving(store) as address, open_channel(address) as channel:
-        answer = await TraceServiceStub(channel).Export(export(otlp(**broken), otlp()), timeout=5)
+        answer = await TraceServiceStub(channel).Export(export(otlp(**broken), otlp()), timeout=60)
     await store.flush()
 
     assert 1 == answer.partial_success.rejected_spans

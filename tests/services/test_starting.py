@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.plan import free_ports
+from deploy.local.ports import free_ports
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.loop import ExitCode
 from services.observer.config import ObserverConfig

@@ -69,7 +69,7 @@ def commit(driver: ControllerDriver) -> None:
 
 async def until_over(driver: ControllerDriver, write: asyncio.Future[Answer]) -> None:
     """Commit whatever there is, again and again."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not write.done():
             commit(driver)
             await asyncio.sleep(0)
@@ -111,7 +111,7 @@ async def test_it_goes_on_when_the_asker_has_gone(driver: ControllerDriver) -> N
     write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
     await asyncio.sleep(0)
     write.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while len(story.decided) < COUNT:
             commit(driver)
             await asyncio.sleep(0)

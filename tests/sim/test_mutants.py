@@ -31,7 +31,7 @@ def test_a_kept_seed_finds_the_bug_that_it_names(seed: int, profile: str, bug: s
 
 
 @pytest.mark.mutants
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.number)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     found = kill(mutant, base=0, limit=SEEDS_TO_KILL, profile=mutant.profile)

@@ -17,7 +17,7 @@ JOBS = 2
 CHUNK = 25
 VOID_SHARE_MAX = 0.05
 
-pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the first test
+pytestmark = pytest.mark.timeout(7_200)  # all seeds run in the set-up of the first test
 
 
 @pytest.fixture(scope="module")

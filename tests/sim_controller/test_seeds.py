@@ -34,7 +34,7 @@ OVER_ALL = (
 )
 """Each of these, in some seed or other."""
 
-pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the first test
+pytestmark = pytest.mark.timeout(7_200)  # all seeds run in the set-up of the first test
 
 
 @pytest.fixture(scope="module")

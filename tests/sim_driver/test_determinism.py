@@ -14,7 +14,7 @@ SEEDS = (3, 11)
 SCRIPT = "import sys; from tests.sim_driver.runner import run; print(*(run(int(seed)).digest for seed in sys.argv[1:]))"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(7_200)
 def test_two_processes_tell_one_story() -> None:
     here = [run(seed).digest for seed in SEEDS]
     environ = {**os.environ, "PYTHONHASHSEED": "4711"}

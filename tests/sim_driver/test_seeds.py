@@ -53,7 +53,7 @@ ROWS = {
 WALKS = {"S-48 cancelled", "S-48 replaced", "S-48 left to itself", "S-49", "I-89 awaited"}
 WALKING_SEEDS = 15
 
-pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the first test
+pytestmark = pytest.mark.timeout(7_200)  # all seeds run in the set-up of the first test
 
 
 @pytest.fixture(scope="module")

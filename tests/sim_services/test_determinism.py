@@ -17,7 +17,7 @@ SCRIPT = (
 )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(7_200)
 def test_two_processes_tell_one_story() -> None:
     here = [run(seed).digest for seed in SEEDS]
     environ = {**os.environ, "PYTHONHASHSEED": "4711"}

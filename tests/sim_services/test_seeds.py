@@ -26,7 +26,7 @@ OVER_ALL = (
 )
 COUNTS = ("acknowledged", "answers", "installs", "loads", "no-ops", "reads", "refused untouched", "states compared")
 
-pytestmark = pytest.mark.timeout(1_800)  # all seeds run in the set-up of the first test
+pytestmark = pytest.mark.timeout(7_200)  # all seeds run in the set-up of the first test
 
 
 @pytest.fixture(scope="module")

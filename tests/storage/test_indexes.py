@@ -89,7 +89,7 @@ def mismatches(directory: Path) -> tuple[int, int, str]:
     """How many files Kafka's tool has read, how many sound batches it saw, and what else it has to say."""
     files = sorted(path for path in partition(directory).iterdir() if path.suffix in (".log", INDEX, TIME_INDEX))
     command = java("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(map(str, files)))
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     complaints = [line for line in done.stderr.splitlines() if "SLF4J" not in line]
     return done.stdout.count("Dumping "), done.stdout.count("isvalid: true"), "\n".join(complaints)
 
