@@ -6,11 +6,11 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -30,31 +30,24 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.observer_pb2_grpc import ObserverStub
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, ResignRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
-from quorate.errors import ApiError
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId
+from quorate.errors import ErrorCode
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Epoch, NodeId
 from quorate.records import LeaderChangeMessage, NoOpRecord, TopicRecord, decode_record
 from quorate.runtime.client import open_channel
-from quorate.runtime.statuses import error_from_call, is_retriable
 from quorate.storage.failpoints import ENVIRONMENT as FAILPOINTS
 from quorate.storage.names import PARTITION_DIRECTORY
 from quorate.wire.batch import ControlType, batches, check_batch, data_values, records
 from quorate.wire.codec import decode
+from tests.e2e.calls import DEADLINE_MS, WITHIN_S, attempt, call_once, call_with_retries, eventually
 from tests.e2e.network import Network
 
-T = TypeVar("T")
-
-WITHIN_S = 30.0
-"""How long anything may take: a bound against hanging, with room for a machine that does other things too."""
-DEADLINE_MS = 10_000
 VOTERS = (1, 2, 3)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """An answer with its trailing metadata."""
-
-    response: Any
-    trailing: Mapping[str, str]
+PATIENT = {node_id: {"controller.quorum.fetch.timeout.ms": "10000"} for node_id in VOTERS}
+"""Quorum settings of stories that are not about failover: a leader that is only slow is not replaced."""
+SESSION_TIMEOUT_MS = 30_000
+"""Of brokers, which live in the process of the tests and are held up with it."""
+LOOK_MS = 2_000
+"""The deadline of one look at a node that may be down: there will be another."""
 
 
 class Cluster:
@@ -130,7 +123,7 @@ class Cluster:
 
     async def ended(self, process: Process) -> int:
         """Wait until it has ended by itself; the answer is its exit code."""
-        return await self.running.ended(process)
+        return await self.running.ended(process, within_s=WITHIN_S)
 
     async def restart(self, process: Process, *, failpoints: str = "") -> None:
         """Anew, once it has ended; `failpoints` is what QUORATE_FAILPOINTS says to it."""
@@ -169,27 +162,54 @@ class Cluster:
 
     # What it says.
 
-    async def create(self, *names: str, at: NodeId, deadline_ms: int = DEADLINE_MS) -> CreateTopicsResponse:
-        """One partition on three brokers each."""
-        topics = [
-            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=3) for name in names
-        ]
-        request = CreateTopicsRequest(topics=topics, timeout_ms=deadline_ms)
-        answer = await spoken(self.controller_stub(at).CreateTopics, request, deadline_ms=deadline_ms)
+    async def create(self, *names: str, at: NodeId) -> CreateTopicsResponse:
+        """One partition on three brokers each; asked again after a retriable error, as by Kafka's admin client.
+
+        What an earlier call has made, whose answer was lost, is answered as made.
+        """
+        request = topics_request(names, timeout_ms=DEADLINE_MS)
+        answer = await call_with_retries(self.controller_stub(at).CreateTopics, request)
+        response: CreateTopicsResponse = answer.response
+        if answer.is_retried:
+            await self._tell_of_made(response, at)
+        return response
+
+    async def create_once(self, *names: str, at: NodeId, deadline_ms: int = DEADLINE_MS) -> CreateTopicsResponse:
+        """The same by one call, for who counts them. Raises ApiError."""
+        request = topics_request(names, timeout_ms=deadline_ms)
+        answer = await call_once(self.controller_stub(at).CreateTopics, request, deadline_ms=deadline_ms)
         response: CreateTopicsResponse = answer.response
         return response
 
+    async def _tell_of_made(self, response: CreateTopicsResponse, at: NodeId) -> None:
+        """Topics that are there already are told of in the answer as if it had made them."""
+        made = [topic for topic in response.topics if topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS]
+        known = await self.topics(at=at) if made else {}
+        for topic in made:
+            told = known[topic.name]
+            topic.ClearField("error_code")
+            topic.ClearField("error_message")
+            topic.topic_id, topic.num_partitions = told.topic_id, len(told.partitions)
+            topic.replication_factor = len(told.partitions[0].replica_nodes)
+
     async def find(self, node_id: NodeId) -> FindQuorumResponse:
-        """The quorum as one node sees it."""
+        """The quorum as one node sees it, which is up or comes up."""
+        found: FindQuorumResponse = (
+            await call_with_retries(self.quorum_stub(node_id).FindQuorum, FindQuorumRequest())
+        ).response
+        return found
+
+    async def find_once(self, node_id: NodeId) -> FindQuorumResponse:
+        """The same of a node that may be down. Raises ApiError."""
         method = self.quorum_stub(node_id).FindQuorum
-        view: FindQuorumResponse = (await spoken(method, FindQuorumRequest(), deadline_ms=1_000)).response
-        return view
+        found: FindQuorumResponse = (await call_once(method, FindQuorumRequest(), deadline_ms=LOOK_MS)).response
+        return found
 
     async def leader(self) -> NodeId:
         """The leader, once a majority of the nodes names the same one and it says so itself."""
 
         async def named() -> NodeId | None:
-            seen = [await attempt(self.find(node_id)) for node_id in VOTERS]
+            seen = await asyncio.gather(*(attempt(self.find_once(node_id)) for node_id in VOTERS))
             views = [(view.leader_id, view.leader_epoch) for view in seen if view is not None]
             leader_id, epoch = max(views, key=lambda view: view[1], default=(-1, 0))
             leads = any(view is not None and view.node_id == leader_id and view.role == "Leader" for view in seen)
@@ -204,7 +224,7 @@ class Cluster:
 
         async def leads() -> NodeId | None:
             leader_id = await self.leader()
-            described = await attempt(self.describe_quorum(leader_id, within_s=1))
+            described = await attempt(self.describe_quorum(leader_id, within_s=LOOK_MS / 1000))
             return leader_id if described is not None and described.leader_id == leader_id else None
 
         leader_id = await eventually(leads)
@@ -217,13 +237,21 @@ class Cluster:
         async def passed() -> NodeId | None:
             leader = await self.leader()
             if leader in to:
-                return leader
-            request = ResignRequest(epoch=(await self.find(leader)).leader_epoch)
-            await RaftClientStub(self.channel(self.quorum(leader))).Resign(request, timeout=5)
+                active = await self.active()
+                return active if active in to else None
+            view = await attempt(self.find_once(leader))
+            if view is not None:
+                await attempt(self.resign(leader, epoch=view.leader_epoch))
             return None
 
-        await eventually(passed)
-        return await self.active()
+        leader = await eventually(passed)
+        assert leader is not None
+        return leader
+
+    async def resign(self, node_id: NodeId, *, epoch: Epoch) -> None:
+        """The leader of an epoch gives it up; who does not lead it does nothing. Raises ApiError."""
+        method = RaftClientStub(self.channel(self.quorum(node_id))).Resign
+        await call_with_retries(method, ResignRequest(epoch=epoch))
 
     async def describe_quorum(
         self, at: NodeId, *, within_s: float = WITHIN_S
@@ -233,7 +261,7 @@ class Cluster:
         request = DescribeQuorumRequest(
             topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
         )
-        answer = await told(self.controller_stub(at).DescribeQuorum, request, within_s=within_s)
+        answer = await call_with_retries(self.controller_stub(at).DescribeQuorum, request, within_s=within_s)
         described: DescribeQuorumResponse.TopicData.PartitionData = answer.response.topics[0].partitions[0]
         return described
 
@@ -243,7 +271,8 @@ class Cluster:
         found: list[Any] = []
         request = DescribeTopicPartitionsRequest()
         while True:
-            page: DescribeTopicPartitionsResponse = (await told(stub.DescribeTopicPartitions, request)).response
+            answer = await call_with_retries(stub.DescribeTopicPartitions, request)
+            page: DescribeTopicPartitionsResponse = answer.response
             found += page.topics
             if not page.HasField("next_cursor"):
                 break
@@ -260,19 +289,20 @@ class Cluster:
         wanted = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
         stub = self.controller_stub(at)
         request = DescribeTopicPartitionsRequest(topics=wanted)
-        answer = await spoken(stub.DescribeTopicPartitions, request, deadline_ms=deadline_ms)
+        answer = await call_once(stub.DescribeTopicPartitions, request, deadline_ms=deadline_ms)
         return {topic.name for topic in answer.response.topics if not topic.error_code}
 
     async def health(self, process: Process, service: str = "") -> bool:
-        answer = await HealthStub(self.channel(process)).Check(HealthCheckRequest(service=service), timeout=5)
-        return bool(answer.status == HealthCheckResponse.SERVING)
+        method = HealthStub(self.channel(process)).Check
+        answer = await call_with_retries(method, HealthCheckRequest(service=service))
+        return bool(answer.response.status == HealthCheckResponse.SERVING)
 
 
 @asynccontextmanager
 async def control_plane(
     directory: Path,
     *,
-    session_timeout_ms: int = 9_000,
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
     quorum_settings: Mapping[NodeId, Mapping[str, str]] | None = None,
     controller_settings: Mapping[str, str] | None = None,
     network: Network | None = None,
@@ -297,54 +327,16 @@ async def control_plane(
         await cluster.stop()
 
 
+def topics_request(names: Sequence[str], *, timeout_ms: int) -> CreateTopicsRequest:
+    """One partition on three brokers each."""
+    topic = CreateTopicsRequest.CreatableTopic
+    topics = [topic(name=name, num_partitions=1, replication_factor=3) for name in names]
+    return CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
 def others(*those: NodeId) -> list[NodeId]:
     """The voters but for these."""
     return [node_id for node_id in VOTERS if node_id not in those]
-
-
-async def spoken(method: Callable[..., Any], request: Any, *, deadline_ms: int = DEADLINE_MS) -> Spoken:
-    """One call, once, with what came after the answer. Raises ApiError."""
-    call = method(request, timeout=deadline_ms / 1000)
-    try:
-        response = await call
-    except grpc.aio.AioRpcError as error:
-        raise error_from_call(error) from None
-    trailing = await call.trailing_metadata() or ()
-    return Spoken(response=response, trailing={key: value for key, value in trailing if isinstance(value, str)})
-
-
-async def told(method: Callable[..., Any], request: Any, *, within_s: float = WITHIN_S) -> Spoken:
-    """A read, asked again after a retriable error as a client would. Raises ApiError: the last one, or a final one."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_s
-    while True:
-        left_ms = int((deadline - loop.time()) * 1000)
-        try:
-            return await spoken(method, request, deadline_ms=max(1, min(DEADLINE_MS, left_ms)))
-        except ApiError as error:
-            if not is_retriable(error) or loop.time() >= deadline:
-                raise
-        await asyncio.sleep(0.05)
-
-
-async def attempt(work: Awaitable[T]) -> T | None:
-    """What came of it; None if it was refused or could not be asked."""
-    try:
-        return await work
-    except ApiError:
-        return None
-
-
-async def eventually(
-    probe: Callable[[], Awaitable[T]], holds: Callable[[T], object] = bool, *, within_s: float = WITHIN_S
-) -> T:
-    """The first answer of `probe` for which `holds` is true; AssertionError with the last one if it takes too long."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_s
-    while not holds(seen := await probe()):
-        assert loop.time() < deadline, f"not so after {within_s:g} s; last seen: {seen}"
-        await asyncio.sleep(0.05)
-    return seen
 
 
 def at_one_door(plan: ClusterPlan, node_id: NodeId) -> ClusterPlan:

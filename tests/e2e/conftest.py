@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-pytest.register_assert_rewrite("tests.e2e.cluster", "tests.e2e.offline", "tests.e2e.writer")
+pytest.register_assert_rewrite("tests.e2e.calls", "tests.e2e.cluster", "tests.e2e.offline", "tests.e2e.writer")
 
-from tests.e2e.cluster import Cluster, control_plane  # noqa: E402  # their assertions tell values from here on
+from tests.e2e.cluster import SESSION_TIMEOUT_MS, Cluster, control_plane  # noqa: E402  # their assertions tell values from here on
 
 Measure = Callable[[str, float], None]
 
@@ -37,7 +37,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """A control plane with three brokers, by the module's SESSION_TIMEOUT_MS and …_SETTINGS where it has them."""
     async with control_plane(
         tmp_path_factory.mktemp("cluster"),
-        session_timeout_ms=getattr(request.module, "SESSION_TIMEOUT_MS", 9_000),
+        session_timeout_ms=getattr(request.module, "SESSION_TIMEOUT_MS", SESSION_TIMEOUT_MS),
         quorum_settings=getattr(request.module, "QUORUM_SETTINGS", {}),
         controller_settings=getattr(request.module, "CONTROLLER_SETTINGS", {}),
     ) as running:

@@ -11,7 +11,7 @@ from deploy.local.processes import Running
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, ResignRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.nouns import NodeId
-from tests.e2e.cluster import eventually
+from tests.e2e.calls import call_with_retries, eventually
 
 
 class Nodes:
@@ -39,7 +39,9 @@ class Nodes:
         await self.running.ready(those)
 
     async def find(self, node_id: NodeId) -> FindQuorumResponse:
-        found: FindQuorumResponse = await self.stubs[node_id - 1].FindQuorum(FindQuorumRequest(), timeout=10)
+        found: FindQuorumResponse = (
+            await call_with_retries(self.stubs[node_id - 1].FindQuorum, FindQuorumRequest())
+        ).response
         return found
 
     async def leader(self, *, above: int = 0, of: Sequence[NodeId] = (1, 2)) -> tuple[NodeId, int]:
@@ -56,7 +58,7 @@ class Nodes:
         return found
 
     async def resign(self, node_id: NodeId, epoch: int) -> None:
-        await RaftClientStub(self._channels[node_id - 1]).Resign(ResignRequest(epoch=epoch), timeout=10)
+        await call_with_retries(RaftClientStub(self._channels[node_id - 1]).Resign, ResignRequest(epoch=epoch))
 
     async def stop(self) -> None:
         for channel in self._channels:

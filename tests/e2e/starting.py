@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deploy.local.processes import ROOT
 from quorate.runtime.loop import ExitCode
-from tests.e2e.cluster import WITHIN_S
+from tests.e2e.calls import WITHIN_S
 
 IGNORED = {".lock"}
 """Made to be locked; it says nothing."""

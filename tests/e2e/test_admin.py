@@ -19,9 +19,12 @@ from kraft.service.controller_pb2 import ChangeBrokerStateRequest
 from kraft.service.quorum_pb2 import TransferLeadershipRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
-from tests.e2e.cluster import VOTERS, Cluster, spoken
+from tests.e2e.calls import call_with_retries
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 
 @pytest.mark.parametrize("door", VOTERS)
@@ -30,7 +33,7 @@ async def test_a_topic_grows_and_goes(cluster: Cluster, door: int) -> None:
     await cluster.create(name, at=door)
     stub = cluster.controller_stub(door)
     more = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4)
-    grown = (await spoken(stub.CreatePartitions, CreatePartitionsRequest(topics=[more]))).response
+    grown = (await call_with_retries(stub.CreatePartitions, CreatePartitionsRequest(topics=[more]))).response
 
     assert [(name, 0)] == [(each.name, each.error_code) for each in grown.results]
 
@@ -39,7 +42,7 @@ async def test_a_topic_grows_and_goes(cluster: Cluster, door: int) -> None:
     assert {3} == {len(set(partition.replica_nodes)) for partition in partitions}
 
     gone = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
-    deleted = (await spoken(stub.DeleteTopics, gone)).response
+    deleted = (await call_with_retries(stub.DeleteTopics, gone)).response
 
     assert [(name, 0)] == [(each.name, each.error_code) for each in deleted.responses]
     assert name not in await cluster.topics(at=door)
@@ -49,7 +52,7 @@ async def test_a_preferred_leader_that_leads_needs_no_election(cluster: Cluster)
     await cluster.create("elected", at=1)
     asked = ElectLeadersRequest.TopicPartitions(topic="elected", partitions=[0, 9])
     request = ElectLeadersRequest(topic_partitions=ElectLeadersRequest.TopicPartitionsList(items=[asked]))
-    answer = (await spoken(cluster.controller_stub(2).ElectLeaders, request)).response
+    answer = (await call_with_retries(cluster.controller_stub(2).ElectLeaders, request)).response
 
     told = {each.partition_id: each.error_code for each in answer.replica_election_results[0].partition_result}
     assert {0: ErrorCode.ELECTION_NOT_NEEDED, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} == told
@@ -57,7 +60,7 @@ async def test_a_preferred_leader_that_leads_needs_no_election(cluster: Cluster)
 
 async def test_who_is_not_registered_cannot_be_struck_off(cluster: Cluster) -> None:
     with pytest.raises(ApiError) as refused:
-        await spoken(cluster.controller_stub(1).UnregisterBroker, UnregisterBrokerRequest(broker_id=7))
+        await call_with_retries(cluster.controller_stub(1).UnregisterBroker, UnregisterBrokerRequest(broker_id=7))
 
     assert ErrorCode.BROKER_ID_NOT_REGISTERED == refused.value.code
 
@@ -68,7 +71,7 @@ async def test_the_active_controller_is_not_struck_off(cluster: Cluster) -> None
     request = UnregisterControllerRequest(controller_id=active_id)
     for door in VOTERS:
         with pytest.raises(ApiError, match="cannot unregister itself") as refused:
-            await spoken(cluster.controller_stub(door).UnregisterController, request)
+            await call_with_retries(cluster.controller_stub(door).UnregisterController, request)
         assert ErrorCode.INVALID_REQUEST == refused.value.code
         assert {"leader_epoch", "offset"} <= refused.value.metadata.keys()
 
@@ -78,7 +81,7 @@ async def test_a_number_that_is_no_state_is_named_with_those_that_are(cluster: C
     request = ChangeBrokerStateRequest(broker_id=101, target=target)  # type: ignore[arg-type]  # the stubs' enum type
 
     with pytest.raises(ApiError, match=f"target {target} is none of 1 FENCED, 2 UNFENCED, 3 CON.*, 4 ") as refused:
-        await spoken(cluster.controller_stub(3).ChangeBrokerState, request)
+        await call_with_retries(cluster.controller_stub(3).ChangeBrokerState, request)
 
     assert (ErrorCode.INVALID_REQUEST, "target") == (refused.value.code, refused.value.metadata["field"])
 
@@ -88,7 +91,7 @@ async def test_a_transfer_without_time_is_refused_in_words(cluster: Cluster, tim
     request = TransferLeadershipRequest(timeout_ms=timeout_ms)
 
     with pytest.raises(ApiError, match=f"the timeout is {timeout_ms} ms; it must be at least 1 ms"):
-        await spoken(cluster.controller_stub(2).TransferLeadership, request)
+        await call_with_retries(cluster.controller_stub(2).TransferLeadership, request)
     answer = await cluster.quorum_stub(await cluster.leader()).TransferLeadership(request, timeout=10)
 
     assert f"the timeout is {timeout_ms} ms; it must be at least 1 ms" == answer.error_message
@@ -100,7 +103,7 @@ async def test_voters_of_another_cluster_are_refused_in_words(cluster: Cluster) 
     stub, words = cluster.controller_stub(1), "cluster 'another' was meant; this is a node of cluster '"
     for call, request in ((stub.AddRaftVoter, add), (stub.RemoveRaftVoter, remove)):
         with pytest.raises(ApiError, match=words) as refused:
-            await spoken(call, request)
+            await call_with_retries(call, request)
         assert ErrorCode.INCONSISTENT_CLUSTER_ID == refused.value.code
 
 
@@ -108,7 +111,9 @@ async def test_a_feature_that_nobody_supports_is_refused_and_says_why(cluster: C
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature="metadata.version", max_version_level=99)
 
     with pytest.raises(ApiError, match="this controller supports 7 to 33") as refused:
-        await spoken(cluster.controller_stub(3).UpdateFeatures, UpdateFeaturesRequest(feature_updates=[update]))
+        await call_with_retries(
+            cluster.controller_stub(3).UpdateFeatures, UpdateFeaturesRequest(feature_updates=[update])
+        )
 
     assert ErrorCode.INVALID_UPDATE_VERSION == refused.value.code
 
@@ -124,7 +129,7 @@ async def test_a_config_that_is_set_at_one_controller_is_told_by_another(cluster
         )
         for name in ("configured", "nobody's")
     ]
-    changed = await spoken(
+    changed = await call_with_retries(
         cluster.controller_stub(2).IncrementalAlterConfigs, IncrementalAlterConfigsRequest(resources=resources)
     )
 
@@ -136,7 +141,7 @@ async def test_a_config_that_is_set_at_one_controller_is_told_by_another(cluster
         resource_type=TOPIC, resource_name="configured", configuration_keys=StringList(items=["max.message.bytes"])
     )
     request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
-    told = (await spoken(cluster.controller_stub(3).DescribeConfigs, request)).response
+    told = (await call_with_retries(cluster.controller_stub(3).DescribeConfigs, request)).response
     (config,) = told.results[0].configs
 
     assert ("max.message.bytes", "7", ["max.message.bytes", "message.max.bytes"]) == (

@@ -19,9 +19,12 @@ from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import uuid_text
 from services.controller.pages import Cursor, Page
-from tests.e2e.cluster import VOTERS, WITHIN_S, Cluster, spoken
+from tests.e2e.calls import WITHIN_S, call_with_retries
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 
 def create(*names: str) -> CreateTopicsRequest:
@@ -32,7 +35,7 @@ def create(*names: str) -> CreateTopicsRequest:
 
 
 async def submit(cluster: Cluster, request: AdminRequest, *, at: int) -> AdminResponse:
-    answer: AdminResponse = (await spoken(cluster.controller_stub(at).Submit, request)).response
+    answer: AdminResponse = (await call_with_retries(cluster.controller_stub(at).Submit, request)).response
     return answer
 
 

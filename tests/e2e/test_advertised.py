@@ -9,16 +9,21 @@ import pytest
 
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from quorate.nouns import NodeId
-from tests.e2e.cluster import Cluster, eventually, spoken, told
+from tests.e2e.calls import call_with_retries, eventually
+from tests.e2e.cluster import PATIENT, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 Address = tuple[str, int]
 
 
 async def addresses(cluster: Cluster) -> dict[NodeId, Address]:
     """By the registrations in the log."""
-    answer = await told(cluster.controller_stub(1).DescribeCluster, DescribeClusterRequest(endpoint_type=2))
+    answer = await call_with_retries(
+        cluster.controller_stub(1).DescribeCluster, DescribeClusterRequest(endpoint_type=2)
+    )
     return {node.broker_id: (node.host, node.port) for node in answer.response.brokers}
 
 
@@ -47,7 +52,7 @@ async def test_what_is_advertised_stands_in_the_log_and_calls_are_passed_on_to_i
     others = [node_id for node_id in (1, 2, 3) if node_id != await cluster.active()]
 
     for door in others:
-        await spoken(cluster.controller_stub(door).DescribeCluster, DescribeClusterRequest(endpoint_type=1))
+        await call_with_retries(cluster.controller_stub(door).DescribeCluster, DescribeClusterRequest(endpoint_type=1))
 
 
 async def test_who_listens_on_every_interface_is_reached_by_the_hosts_name(cluster: Cluster) -> None:

@@ -12,10 +12,10 @@ import pytest_asyncio
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
 from quorate.errors import ErrorCode
 from quorate.runtime.client import error_from_call
-from tests.e2e.cluster import eventually
-from tests.e2e.voters import Nodes, planned, three, told
+from tests.e2e.calls import WITHIN_S, eventually
+from tests.e2e.voters import Nodes, named_steps, planned, three
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio, pytest.mark.timeout(400)]  # a dozen processes, one by one
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
 
 NOBODYS = "AAAAAAAAAAAAAAAAAAAAKg"
 """A directory id that no node has."""
@@ -62,7 +62,7 @@ async def test_a_walk_outlives_its_asker_and_its_leader(nodes: Nodes) -> None:
     await three_and_observers(nodes, 4, 5)
     request, booted = nodes.target((1, 2, 3, 4, 5)), (await nodes.find(1)).boot_timestamp
     await nodes.running.kill(nodes[5])
-    call = nodes.stub(2).AlterQuorum(request, timeout=60)
+    call = nodes.stub(2).AlterQuorum(request, timeout=WITHIN_S)
     waiting = await waits_for(call, 5)
     call.cancel()
 
@@ -85,24 +85,26 @@ async def test_a_walk_outlives_its_asker_and_its_leader(nodes: Nodes) -> None:
 async def test_a_second_target_replaces_the_first_and_none_takes_it_back(nodes: Nodes) -> None:
     await three_and_observers(nodes, 4)
     await nodes.running.kill(nodes[4])
-    first = nodes.stub(2).AlterQuorum(nodes.target((1, 2, 3, 4)), timeout=60)
+    first = nodes.stub(2).AlterQuorum(nodes.target((1, 2, 3, 4)), timeout=WITHIN_S)
     await waits_for(first, 4)
     await all_say(nodes, (1, 2, 3), [1, 2, 3], [1, 2, 3, 4])
 
-    second = told(await nodes.alter(3, (2, 3)))
+    second = named_steps(await nodes.alter(3, (2, 3)))
 
     assert [("STEP_REMOVED", 1), ("STEP_DONE", -1)] == second[-2:]
-    assert ("STEP_REPLACED", -1) == told([step async for step in first])[-1]
+    assert ("STEP_REPLACED", -1) == named_steps([step async for step in first])[-1]
     await all_say(nodes, (1, 2, 3), [2, 3], [])
 
     await nodes.heard_of(await nodes.leader(2, 3), 1)
     await nodes.running.kill(nodes[1])
-    third = nodes.stub(3).AlterQuorum(nodes.target((1, 2, 3)), timeout=60)
+    third = nodes.stub(3).AlterQuorum(nodes.target((1, 2, 3)), timeout=WITHIN_S)
     await waits_for(third, 1)
-    cancelled = told([step async for step in nodes.stub(2).AlterQuorum(AlterQuorumRequest(cancel=True), timeout=60)])
+    cancelled = named_steps(
+        [step async for step in nodes.stub(2).AlterQuorum(AlterQuorumRequest(cancel=True), timeout=WITHIN_S)]
+    )
 
     assert ("STEP_CANCELLED", -1) == cancelled[-1]
-    assert ("STEP_CANCELLED", -1) == told([step async for step in third])[-1]
+    assert ("STEP_CANCELLED", -1) == named_steps([step async for step in third])[-1]
     await all_say(nodes, (2, 3), [2, 3], [])
 
 
@@ -116,7 +118,7 @@ async def test_a_node_that_nobody_knows_is_refused(nodes: Nodes, validate_only: 
         request.voters.add(id=node_id, directory_id=NOBODYS, listeners=[nodes.listener(3)])
 
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            [step async for step in nodes.stub(2).AlterQuorum(request, timeout=60)]
+            [step async for step in nodes.stub(2).AlterQuorum(request, timeout=WITHIN_S)]
 
         error = error_from_call(refused.value)
         assert error.code is ErrorCode.VOTER_NOT_FOUND, error

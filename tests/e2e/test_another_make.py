@@ -29,7 +29,8 @@ from quorate.records import (
     UnknownRecord,
     encode_record,
 )
-from tests.e2e.cluster import VOTERS, WITHIN_S, Cluster, eventually, spoken, told
+from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
+from tests.e2e.cluster import VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -96,8 +97,10 @@ async def reached(cluster: Cluster, offset: Offset) -> None:
     """The observer and the heartbeat service tell of all below."""
 
     async def both() -> bool:
-        sessions = await cluster.heartbeat_stub.DescribeSessions(DescribeSessionsRequest(), timeout=5)
-        seen = await spoken(cluster.observer_stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest())
+        sessions = (
+            await call_with_retries(cluster.heartbeat_stub.DescribeSessions, DescribeSessionsRequest())
+        ).response
+        seen = await call_with_retries(cluster.observer_stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest())
         return min(sessions.applied_offset, int(seen.trailing["kraft-offset"])) >= offset
 
     await eventually(both)
@@ -105,7 +108,7 @@ async def reached(cluster: Cluster, offset: Offset) -> None:
 
 async def seen(cluster: Cluster) -> tuple[set[str], set[int], ErrorCode]:
     """Topics that the observer tells of, brokers that the heartbeat service knows, and what it says to a heartbeat."""
-    sessions = await cluster.heartbeat_stub.DescribeSessions(DescribeSessionsRequest(), timeout=5)
+    sessions = (await call_with_retries(cluster.heartbeat_stub.DescribeSessions, DescribeSessionsRequest())).response
     brokers = {session.broker_id for session in sessions.sessions}
     return set(await cluster.topics()), brokers, await _heartbeat(cluster)
 
@@ -113,7 +116,7 @@ async def seen(cluster: Cluster) -> tuple[set[str], set[int], ErrorCode]:
 async def _heartbeat(cluster: Cluster) -> ErrorCode:
     request = BrokerHeartbeatRequest(broker_id=BROKER, broker_epoch=1, current_metadata_offset=1 << 40)
     try:
-        await spoken(cluster.heartbeat_stub.BrokerHeartbeat, request)
+        await call_with_retries(cluster.heartbeat_stub.BrokerHeartbeat, request)
     except ApiError as refusal:
         return refusal.code
     return ErrorCode.NONE
@@ -151,7 +154,9 @@ async def test_what_may_still_be_aborted_is_told_by_nobody(cluster: Cluster, end
 
         for _ in range(5):
             assert before == await seen(cluster)
-        told_of = await told(cluster.observer_stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest())
+        told_of = await call_with_retries(
+            cluster.observer_stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest()
+        )
         assert start == int(told_of.trailing["kraft-offset"])
 
         await pretender.write(end)

@@ -21,9 +21,12 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata import configs
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from services.controller.config import STANDARD_AUTHORIZER
-from tests.e2e.cluster import VOTERS, WITHIN_S, Cluster, eventually, spoken
+from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 CONTROLLER_SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 NONE, REFUSED = ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -69,7 +72,9 @@ async def set_super_users(cluster: Cluster, users: str) -> None:
 async def decided(cluster: Cluster) -> AsyncIterator[Cluster]:
     """Entries are there, a topic that none is about, and nobody is super."""
     await cluster.create("closed-1", at=1)
-    created = (await spoken(cluster.controller_stub(2).CreateAcls, CreateAclsRequest(creations=ENTRIES))).response
+    created = (
+        await call_with_retries(cluster.controller_stub(2).CreateAcls, CreateAclsRequest(creations=ENTRIES))
+    ).response
     assert [NONE] * len(ENTRIES) == [ErrorCode(result.error_code) for result in created.results]
     await set_super_users(cluster, "")
     yield cluster
@@ -77,7 +82,7 @@ async def decided(cluster: Cluster) -> AsyncIterator[Cluster]:
 
 async def refusal(cluster: Cluster, door: int, rpc: str, request: object) -> ErrorCode:
     with pytest.raises(ApiError) as refused:
-        await spoken(getattr(cluster.controller_stub(door), rpc), request)
+        await call_with_retries(getattr(cluster.controller_stub(door), rpc), request)
     return refused.value.code
 
 
@@ -92,7 +97,7 @@ async def test_topics_are_created_seen_and_deleted_by_whom_entries_allow(decided
     assert [name] == list(await decided.topics(at=door))
 
     asked = [DeleteTopicsRequest.DeleteTopicState(name=each) for each in (name, "closed-1", "nobody")]
-    deleted = await spoken(decided.controller_stub(door).DeleteTopics, DeleteTopicsRequest(topics=asked))
+    deleted = await call_with_retries(decided.controller_stub(door).DeleteTopics, DeleteTopicsRequest(topics=asked))
 
     assert {name: NONE, "closed-1": REFUSED, "nobody": REFUSED} == {
         each.name: ErrorCode(each.error_code) for each in deleted.response.responses
@@ -108,7 +113,7 @@ async def test_what_is_allowed_for_every_group_is_not_for_one_that_begins_with_t
         for name in names
     ]
     request = DescribeConfigsRequest(resources=resources)
-    described = (await spoken(decided.controller_stub(1).DescribeConfigs, request)).response
+    described = (await call_with_retries(decided.controller_stub(1).DescribeConfigs, request)).response
 
     assert dict.fromkeys(names, NONE) | {"*readers": ErrorCode.GROUP_AUTHORIZATION_FAILED} == {
         each.resource_name: ErrorCode(each.error_code) for each in described.results
@@ -149,7 +154,7 @@ async def test_what_may_be_described_is_and_the_cluster_goes_on(decided: Cluster
         operation=AclOperation.ANY,
         permission_type=AclPermission.ANY,
     )
-    described = (await spoken(decided.controller_stub(3).DescribeAcls, every)).response
+    described = (await call_with_retries(decided.controller_stub(3).DescribeAcls, every)).response
 
     assert [(TOPIC, "open-", 2), (GROUP, "*", 1), (CLUSTER, "kafka-cluster", 2)] == [
         (each.resource_type, each.resource_name, len(each.acls)) for each in described.resources
@@ -171,7 +176,9 @@ async def test_a_super_user_may_take_entries_back(decided: Cluster) -> None:
         operation=AclOperation.ANY,
         permission_type=AclPermission.ANY,
     )
-    response = (await spoken(decided.controller_stub(1).DeleteAcls, DeleteAclsRequest(filters=[wanted]))).response
+    response = (
+        await call_with_retries(decided.controller_stub(1).DeleteAcls, DeleteAclsRequest(filters=[wanted]))
+    ).response
 
     assert ["open-", "open-"] == [match.resource_name for match in response.filter_results[0].matching_acls]
     await eventually(lambda: decided.topics(at=1), lambda topics: "closed-1" in topics)
@@ -186,10 +193,12 @@ async def test_quotas_of_hosts_are_for_hosts_that_can_be_looked_up(decided: Clus
             for name in ("localhost", "nobody.invalid")
         ]
     )
-    altered = (await spoken(decided.controller_stub(2).AlterClientQuotas, request)).response
+    altered = (await call_with_retries(decided.controller_stub(2).AlterClientQuotas, request)).response
 
     assert [NONE, ErrorCode.INVALID_REQUEST] == [ErrorCode(entry.error_code) for entry in altered.entries]
 
-    described = (await spoken(decided.controller_stub(3).DescribeClientQuotas, DescribeClientQuotasRequest())).response
+    described = (
+        await call_with_retries(decided.controller_stub(3).DescribeClientQuotas, DescribeClientQuotasRequest())
+    ).response
     told = {entry.entity[0].entity_name: entry.values[0].value for entry in described.entries.items}
     assert {"localhost": 10.0} == told

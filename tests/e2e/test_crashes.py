@@ -8,9 +8,10 @@ import signal
 import pytest
 import pytest_asyncio
 
-from kraft.service.quorum_pb2 import ListenRequest, ListenResponse, ResignRequest
+from kraft.service.quorum_pb2 import ListenRequest, ListenResponse
 from kraft.service.quorum_pb2_grpc import RaftClientStub
-from tests.e2e.cluster import DEADLINE_MS, VOTERS, Cluster, attempt, others, stored_leaders, stored_topics
+from tests.e2e.calls import DEADLINE_MS, attempt, eventually
+from tests.e2e.cluster import VOTERS, Cluster, others, stored_leaders, stored_topics
 from tests.e2e.conftest import Measure
 from tests.e2e.writer import MORE, NEXT_COMMIT, Writer, caught_up, check, check_disks, writing
 
@@ -70,8 +71,8 @@ async def test_a_voter_without_its_controller_is_not_elected(cluster: Cluster, w
     active = await cluster.pass_leadership(to=OTHERS)
     first = (await cluster.find(active)).leader_epoch
     await cluster.kill(cluster.controller(ALONE))
-    stub = RaftClientStub(cluster.channel(cluster.quorum(active)))
-    await stub.Resign(ResignRequest(epoch=first), timeout=5)  # of equals the lowest id would be first
+    await eventually(lambda: cluster.find(ALONE), lambda view: not view.controller_present)
+    await cluster.resign(active, epoch=first)  # of equals the lowest id would be first
 
     assert await cluster.active() in OTHERS
 
@@ -148,7 +149,7 @@ async def test_a_leader_that_wakes_up_promises_nothing_and_tells_nothing_old(clu
             reads = [
                 asyncio.ensure_future(attempt(cluster.known(names, at=leader, deadline_ms=DEADLINE_MS))) for _ in names
             ]
-            writes = [asyncio.ensure_future(attempt(cluster.create(name, at=leader))) for name in held]
+            writes = [asyncio.ensure_future(attempt(cluster.create_once(name, at=leader))) for name in held]
             await writer.goes_on()  # the calls have reached the sleeper's socket
         told = [answer for answer in await asyncio.gather(*reads) if answer is not None]
         created = [answer for answer in await asyncio.gather(*writes) if answer is not None]
@@ -168,7 +169,7 @@ async def test_all_voters_killed_at_once_come_back_with_all_that_was_acknowledge
         async with asyncio.TaskGroup() as killing:
             for voter in cluster.plan.quorum:
                 killing.create_task(cluster.kill(voter))
-        assert all([await attempt(cluster.find(node_id)) is None for node_id in VOTERS])
+        assert all([await attempt(cluster.find_once(node_id)) is None for node_id in VOTERS])
         await cluster.heal()
     await caught_up(cluster)
 

@@ -29,6 +29,7 @@ from quorate.storage.names import (
     segment_bases,
     segment_file,
 )
+from tests.e2e.calls import WITHIN_S
 from tests.e2e.cluster import Cluster, others
 from tests.e2e.offline import stored_log
 from tests.e2e.starting import content, start
@@ -176,7 +177,7 @@ async def snapshot(cluster: Cluster, node_id: NodeId) -> Path:
     values = [encode_record(record, version) for record, version in state.all_records(state.features.record_level)]
     pieces = [CreateSnapshotRequest(end_offset=last.end_offset, epoch=last.epoch, values=values)]
     pieces.append(CreateSnapshotRequest())
-    made = await RaftClientStub(cluster.channel(cluster.quorum(node_id))).CreateSnapshot(iter(pieces), timeout=10)
+    made = await RaftClientStub(cluster.channel(cluster.quorum(node_id))).CreateSnapshot(iter(pieces), timeout=WITHIN_S)
     partition = cluster.plan.log_dir(node_id) / PARTITION_DIRECTORY
     path = checkpoint_file(partition, OffsetAndEpoch(epoch=last.epoch, offset=last.end_offset))
 

@@ -7,8 +7,6 @@ import signal
 import pytest
 import pytest_asyncio
 
-from kraft.service.quorum_pb2 import ResignRequest
-from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.nouns import NodeId
 from tests.e2e.cluster import Cluster, others
 from tests.e2e.conftest import Measure
@@ -17,7 +15,7 @@ from tests.e2e.writer import NEXT_COMMIT, Writer, caught_up, check, check_disks,
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 KILLED = -signal.SIGKILL
-ENOUGH = 80
+ENOUGH = 160
 """A flush so late is in the story: without writes there are two a second, for the controller's NoOpRecords."""
 
 
@@ -79,7 +77,7 @@ async def test_a_voter_that_dies_while_it_writes_down_its_vote_keeps_nobody_from
     await restarted(cluster, victim, f"{place}:kill@1")
     epoch = (await cluster.find(leader)).leader_epoch
     async with writing(writer, place):
-        await RaftClientStub(cluster.channel(cluster.quorum(leader))).Resign(ResignRequest(epoch=epoch), timeout=5)
+        await cluster.resign(leader, epoch=epoch)
 
         assert KILLED == await cluster.ended(cluster.quorum(victim))
 

@@ -9,9 +9,12 @@ import pytest
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, NodeId, uuid_text
-from tests.e2e.cluster import WITHIN_S, Cluster
+from tests.e2e.calls import WITHIN_S
+from tests.e2e.cluster import PATIENT, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 REPLICA = 999
 """An observer that nobody knows of."""

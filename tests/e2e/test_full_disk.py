@@ -16,7 +16,8 @@ import pytest_asyncio
 from deploy.local.plan import make_plan
 from quorate.runtime.loop import ExitCode
 from quorate.storage.disk_log import SPARE_BYTES
-from tests.e2e.cluster import Cluster, control_plane, eventually, others
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import Cluster, control_plane, others
 from tests.e2e.starting import start
 from tests.e2e.writer import Writer, caught_up, check, check_disks, writing
 

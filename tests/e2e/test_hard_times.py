@@ -14,7 +14,8 @@ from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
 from services.quorum import translate
-from tests.e2e.cluster import Cluster, others
+from tests.e2e.calls import WITHIN_S
+from tests.e2e.cluster import VOTERS, Cluster, others
 from tests.e2e.writer import Writer, caught_up, check, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -26,8 +27,10 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 OPENINGS = (b"", PREFACE[:9], PREFACE, PREFACE + bytes(9), b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n")
 """Nothing; half a preface; a whole one; an empty SETTINGS; the beginning of a TLS handshake; HTTP/1.1."""
 PULSE_S = 0.05
-STARVED_S = 6.0
-"""Three times the fetch timeout of a voter."""
+FETCH_TIMEOUT_MS = 5_000
+"""Of a voter: more than a machine that does other things too takes from it by itself."""
+QUORUM_SETTINGS = {node_id: {"controller.quorum.fetch.timeout.ms": str(FETCH_TIMEOUT_MS)} for node_id in VOTERS}
+STARVED_S = 3 * FETCH_TIMEOUT_MS / 1000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -95,7 +98,7 @@ async def test_a_fetch_that_is_repeated_gets_the_same_bytes(cluster: Cluster) ->
         )
     )
 
-    answers = [await cluster.quorum_stub(leader).Fetch(request, timeout=10) for _ in range(3)]
+    answers = [await cluster.quorum_stub(leader).Fetch(request, timeout=WITHIN_S) for _ in range(3)]
 
     [records] = {each.responses[0].partitions[0].records for each in answers}
     assert 0 < len(records) <= 1_000
@@ -128,13 +131,13 @@ async def answer(cluster: Cluster, at: NodeId, request: raft.Request) -> tuple[E
     stub = cluster.quorum_stub(at)
     match request:
         case raft.VoteRequest():
-            vote = translate.from_vote(await stub.Vote(translate.to_vote(request), timeout=10), None)
+            vote = translate.from_vote(await stub.Vote(translate.to_vote(request), timeout=WITHIN_S), None)
             return vote.error, vote.granted
         case raft.BeginQuorumEpochRequest():
-            begun = await stub.BeginQuorumEpoch(translate.to_begin(request), timeout=10)
+            begun = await stub.BeginQuorumEpoch(translate.to_begin(request), timeout=WITHIN_S)
             return translate.from_begin(begun, None).error, None
         case raft.EndQuorumEpochRequest():
-            ended = await stub.EndQuorumEpoch(translate.to_end(request), timeout=10)
+            ended = await stub.EndQuorumEpoch(translate.to_end(request), timeout=WITHIN_S)
             return translate.from_end(ended, None).error, None
         case _:
             raise AssertionError(request)
@@ -148,7 +151,7 @@ def crowd(doors: list[str]) -> Iterator[None]:
         for number in range(CROWD):
             for door in doors:
                 host, _, port = door.rpartition(":")
-                opened.append(socket.create_connection((host, int(port)), timeout=10))
+                opened.append(socket.create_connection((host, int(port)), timeout=WITHIN_S))
                 opened[-1].sendall(OPENINGS[number % len(OPENINGS)])
         yield
     finally:

@@ -8,7 +8,8 @@ from kraft.api.update_features_pb2 import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import uuid_text
 from quorate.storage.meta_properties import read_meta_properties
-from tests.e2e.cluster import VOTERS, Cluster, eventually, spoken
+from tests.e2e.calls import call_with_retries, eventually
+from tests.e2e.cluster import VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -27,7 +28,7 @@ async def update(cluster: Cluster, request: UpdateFeaturesRequest) -> ErrorCode:
 
     async def tried() -> ErrorCode:
         try:
-            await spoken(cluster.controller_stub(2).UpdateFeatures, request)
+            await call_with_retries(cluster.controller_stub(2).UpdateFeatures, request)
         except ApiError as refusal:
             return refusal.code
         return ErrorCode.NONE
@@ -57,7 +58,7 @@ async def test_the_voters_go_into_the_log(cluster: Cluster) -> None:
 
 async def test_there_is_no_way_back(cluster: Cluster) -> None:
     with pytest.raises(ApiError, match="cannot be lowered to 0") as refused:
-        await spoken(cluster.controller_stub(1).UpdateFeatures, to(0, upgrade_type=SAFE_DOWNGRADE))
+        await call_with_retries(cluster.controller_stub(1).UpdateFeatures, to(0, upgrade_type=SAFE_DOWNGRADE))
 
     assert ErrorCode.INVALID_UPDATE_VERSION == refused.value.code
 

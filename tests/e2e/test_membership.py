@@ -14,8 +14,8 @@ from kraft.service.quorum_pb2 import (
 )
 from quorate.errors import ErrorCode
 from quorate.storage.failpoints import ENVIRONMENT as FAILPOINTS
-from tests.e2e.cluster import eventually
-from tests.e2e.voters import Nodes, planned, three, told
+from tests.e2e.calls import WITHIN_S, eventually
+from tests.e2e.voters import Nodes, named_steps, planned, three
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
 
@@ -54,7 +54,7 @@ async def test_a_joiner_that_died_at_its_first_record_goes_on(nodes: Nodes, died
     await nodes.format(2)
     await nodes.running.spawn(joiner, environ={FAILPOINTS: f"{died_at}:kill"})
 
-    assert -signal.SIGKILL == await nodes.running.ended(joiner)
+    assert -signal.SIGKILL == await nodes.running.ended(joiner, within_s=WITHIN_S)
 
     await nodes.start(2)
     end = (await nodes.find(1)).high_watermark
@@ -82,14 +82,16 @@ async def test_leadership_goes_to_the_voter_that_is_named(nodes: Nodes) -> None:
     await three(nodes)
     for voter in (3, 2):
         leader = await nodes.leader(1, 2, 3)
-        answer = await nodes.stub(leader).TransferLeadership(TransferLeadershipRequest(voter_id=voter), timeout=20)
+        answer = await nodes.stub(leader).TransferLeadership(
+            TransferLeadershipRequest(voter_id=voter), timeout=WITHIN_S
+        )
 
         assert ErrorCode.NONE == answer.error_code, answer
         assert voter == answer.leader_id
         assert voter == await nodes.leader(1, 2, 3)
 
-    refused = await nodes.stub(1).TransferLeadership(TransferLeadershipRequest(voter_id=3), timeout=20)
-    unknown = await nodes.stub(2).TransferLeadership(TransferLeadershipRequest(voter_id=9), timeout=20)
+    refused = await nodes.stub(1).TransferLeadership(TransferLeadershipRequest(voter_id=3), timeout=WITHIN_S)
+    unknown = await nodes.stub(2).TransferLeadership(TransferLeadershipRequest(voter_id=9), timeout=WITHIN_S)
 
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER == refused.error_code
     assert ErrorCode.VOTER_NOT_FOUND == unknown.error_code
@@ -116,12 +118,12 @@ async def test_a_target_set_is_reached_voter_by_voter_from_any_node(nodes: Nodes
     await three(nodes)
     await nodes.start(4)
     await nodes.heard_of(1, 4)
-    plan = told(await nodes.alter(2, (2, 3, 4), validate_only=True))
+    plan = named_steps(await nodes.alter(2, (2, 3, 4), validate_only=True))
 
     assert [("STEP_ADDING", 4), ("STEP_REMOVING", 1), ("STEP_DONE", -1)] == plan
     assert [1, 2, 3] == await nodes.voters(1)
 
-    steps = [step for step in told(await nodes.alter(2, (2, 3, 4))) if step[0] != "STEP_WAITING"]
+    steps = [step for step in named_steps(await nodes.alter(2, (2, 3, 4))) if step[0] != "STEP_WAITING"]
 
     assert [
         ("STEP_ADDING", 4),
@@ -131,7 +133,7 @@ async def test_a_target_set_is_reached_voter_by_voter_from_any_node(nodes: Nodes
         ("STEP_DONE", -1),
     ] == steps
     assert [2, 3, 4] == await nodes.voters(await nodes.leader(2, 3, 4))
-    assert [("STEP_DONE", -1)] == told(await nodes.alter(4, (2, 3, 4)))
+    assert [("STEP_DONE", -1)] == named_steps(await nodes.alter(4, (2, 3, 4)))
 
 
 def wipe(directory: Path) -> None:

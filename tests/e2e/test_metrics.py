@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
-from deploy.local.plan import Process, free_ports
+from deploy.local.plan import Process
+from deploy.local.ports import free_ports
 from kraft.api.alter_partition_pb2 import AlterPartitionRequest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from quorate.errors import ErrorCode
-from tests.e2e.cluster import Cluster, eventually, spoken
+from tests.e2e.calls import call_with_retries, eventually
+from tests.e2e.cluster import PATIENT, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 SAMPLE = re.compile(r"^([a-z_]+(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
 
@@ -44,7 +48,7 @@ async def exporting(cluster: Cluster, process: Process) -> int:
 async def two_topics(cluster: Cluster) -> None:
     topic = CreateTopicsRequest.CreatableTopic
     wanted = [topic(name=name, num_partitions=4, replication_factor=3) for name in ("one", "two")]
-    await spoken(cluster.controller_stub(1).CreateTopics, CreateTopicsRequest(topics=wanted))
+    await call_with_retries(cluster.controller_stub(1).CreateTopics, CreateTopicsRequest(topics=wanted))
 
 
 async def alter_isr(cluster: Cluster, topic: Any, isr: Sequence[int], *, partition_epoch: int) -> int:
@@ -64,7 +68,7 @@ async def alter_isr(cluster: Cluster, topic: Any, isr: Sequence[int], *, partiti
         broker_epoch=leader.epoch,
         topics=[asked(topic_id=topic.topic_id, partitions=[partition])],
     )
-    told = await spoken(cluster.controller_stub(await cluster.active()).AlterPartition, request)
+    told = await call_with_retries(cluster.controller_stub(await cluster.active()).AlterPartition, request)
     return int(told.response.topics[0].partitions[0].error_code)
 
 
@@ -86,11 +90,19 @@ async def test_every_service_says_its_numbers(cluster: Cluster) -> None:
     observer = await exporting(cluster, cluster.plan.observer)
     heartbeat = await exporting(cluster, cluster.plan.heartbeat)
     controllers = [await exporting(cluster, controller) for controller in cluster.plan.controllers]
-    await two_topics(cluster)
     active = await cluster.active()
+    await two_topics(cluster)
     seen = await eventually(lambda: scraped(observer), lambda found: found.get("kraft_partitions") == 8)
     beats = await eventually(lambda: scraped(heartbeat), lambda found: found.get("kraft_heartbeat_sessions") == 3)
-    of_controllers = [await scraped(port) for port in controllers]
+
+    async def of_all() -> list[dict[str, float]]:
+        return [await scraped(port) for port in controllers]
+
+    # A controller hears by and by of who leads.
+    of_controllers = await eventually(
+        of_all,
+        lambda each: [node_id == active for node_id in (1, 2, 3)] == [of["kraft_controller_active"] for of in each],
+    )
 
     assert OF_THE_CLUSTER == {name: seen[name] for name in OF_THE_CLUSTER}
     assert OF_THE_CLUSTER == {name: of_controllers[active - 1][name] for name in OF_THE_CLUSTER}
@@ -115,7 +127,7 @@ async def test_isrs_that_leaders_change_are_counted(cluster: Cluster) -> None:
     config = creatable.CreatableTopicConfig(name="min.insync.replicas", value="2")
     wanted = creatable(name="three", num_partitions=1, replication_factor=3, configs=[config])
     active = await cluster.active()
-    await spoken(cluster.controller_stub(active).CreateTopics, CreateTopicsRequest(topics=[wanted]))
+    await call_with_retries(cluster.controller_stub(active).CreateTopics, CreateTopicsRequest(topics=[wanted]))
     topic = (await cluster.topics(active))["three"]
     leader, *others = topic.partitions[0].replica_nodes
 

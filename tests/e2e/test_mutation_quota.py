@@ -11,9 +11,12 @@ from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsRespons
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.service.admin_pb2 import AdminRequest
 from quorate.errors import ErrorCode
-from tests.e2e.cluster import VOTERS, Cluster, spoken
+from tests.e2e.calls import call_with_retries
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 NONE, LATE = ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 RATE = 0.001
@@ -25,7 +28,7 @@ async def limit(cluster: Cluster, client_id: str) -> None:
     entity = Entry.EntityData(entity_type="client-id", entity_name=client_id)
     quota = Entry.OpData(key="controller_mutation_rate", value=RATE)
     request = AlterClientQuotasRequest(entries=[Entry(entity=[entity], ops=[quota])])
-    answer = await spoken(cluster.controller_stub(1).AlterClientQuotas, request)
+    answer = await call_with_retries(cluster.controller_stub(1).AlterClientQuotas, request)
     assert [0] == [entry.error_code for entry in answer.response.entries], answer
 
 
@@ -36,7 +39,7 @@ def topic(name: str) -> CreateTopicsRequest:
 
 async def create(cluster: Cluster, name: str, *, client_id: str, door: int) -> CreateTopicsResponse:
     method = partial(cluster.controller_stub(door).CreateTopics, metadata=(("client-id", client_id),))
-    response: CreateTopicsResponse = (await spoken(method, topic(name))).response
+    response: CreateTopicsResponse = (await call_with_retries(method, topic(name))).response
     return response
 
 
@@ -67,7 +70,7 @@ async def test_what_is_only_asked_for_costs_too(cluster: Cluster) -> None:
     await limit(cluster, "careful")
     submit = partial(cluster.controller_stub(3).Submit, metadata=(("client-id", "careful"),))
     asked = AdminRequest(validate_only=True, create_topics=topic("careful"))
-    shown = (await spoken(submit, asked)).response.create_topics
+    shown = (await call_with_retries(submit, asked)).response.create_topics
     meant = await create(cluster, "careful", client_id="careful", door=3)
 
     assert [NONE, LATE] == [ErrorCode(each.error_code) for each in (*shown.topics, *meant.topics)]
@@ -79,7 +82,7 @@ async def test_what_goes_costs_too(cluster: Cluster) -> None:
     delete = partial(cluster.controller_stub(3).DeleteTopics, metadata=(("client-id", "tidy"),))
     made = await create(cluster, "tidy", client_id="tidy", door=3)
     gone = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="tidy")])
-    deleted = (await spoken(delete, gone)).response
+    deleted = (await call_with_retries(delete, gone)).response
 
     assert [NONE, LATE] == [ErrorCode(each.error_code) for each in (*made.topics, *deleted.responses)]
     assert "tidy" in await cluster.topics(at=1)

@@ -25,7 +25,7 @@ from quorate.records import KRaftVersionRecord, VotersRecord
 from quorate.wire.batch import CHECKED_FROM, CONTROL, CRC_POSITION, ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
 from services.quorum import translate
-from tests.e2e.cluster import eventually
+from tests.e2e.calls import WITHIN_S, eventually
 from tests.e2e.nodes import Nodes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -116,7 +116,7 @@ async def leading(nodes: Nodes, partition: Partition) -> AsyncIterator[Leader]:
     await server.start()
     try:
         begin = translate.to_begin(raft.BeginQuorumEpochRequest(epoch=epoch, leader_id=2))
-        assert not (await nodes.stubs[0].BeginQuorumEpoch(begin, timeout=10)).topics[0].partitions[0].error_code
+        assert not (await nodes.stubs[0].BeginQuorumEpoch(begin, timeout=WITHIN_S)).topics[0].partitions[0].error_code
         yield leader
     finally:
         await server.stop(None)
@@ -125,7 +125,7 @@ async def leading(nodes: Nodes, partition: Partition) -> AsyncIterator[Leader]:
 @pytest.mark.parametrize("name", NONSENSE)
 async def test_a_leader_that_answers_with_nonsense_neither_ends_nor_spins_a_node(nodes: Nodes, name: str) -> None:
     async with leading(nodes, NONSENSE[name]) as leader:
-        await asyncio.wait_for(leader.given_up.wait(), 30)
+        await asyncio.wait_for(leader.given_up.wait(), WITHIN_S)
 
         assert 0 < len(leader.fetches) <= FETCHES_MAX
         assert {0} == {fetch.topics[0].partitions[0].fetch_offset for fetch in leader.fetches}
@@ -134,7 +134,7 @@ async def test_a_leader_that_answers_with_nonsense_neither_ends_nor_spins_a_node
 
 async def test_who_is_not_authorized_asks_seldom_and_says_it_once(nodes: Nodes) -> None:
     async with leading(nodes, DENIED) as leader:
-        await asyncio.wait_for(leader.given_up.wait(), 30)
+        await asyncio.wait_for(leader.given_up.wait(), WITHIN_S)
 
         assert len(leader.fetches) <= 3
     said = (nodes.plan.directory / f"{nodes.plan.quorum[0].name}.log").read_text()

@@ -8,13 +8,14 @@ import pytest
 import pytest_asyncio
 
 from quorate.nouns import NodeId
-from tests.e2e.cluster import VOTERS, Cluster, eventually, others, stored_leaders
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import VOTERS, Cluster, others, stored_leaders
 from tests.e2e.conftest import Measure
 from tests.e2e.writer import NEXT_COMMIT, Writer, caught_up, check, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-SILENT_MS = 2_000
+SILENT_MS = 4_000
 QUORUM_SETTINGS = {node_id: {"controller.presence.timeout.ms": str(SILENT_MS)} for node_id in VOTERS}
 HELD_S = 0.6
 """For so long a busy controller's loop is held at a time: a hundred times what was measured of any work in it."""

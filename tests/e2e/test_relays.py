@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.local.plan import free_ports
+from deploy.local.ports import free_ports
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.nouns import NodeId
-from tests.e2e.cluster import VOTERS, Cluster, eventually, spoken
+from tests.e2e.calls import call_with_retries, eventually
+from tests.e2e.cluster import VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,7 +40,7 @@ async def test_an_observer_of_a_follower_sees_what_is_committed(cluster: Cluster
     stub = ObserverStub(cluster.channel(observer))
 
     async def seen() -> set[str]:
-        answer = (await spoken(stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest())).response
+        answer = (await call_with_retries(stub.DescribeTopicPartitions, DescribeTopicPartitionsRequest())).response
         return {topic.name for topic in answer.topics}
 
     await cluster.create("through-a-relay", at=1)

@@ -52,7 +52,7 @@ from services.controller.driver import ControllerDriver
 from services.controller.handlers import answer_to
 from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_node import QuorumNode
-from tests.e2e.cluster import WITHIN_S, spoken
+from tests.e2e.calls import WITHIN_S, call_with_retries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
 
@@ -114,11 +114,11 @@ async def test_a_controller_writes_down_no_password_and_no_key(tmp_path: Path) -
         channel = open_channel(controller.address)
         stub = ControllerStub(channel)
         altering = AlterUserScramCredentialsRequest(upsertions=asked)
-        altered = (await spoken(stub.AlterUserScramCredentials, altering)).response
+        altered = (await call_with_retries(stub.AlterUserScramCredentials, altering)).response
         dry = AdminRequest(incremental_alter_configs=changing, validate_only=True)
-        (proposed,) = (await spoken(stub.Submit, dry)).response.records
+        (proposed,) = (await call_with_retries(stub.Submit, dry)).response.records
         with pytest.raises(ApiError) as refused:
-            await spoken(stub.RenewDelegationToken, RenewOnTheWire(hmac=HMAC, renew_period_ms=-1))
+            await call_with_retries(stub.RenewDelegationToken, RenewOnTheWire(hmac=HMAC, renew_period_ms=-1))
         await channel.close()
     written = written_by(plan)
 

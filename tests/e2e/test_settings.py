@@ -13,9 +13,12 @@ from quorate.controller.configs.values import Source
 from quorate.controller.policies import NewTopic, PolicyViolation
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
-from tests.e2e.cluster import VOTERS, Cluster, spoken
+from tests.e2e.calls import call_with_retries
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 
 class Named:
@@ -41,7 +44,9 @@ CONTROLLER_SETTINGS = {
 async def test_a_topic_that_the_policy_refuses_is_not_created(cluster: Cluster, door: int) -> None:
     topic = CreateTopicsRequest.CreatableTopic
     wanted = [topic(name=name, num_partitions=1, replication_factor=1) for name in ("other", f"by-{door}")]
-    answer = (await spoken(cluster.controller_stub(door).CreateTopics, CreateTopicsRequest(topics=wanted))).response
+    answer = (
+        await call_with_retries(cluster.controller_stub(door).CreateTopics, CreateTopicsRequest(topics=wanted))
+    ).response
 
     refused, created = answer.topics
     assert (ErrorCode.POLICY_VIOLATION, 0) == (refused.error_code, created.error_code)
@@ -56,7 +61,9 @@ async def test_a_broker_config_in_the_file_stands_in_for_what_a_topic_does_not_s
     resource = DescribeConfigsRequest.DescribeConfigsResource
     asked = resource(resource_type=TOPIC, resource_name=name)
     answer = (
-        await spoken(cluster.controller_stub(door).DescribeConfigs, DescribeConfigsRequest(resources=[asked]))
+        await call_with_retries(
+            cluster.controller_stub(door).DescribeConfigs, DescribeConfigsRequest(resources=[asked])
+        )
     ).response
 
     told = {config.name: (config.value, config.config_source) for config in answer.results[0].configs}
@@ -72,7 +79,7 @@ async def test_no_topic_is_deleted_where_none_is_to_be(cluster: Cluster, door: i
     await cluster.create(name, at=door)
     request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
     with pytest.raises(ApiError) as refused:
-        await spoken(cluster.controller_stub(door).DeleteTopics, request)
+        await call_with_retries(cluster.controller_stub(door).DeleteTopics, request)
 
     assert ErrorCode.TOPIC_DELETION_DISABLED == refused.value.code
     assert name in await cluster.topics(at=door)

@@ -14,25 +14,21 @@ from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from quorate.errors import ErrorCode
 from quorate.traces import SpanData
-from tests.e2e.cluster import (
-    DEADLINE_MS,
-    VOTERS,
-    Cluster,
-    at_one_door,
-    attempt,
-    eventually,
-    spoken,
-    stored_records,
-)
+from tests.e2e.calls import DEADLINE_MS, attempt, call_with_retries, eventually
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, at_one_door, stored_records
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
 async def offset_of_observer(cluster: Cluster) -> int:
-    answer = await spoken(cluster.observer_stub.DescribeCluster, DescribeClusterRequest(endpoint_type=BROKERS))
+    answer = await call_with_retries(
+        cluster.observer_stub.DescribeCluster, DescribeClusterRequest(endpoint_type=BROKERS)
+    )
     return int(answer.trailing["kraft-offset"])
 
 
@@ -59,7 +55,9 @@ async def test_an_answer_says_of_which_state_it_speaks(cluster: Cluster, door: i
     leader = await cluster.active()
     epoch = (await cluster.describe_quorum(leader)).leader_epoch
     await cluster.create(f"spoken-of-{door}", at=door)
-    answer = await spoken(cluster.controller_stub(door).DescribeTopicPartitions, DescribeTopicPartitionsRequest())
+    answer = await call_with_retries(
+        cluster.controller_stub(door).DescribeTopicPartitions, DescribeTopicPartitionsRequest()
+    )
     offset = int(answer.trailing["kraft-offset"])
 
     assert {"kraft-leader-id": str(leader), "kraft-leader-epoch": str(epoch)} == {
@@ -81,7 +79,7 @@ async def test_pages_go_on_where_the_cursor_says(cluster: Cluster) -> None:
             response_partition_limit=1,
             cursor=cursor,
         )
-        page = (await spoken(cluster.controller_stub(2).DescribeTopicPartitions, request)).response
+        page = (await call_with_retries(cluster.controller_stub(2).DescribeTopicPartitions, request)).response
         pages.append([(topic.name, len(topic.partitions)) for topic in page.topics])
         if not page.HasField("next_cursor"):
             break
@@ -111,8 +109,12 @@ async def test_the_cluster_is_described_by_its_brokers_and_its_controllers(clust
     leader = await cluster.active()
     for door in VOTERS:
         stub = cluster.controller_stub(door)
-        brokers = (await spoken(stub.DescribeCluster, DescribeClusterRequest(endpoint_type=BROKERS))).response
-        controllers = (await spoken(stub.DescribeCluster, DescribeClusterRequest(endpoint_type=CONTROLLERS))).response
+        brokers = (
+            await call_with_retries(stub.DescribeCluster, DescribeClusterRequest(endpoint_type=BROKERS))
+        ).response
+        controllers = (
+            await call_with_retries(stub.DescribeCluster, DescribeClusterRequest(endpoint_type=CONTROLLERS))
+        ).response
 
         assert (cluster.plan.cluster_id, leader) == (brokers.cluster_id, brokers.controller_id)
         assert [(101, "a"), (102, "b"), (103, "c")] == [(each.broker_id, each.rack) for each in brokers.brokers]
@@ -199,7 +201,7 @@ async def test_each_topic_is_refused_for_itself_and_nothing_is_written(cluster: 
     before = stored_records(log_dir), await cluster.topics(at=active)
 
     request = CreateTopicsRequest(topics=[wanted for wanted, _ in REFUSED.values()], timeout_ms=DEADLINE_MS)
-    answered = (await spoken(cluster.controller_stub(asked).CreateTopics, request)).response
+    answered = (await call_with_retries(cluster.controller_stub(asked).CreateTopics, request)).response
 
     assert {wanted.name: code.name for wanted, code in REFUSED.values()} == {
         result.name: ErrorCode(result.error_code).name for result in answered.topics
@@ -213,7 +215,7 @@ async def test_a_good_topic_is_created_beside_bad_ones(cluster: Cluster) -> None
         topics=[topic("beside-good"), topic("beside-wide", replicas=4), topic("beside-twice"), topic("beside-twice")],
         timeout_ms=DEADLINE_MS,
     )
-    answered = (await spoken(cluster.controller_stub(1).CreateTopics, request)).response
+    answered = (await call_with_retries(cluster.controller_stub(1).CreateTopics, request)).response
 
     assert {
         "beside-good": "NONE",
@@ -227,7 +229,7 @@ async def test_what_is_only_to_be_validated_is_not_written(cluster: Cluster) -> 
     active = await cluster.active()
     before = stored_records(cluster.plan.log_dir(active))
     request = CreateTopicsRequest(topics=[topic("tried")], timeout_ms=DEADLINE_MS, validate_only=True)
-    answered = (await spoken(cluster.controller_stub(active).CreateTopics, request)).response
+    answered = (await call_with_retries(cluster.controller_stub(active).CreateTopics, request)).response
 
     assert [("tried", 0, 1, 3)] == [
         (result.name, result.error_code, result.num_partitions, result.replication_factor) for result in answered.topics

@@ -15,7 +15,8 @@ from quorate.nouns import NodeId, Offset, OffsetAndEpoch
 from quorate.records import decode_record
 from quorate.storage.names import DELETED, PARTITION_DIRECTORY, checkpoint_file, checkpoint_ids, segment_bases
 from quorate.storage.snapshots import SnapshotReader
-from tests.e2e.cluster import VOTERS, Cluster, eventually, others
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import VOTERS, Cluster, others
 from tests.e2e.offline import scan, stored_log
 from tests.e2e.writer import caught_up
 

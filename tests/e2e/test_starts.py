@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.plan import HOST, Process, free_ports
+from deploy.local.plan import Process
+from deploy.local.ports import HOST, free_ports
 from quorate.runtime.loop import ExitCode
 from quorate.storage.lock import DirectoryLock
 from quorate.storage.names import META_PROPERTIES
-from tests.e2e.cluster import VOTERS, Cluster, stored_batches
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, stored_batches
 from tests.e2e.starting import content, start
 from tests.e2e.writer import caught_up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+QUORUM_SETTINGS = PATIENT
 
 Settings = dict[str, str]
 

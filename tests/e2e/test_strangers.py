@@ -26,7 +26,8 @@ from quorate.nouns import METADATA_TOPIC, NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
 from quorate.raft.voters import ListenerEndpoint, Voter
 from services.quorum import translate
-from tests.e2e.cluster import eventually
+from tests.e2e.calls import WITHIN_S, eventually
+from tests.e2e.cluster import PATIENT
 from tests.e2e.nodes import Nodes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -88,6 +89,8 @@ async def stranger_at(address: str) -> AsyncIterator[Stranger]:
 async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nodes]:
     """Two of three voters; the third's address is free."""
     running = Nodes(make_plan(tmp_path_factory.mktemp("ours") / "run"))
+    for process in running.plan.quorum:
+        process.settings.update(PATIENT[int(process.settings["node.id"])])
     try:
         await running.start(1, 2)
         yield running
@@ -107,11 +110,15 @@ async def test_a_quorum_stays_with_its_leader_and_epoch_whatever_a_stranger_answ
 
         assert successor in (1, 2)
         assert epoch < later < THEIRS
-        assert stranger.asked["VoteResponse"] > 0
+        await eventually(lambda: voted(stranger))
 
 
 async def begun(stranger: Stranger) -> int:
     return stranger.asked["BeginQuorumEpochResponse"]
+
+
+async def voted(stranger: Stranger) -> int:
+    return stranger.asked["VoteResponse"]
 
 
 OTHER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -148,7 +155,7 @@ async def test_a_stranger_is_told_nothing(
     nodes: Nodes, node_id: NodeId, method: str, request_: Any, answer: type
 ) -> None:
     leader_id, epoch = await nodes.leader()
-    told = await getattr(nodes.stubs[node_id - 1], method)(request_, timeout=10)
+    told = await getattr(nodes.stubs[node_id - 1], method)(request_, timeout=WITHIN_S)
 
     assert answer(error_code=CODE) == told
     assert (leader_id, epoch) == await nodes.leader()
@@ -158,13 +165,13 @@ async def test_a_stranger_that_changes_who_votes_is_told_nothing_of_the_quorum(n
     leader_id, epoch = await nodes.leader()
     stub = nodes.stubs[leader_id - 1]
     added = await stub.AddRaftVoter(
-        translate.to_add(raft.AddRaftVoterRequest(voter=VOTER, timeout_ms=100, cluster_id=OTHER)), timeout=10
+        translate.to_add(raft.AddRaftVoterRequest(voter=VOTER, timeout_ms=100, cluster_id=OTHER)), timeout=WITHIN_S
     )
     removed = await stub.RemoveRaftVoter(
-        translate.to_remove(raft.RemoveRaftVoterRequest(voter=KEY, cluster_id=OTHER)), timeout=10
+        translate.to_remove(raft.RemoveRaftVoterRequest(voter=KEY, cluster_id=OTHER)), timeout=WITHIN_S
     )
     updated = await stub.UpdateRaftVoter(
-        translate.to_update(raft.UpdateRaftVoterRequest(epoch=epoch, voter=VOTER, cluster_id=OTHER)), timeout=10
+        translate.to_update(raft.UpdateRaftVoterRequest(epoch=epoch, voter=VOTER, cluster_id=OTHER)), timeout=WITHIN_S
     )
 
     assert isinstance(added, AddRaftVoterResponse)

@@ -13,10 +13,14 @@ from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.service.admin_pb2 import AdminRequest
 from quorate.errors import ApiError, ErrorCode
-from tests.e2e.cluster import VOTERS, Cluster, spoken
+from tests.e2e.calls import call_with_retries
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+QUORUM_SETTINGS = PATIENT
+
+LATE = {ErrorCode.REQUEST_TIMED_OUT}
 TIMED = {
     "AlterPartitionReassignments": AlterPartitionReassignmentsRequest,
     "CreatePartitions": CreatePartitionsRequest,
@@ -35,7 +39,9 @@ def topic(name: str) -> CreateTopicsRequest.CreatableTopic:
 async def test_a_request_without_time_is_not_begun(cluster: Cluster, rpc: str, timeout_ms: int) -> None:
     for door in VOTERS:
         with pytest.raises(ApiError) as refused:
-            await spoken(getattr(cluster.controller_stub(door), rpc), TIMED[rpc](timeout_ms=timeout_ms))
+            await call_with_retries(
+                getattr(cluster.controller_stub(door), rpc), TIMED[rpc](timeout_ms=timeout_ms), final=LATE
+            )
 
         assert ErrorCode.REQUEST_TIMED_OUT == refused.value.code
         assert f"{rpc} could not be begun within its timeout_ms of {timeout_ms}" in refused.value.message
@@ -43,13 +49,13 @@ async def test_a_request_without_time_is_not_begun(cluster: Cluster, rpc: str, t
 
 @pytest.mark.parametrize("rpc", TIMED)
 async def test_a_request_that_does_not_say_has_time(cluster: Cluster, rpc: str) -> None:
-    await spoken(getattr(cluster.controller_stub(1), rpc), TIMED[rpc]())
+    await call_with_retries(getattr(cluster.controller_stub(1), rpc), TIMED[rpc]())
 
 
 async def test_in_an_envelope_it_counts_as_well(cluster: Cluster) -> None:
     asked: dict[str, Any] = {"create_topics": CreateTopicsRequest(topics=[topic("enveloped")], timeout_ms=0)}
     with pytest.raises(ApiError) as refused:
-        await spoken(cluster.controller_stub(1).Submit, AdminRequest(**asked))
+        await call_with_retries(cluster.controller_stub(1).Submit, AdminRequest(**asked), final=LATE)
 
     assert ErrorCode.REQUEST_TIMED_OUT == refused.value.code
     assert "enveloped" not in await cluster.topics()
@@ -59,7 +65,7 @@ async def test_who_waits_for_a_placer_that_hangs_waits_no_longer(cluster: Cluste
     request = CreateTopicsRequest(topics=[topic("hanging")], timeout_ms=300)
     async with cluster.stopped(cluster.plan.placer):
         with pytest.raises(ApiError) as refused:
-            await spoken(cluster.controller_stub(1).CreateTopics, request, deadline_ms=30_000)
+            await call_with_retries(cluster.controller_stub(1).CreateTopics, request, final=LATE)
 
     assert "CreateTopics could not be begun within its timeout_ms of 300" in refused.value.message
     assert "hanging" not in await cluster.topics(at=1)

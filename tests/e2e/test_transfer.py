@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraft.service.quorum_pb2 import TransferLeadershipRequest
-from tests.e2e.cluster import VOTERS, Cluster, spoken
+from tests.e2e.calls import call_with_retries
+from tests.e2e.cluster import VOTERS, Cluster
 from tests.e2e.writer import Writer, caught_up, check, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -19,7 +20,7 @@ async def test_writes_go_on_while_leadership_goes_round(cluster: Cluster) -> Non
             if voter == await cluster.active():
                 continue
             request = TransferLeadershipRequest(voter_id=voter, timeout_ms=5_000)
-            answer = await spoken(cluster.controller_stub(1).TransferLeadership, request)
+            answer = await call_with_retries(cluster.controller_stub(1).TransferLeadership, request)
 
             assert voter == answer.response.leader_id
             await writer.goes_on()

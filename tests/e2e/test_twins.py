@@ -16,11 +16,14 @@ from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId, uuid_text
-from tests.e2e.cluster import Cluster, eventually, spoken, told
+from tests.e2e.calls import call_with_retries, eventually
+from tests.e2e.cluster import PATIENT, Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-SESSION_TIMEOUT_MS = 4_000
+QUORUM_SETTINGS = PATIENT
+
+SESSION_TIMEOUT_MS = 9_000
 BEAT_S = 0.1
 
 
@@ -42,7 +45,7 @@ def process(cluster: Cluster, broker_id: NodeId) -> BrokerRegistrationRequest:
 
 async def register(cluster: Cluster, request: BrokerRegistrationRequest) -> int:
     """The epoch that it gets. Raises ApiError."""
-    answer = await told(cluster.controller_stub(1).BrokerRegistration, request)
+    answer = await call_with_retries(cluster.controller_stub(1).BrokerRegistration, request)
     return int(answer.response.broker_epoch)
 
 
@@ -51,11 +54,13 @@ async def beat(cluster: Cluster, broker_id: NodeId, epoch: int, *, want_shut_dow
     request = BrokerHeartbeatRequest(
         broker_id=broker_id, broker_epoch=epoch, want_fence=not want_shut_down, want_shut_down=want_shut_down
     )
-    return bool((await told(cluster.heartbeat_stub.BrokerHeartbeat, request)).response.should_shut_down)
+    return bool((await call_with_retries(cluster.heartbeat_stub.BrokerHeartbeat, request)).response.should_shut_down)
 
 
 async def is_valid(cluster: Cluster, broker_id: NodeId) -> bool:
-    answer = await spoken(cluster.heartbeat_stub.DescribeSessions, DescribeSessionsRequest(broker_ids=[broker_id]))
+    answer = await call_with_retries(
+        cluster.heartbeat_stub.DescribeSessions, DescribeSessionsRequest(broker_ids=[broker_id])
+    )
     (session,) = answer.response.sessions
     return bool(session.valid)
 

@@ -11,7 +11,8 @@ import pytest_asyncio
 from quorate.nouns import NodeId, uuid_text
 from quorate.raft.roles import Leader
 from quorate.storage.meta_properties import read_meta_properties
-from tests.e2e.cluster import VOTERS, Cluster, control_plane, eventually, others
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import VOTERS, Cluster, control_plane, others
 from tests.e2e.writer import Writer, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]

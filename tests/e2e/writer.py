@@ -11,7 +11,8 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.raft.roles import Leader
 from quorate.runtime.statuses import is_retriable
-from tests.e2e.cluster import VOTERS, Cluster, eventually
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import VOTERS, Cluster
 from tests.e2e.offline import scan
 
 MORE = 5
@@ -58,7 +59,7 @@ class Writer:
 
     async def _create(self, name: str, door: NodeId) -> None:
         begun_s = self.now_s
-        answer = await self._cluster.create(name, at=door, deadline_ms=DEADLINE_MS)
+        answer = await self._cluster.create_once(name, at=door, deadline_ms=DEADLINE_MS)
         code = ErrorCode(answer.topics[0].error_code)
         if code:
             self.refused.append(f"{name}: {code.name}")

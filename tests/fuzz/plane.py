@@ -10,14 +10,15 @@ from typing import Final
 from deploy.local.plan import Process
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from quorate.nouns import EPOCHS_END, METADATA_TOPIC, METADATA_TOPIC_ID, uuid_text
-from tests.e2e.cluster import VOTERS, Cluster, attempt, control_plane, eventually, spoken, stored_records
+from tests.e2e.calls import attempt, call_once, eventually
+from tests.e2e.cluster import VOTERS, Cluster, control_plane, stored_records
 from tests.fuzz.inputs import ID_OF_NOBODY, Words
 from tests.fuzz.voters import restore_voters
 
 TOPICS: Final = ("orders", "clicks")
 TROUBLE: Final = ("Traceback", "unexpected error", "never retrieved", "fatal:", "Exception in callback", "Assertion")
 """What the log of a process has if something went wrong in it that nobody meant."""
-READY_WITHIN_S: Final = 60.0
+READY_WITHIN_S: Final = 180.0
 
 
 class Plane:
@@ -35,7 +36,7 @@ class Plane:
     async def words(self) -> Words:
         """What the cluster knows by now."""
         cluster = self.cluster
-        views = [view for node_id in VOTERS if (view := await attempt(cluster.find(node_id))) is not None]
+        views = [view for node_id in VOTERS if (view := await attempt(cluster.find_once(node_id))) is not None]
         view = max(views, key=lambda each: each.leader_epoch)
         topics = await attempt(cluster.topics()) or {}
         epoch, end = view.leader_epoch, view.high_watermark
@@ -93,7 +94,7 @@ class Plane:
         try:
             await self._whole()
         except AssertionError as late:
-            views = [await attempt(self.cluster.find(node_id)) for node_id in VOTERS]
+            views = [await attempt(self.cluster.find_once(node_id)) for node_id in VOTERS]
             seen = [(view.node_id, view.role, view.leader_id, view.leader_epoch) for view in views if view is not None]
             found.append(f"not whole again: {late}; (node, role, leader, epoch) are {seen}")
         return found
@@ -151,7 +152,7 @@ async def live_plane(directory: Path) -> AsyncIterator[Plane]:
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=3) for name in TOPICS
         ]
         active = await cluster.active()
-        await spoken(
+        await call_once(
             cluster.controller_stub(active).CreateTopics, CreateTopicsRequest(topics=topics, timeout_ms=10_000)
         )
         yield Plane(cluster)

@@ -14,7 +14,8 @@ from quorate.raft.messages import VoteRequest
 from quorate.runtime.statuses import error_from_call, is_retriable
 from services.quorum.translate import to_vote
 from services.quorum.translate.envelope import key_of
-from tests.e2e.cluster import VOTERS, Cluster, attempt, eventually, spoken
+from tests.e2e.calls import attempt, call_once, eventually
+from tests.e2e.cluster import VOTERS, Cluster
 
 WALK_S: Final = 5.0
 """How long a walk may take. One that waits longer waits for a drawn voter that never comes."""
@@ -33,7 +34,7 @@ async def restore_voters(cluster: Cluster, *, within_s: float) -> None:
 
 async def _restored(cluster: Cluster) -> bool:
     """Is all as it was? If not, one more step is done."""
-    views = [view for node_id in VOTERS if (view := await attempt(cluster.find(node_id))) is not None]
+    views = [view for node_id in VOTERS if (view := await attempt(cluster.find_once(node_id))) is not None]
     leaders = [view for view in views if view.role == "Leader"]
     if not leaders:
         return False
@@ -60,7 +61,7 @@ async def _lift(cluster: Cluster, leader: FindQuorumResponse, epoch: Epoch) -> N
         last=OffsetAndEpoch(epoch=0, offset=0),
         voter=key_of(leader.node_id, directory_ids[leader.node_id]),
     )
-    await attempt(spoken(cluster.quorum_stub(leader.node_id).Vote, to_vote(request)))
+    await attempt(call_once(cluster.quorum_stub(leader.node_id).Vote, to_vote(request)))
 
 
 async def _alter(cluster: Cluster, leader: FindQuorumResponse) -> bool:

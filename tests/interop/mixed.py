@@ -16,7 +16,8 @@ from quorate.cli.offline import Offline, load
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId, uuid_text
 from quorate.storage.meta_properties import read_meta_properties
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import Cluster
 
 OURS: Final = "ours"
 """The topic that our controller creates."""

@@ -36,7 +36,7 @@ SERVICES: Final = {"quorum", "controller", "heartbeat", "placer", "observer"}
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.e2e,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1_800),
     pytest.mark.skipif(absent() is not None, reason=str(absent())),
     pytest.mark.skipif(not is_installed(), reason=HOW_TO_GET),
 ]

@@ -28,7 +28,7 @@ from tests.interop.kafka.judge import DIRECTORY, dump_log, dumped_batches, files
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(release.absent() is not None, reason=str(release.absent())),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1_800),
 ]
 
 TOPICS = {"orders": 3, "payments": 1}

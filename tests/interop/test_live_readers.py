@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.interop.kafka.node import Node, free_ports, tool
+from deploy.local.ports import free_ports
+from tests.interop.kafka.node import Node, tool
 from tests.interop.kafka.release import OPERATIONS_POM, POM, absent, version
 from tests.interop.test_wire_client import PASSWORD, properties
 from tests.network.test_network import contexts

@@ -16,6 +16,7 @@ import pytest
 pytest.register_assert_rewrite("tests.interop.mixed", "tests.e2e.cluster", "tests.e2e.offline")
 
 from deploy.local.plan import ClusterPlan, make_plan  # noqa: E402  # assertions of the helpers tell values from here on
+from deploy.local.ports import free_ports  # noqa: E402
 from quorate.cli.offline import load  # noqa: E402
 from quorate.errors import Corrupt  # noqa: E402
 from quorate.metadata.canonical import canonical  # noqa: E402
@@ -28,7 +29,7 @@ from tests.e2e.cluster import VOTERS, Cluster, control_plane, stored_leaders, st
 from tests.e2e.offline import scan, stored_log  # noqa: E402
 from tests.e2e.starting import start  # noqa: E402
 from tests.interop.kafka.judge import controller_properties, dump_log, dumped_batches  # noqa: E402
-from tests.interop.kafka.node import Node, free_ports  # noqa: E402
+from tests.interop.kafka.node import Node  # noqa: E402
 from tests.interop.kafka.quorum import Voters, controllers_on, data_of, short_life  # noqa: E402
 from tests.interop.kafka.release import absent  # noqa: E402
 from tests.interop.mixed import OURS, Life, Taken, addresses_in, live_on, topics_of  # noqa: E402
@@ -40,7 +41,7 @@ GROWS: Final = {"quorum-state", "leader-epoch-checkpoint"}
 LOG: Final = f"{0:020d}.log"
 GOES_ON_TIMEOUT_S: Final = 60
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from deploy.local.ports import free_ports
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -25,7 +26,7 @@ from quorate.protocol import all_apis
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PlainClient
 from quorate.protocol.sasl.scram import ScramClient
-from tests.interop.kafka.node import Node, free_ports
+from tests.interop.kafka.node import Node
 from tests.interop.kafka.release import OPERATIONS_POM, POM, absent, version
 from tests.network.test_network import contexts
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.interop.kafka.node import Node, free_ports, tool
+from deploy.local.ports import free_ports
+from tests.interop.kafka.node import Node, tool
 from tests.interop.kafka.release import POM, java
 
 SHELL_TIMEOUT_S: Final = 60

@@ -25,18 +25,6 @@ STARTED: Final = "Kafka Server started"
 Properties = Mapping[str, object]
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on; all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 def tool(main: str, *arguments: object, timeout_s: float = TOOL_TIMEOUT_S, pom: Path = POM) -> str:
     """What a command-line tool of the release prints. Raises ToolFailed with all that it said."""
     command = java(main, *arguments, pom=pom)

@@ -15,7 +15,8 @@ from quorate.errors import ApiError
 from quorate.nouns import NodeId, Offset
 from quorate.runtime.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
-from tests.e2e.cluster import Cluster, spoken
+from tests.e2e.calls import call_once
+from tests.e2e.cluster import Cluster
 from tests.interop.operations.apis import rpc_of
 from tests.interop.operations.names import CLUSTER_ID
 from tests.interop.operations.settings import COMMON, QUORUM, SESSION_TIMEOUT_MS
@@ -60,7 +61,7 @@ class Ours:
         if method is None:
             raise NotServed(rpc)
         try:
-            answer = await spoken(method, to_protobuf(request))
+            answer = await call_once(method, to_protobuf(request))
         except ApiError as refusal:
             return Outcome(refusal=refusal.code)
         self._acknowledged = max(self._acknowledged, int(answer.trailing.get("kraft-offset", 0)))

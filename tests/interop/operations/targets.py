@@ -17,7 +17,7 @@ from tests.interop.operations.step import View
 
 BEAT_EVERY_S: Final = 0.5
 LOOK_EVERY_S: Final = 0.05
-WITHIN_S: Final = 40.0
+WITHIN_S: Final = 120.0
 """How long a target may take to come to something by itself; a session's end is the longest of these."""
 
 

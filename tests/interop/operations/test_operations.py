@@ -42,7 +42,7 @@ from tests.interop.operations.step import Ask, Step  # noqa: E402
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(absent(POM) is not None, reason=str(absent(POM))),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1_800),
 ]
 
 STEPS_MIN: Final = 200
