@@ -18,9 +18,9 @@ from quorate.runtime.telemetry import Telemetry
 from quorate.traces import SpanData
 
 DEADLINE_MS: Final = 10_000
-TRACE_TIMEOUT_S: Final = 5.0
+TRACE_TIMEOUT_S: Final = 30.0
 TRACE_QUIET_S: Final = 0.4
-"""A trace counts as complete when no span has arrived for this time."""
+"""A trace of a write counts as complete when each process has sent a span and none has arrived for this time."""
 
 
 class Admin:
@@ -33,6 +33,7 @@ class Admin:
             [each.address for each in plan.controllers], ControllerStub, telemetry=self._telemetry
         )
         self._observer = Client((plan.observer.address,), ObserverStub)
+        self._involved = {each.name for each in plan.processes}
 
     async def create_topic(
         self, name: str, *, partitions: int, replication_factor: int
@@ -65,11 +66,16 @@ class Admin:
         )
 
     async def trace(self, trace_id: str) -> list[SpanData]:
-        """Returns the spans of a trace once no more arrive, as services export them after their answer; at most 5 s."""
+        """Returns the spans of a write's trace once all have come, as services export them after their answer.
+
+        Every process of the plan has a part in a write. If one sends nothing, the others' spans come after 30 s.
+        """
         spans: list[SpanData] = []
         loop = asyncio.get_running_loop()
         deadline, quiet_since = loop.time() + TRACE_TIMEOUT_S, loop.time()
-        while loop.time() < deadline and (not spans or loop.time() - quiet_since < TRACE_QUIET_S):
+        while loop.time() < deadline and not (
+            self._involved <= {span.instance for span in spans} and loop.time() - quiet_since >= TRACE_QUIET_S
+        ):
             answer = await self._observer.call(
                 lambda stub: stub.GetTrace, GetTraceRequest(trace_id=trace_id), deadline_ms=DEADLINE_MS
             )
