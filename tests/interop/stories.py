@@ -39,8 +39,8 @@ BROKER: Final[dict[str, object]] = {
     "num.io.threads": 2,
     "log.cleaner.enable": "false",
 }
-FENCED_TIMEOUT_S: Final = 60
-CAUGHT_UP_TIMEOUT_S: Final = 60
+FENCED_TIMEOUT_S: Final = 300
+CAUGHT_UP_TIMEOUT_S: Final = 300
 
 
 def combined_static(scratch: Path) -> Story:

@@ -40,7 +40,7 @@ SALT: Final = "MWx2NHBkbnc0ZndxN25vdGN4bTB5Y2E4Mg=="
 USER: Final = f"SCRAM-SHA-512=[name=alice,password=wonderland,iterations={ITERATIONS},salt={SALT}]"
 STATIC: Final[tuple[str, ...]] = ()
 STANDALONE: Final = ("--standalone",)
-BEGINS_WITHIN_S: Final = 90
+BEGINS_WITHIN_S: Final = 300
 BROKERS: Final = (101, 102, 103)
 
 

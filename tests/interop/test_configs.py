@@ -23,7 +23,7 @@ from tests.interop.kafka.release import absent, java
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=str(absent()))]
 
 PROGRAM: Final = Path(__file__).parent / "kafka/Configs.java"
-TIMEOUT_S: Final = 120
+TIMEOUT_S: Final = 300
 OF_KAFKAS_OWN_TESTS: Final = "internal.segment.bytes"
 KINDS: Final = {"broker": BROKER, "topic": TOPIC, "client metrics": CLIENT_METRICS, "group": GROUP}
 LATER: Final = {

@@ -19,7 +19,7 @@ from tests.interop.kafka.release import absent
 
 NODE = Path(__file__).parent / "fixtures" / "combined-static" / "node-1"
 LOG = NODE / DIRECTORY / "00000000000000000000.log"
-WRITTEN_TIMEOUT_S = 30
+WRITTEN_TIMEOUT_S = 300
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=absent() or "")]
 

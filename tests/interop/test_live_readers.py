@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reas
 CLUSTER_ID: Final = "b2FzZXMgaW4gdGhlIGRlcw"
 LOOPBACK: Final = "127.0.0.1"
 QUORUM: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
-COMMAND_TIMEOUT_S: Final = 90
+COMMAND_TIMEOUT_S: Final = 300
 
 
 def quorate(*arguments: object) -> subprocess.CompletedProcess[str]:

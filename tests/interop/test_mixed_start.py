@@ -39,7 +39,7 @@ GROWS: Final = {"quorum-state", "leader-epoch-checkpoint"}
 """What goes on with the log; everything else stays as Kafka left it."""
 
 LOG: Final = f"{0:020d}.log"
-GOES_ON_TIMEOUT_S: Final = 60
+GOES_ON_TIMEOUT_S: Final = 300
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
 

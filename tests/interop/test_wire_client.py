@@ -218,7 +218,7 @@ async def test_a_delegation_token_logs_in(controller: Controller) -> None:
 
 async def known(port: int, begin: Begin) -> Connection:
     """A connection with a token that the controller may not have heard of yet: its own log tells it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             try:
                 return await connect(LOOPBACK, port, begin=begin)

@@ -18,7 +18,7 @@ KEPT: Final = Path(__file__).parents[1] / "fixtures" / "decisions.jsonl.gz"
 SEED: Final = 7
 WORLDS: Final = 80
 """Each with 45 requests."""
-TIMEOUT_S: Final = 60
+TIMEOUT_S: Final = 300
 
 World = dict[str, Any]
 

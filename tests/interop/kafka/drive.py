@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 from tests.interop.kafka.release import java
 
 PROGRAM: Final = Path(__file__).with_name("Drive.java")
-STOP_TIMEOUT_S: Final = 30
-SETTLE_TIMEOUT_S: Final = 60
+STOP_TIMEOUT_S: Final = 300
+SETTLE_TIMEOUT_S: Final = 300
 APART_S: Final = 0.7
 """Two looks this far apart that agree: a broker asks for what is new at least every 500 ms."""
 

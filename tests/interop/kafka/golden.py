@@ -16,7 +16,7 @@ from tests.interop.kafka.release import POM, java
 
 PROGRAM: Final = Path(__file__).with_name("Golden.java")
 KEPT: Final = Path(__file__).parents[1] / "fixtures" / "golden.jsonl.gz"
-TIMEOUT_S: Final = 120
+TIMEOUT_S: Final = 300
 
 API_KEYS: Final = (
     *(0, 1, 2, 3, 17, 18, 19, 20, 23),

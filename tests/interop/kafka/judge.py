@@ -13,7 +13,7 @@ from deploy.local.ports import free_ports
 from tests.interop.kafka.node import Node, tool
 from tests.interop.kafka.release import POM, java
 
-SHELL_TIMEOUT_S: Final = 60
+SHELL_TIMEOUT_S: Final = 300
 DIRECTORY: Final = "__cluster_metadata-0"
 
 _BATCH: Final = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*?partitionLeaderEpoch: (-?\d+)")

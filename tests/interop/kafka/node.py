@@ -14,9 +14,9 @@ from typing import Final, Self
 
 from tests.interop.kafka.release import POM, java
 
-READY_TIMEOUT_S: Final = 90
-STOP_TIMEOUT_S: Final = 90
-TOOL_TIMEOUT_S: Final = 120
+READY_TIMEOUT_S: Final = 300
+STOP_TIMEOUT_S: Final = 300
+TOOL_TIMEOUT_S: Final = 300
 LOOK_EVERY_S: Final = 0.05
 
 STARTED: Final = "Kafka Server started"

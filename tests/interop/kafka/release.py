@@ -30,7 +30,7 @@ SCHEMA_ARTIFACTS: Final = (
 )
 MAVEN_TIMEOUT_S: Final = 600
 """About 80 jars, 150 MB, from a registry that may be slow."""
-JAVAC_TIMEOUT_S: Final = 120
+JAVAC_TIMEOUT_S: Final = 300
 HEAP: Final = "512m"
 
 MISSING: Final = (

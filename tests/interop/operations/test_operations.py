@@ -51,7 +51,7 @@ NOT_SERVED: Final = frozenset(
 )
 """Reads that a Kafka's controller leaves to its brokers. What they would read is in the states, which are compared."""
 OF_THE_HEARTBEAT_SERVICE: Final = frozenset({"BrokerHeartbeat"})
-GOES_ON_TIMEOUT_S: Final = 60
+GOES_ON_TIMEOUT_S: Final = 300
 SHELL_TRIES_MAX: Final = 10
 BEFORE_THE_NEWEST: Final = "to see the newest"
 """The last step before the script goes to the newest metadata.version."""
