@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -54,6 +54,7 @@ class ClusterPlan:
     placer: Process
     heartbeat: Process
     observer: Process
+    gateways: tuple[Process, ...] = ()
     brokers: tuple[int, ...] = (101, 102, 103)
     racks: dict[int, str] = field(default_factory=lambda: {101: "a", 102: "b", 103: "c"})
     directory_ids: dict[int, str] = field(default_factory=dict)
@@ -61,7 +62,12 @@ class ClusterPlan:
     @property
     def processes(self) -> tuple[Process, ...]:
         """All processes, in the order in which they are started."""
-        return (self.observer, *self.quorum, *self.controllers, self.placer, self.heartbeat)
+        return (self.observer, *self.quorum, *self.controllers, self.placer, self.heartbeat, *self.gateways)
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        """Where Kafka's own tools reach the gateways, as the value of `--bootstrap-controller`."""
+        return ",".join(each.settings["listeners"].partition("://")[2] for each in self.gateways)
 
     @property
     def initial_controllers(self) -> str:
@@ -85,13 +91,15 @@ def make_plan(
     nodes_at: Mapping[int, ProcessHost] | None = None,
     dynamic: bool = False,
     cluster_id: str | None = None,
+    with_gateways: bool = False,
 ) -> ClusterPlan:
     """Makes a plan on free ports.
 
     A quorum node and its controller run at `nodes_at[node_id]`, other processes at `home`. The voter set is in the log
-    if `dynamic`, else in each node's settings. Without `cluster_id` the id is random.
+    if `dynamic`, else in each node's settings. Without `cluster_id` the id is random. `with_gateways` says whether a
+    gateway runs beside each node, for clients that speak Kafka's own wire.
     """
-    ports = iter(free_ports(2 * voters + 3))
+    ports = iter(free_ports((4 if with_gateways else 2) * voters + 3))
     nodes = [
         _Node(node_id, (nodes_at or {}).get(node_id, home), next(ports), next(ports), directory / f"node-{node_id}")
         for node_id in range(1, voters + 1)
@@ -135,6 +143,7 @@ def make_plan(
             {**of_cluster, "observer.database.url": f"sqlite:///{directory / 'observer.db'}"},
             home,
         ),
+        gateways=_gateways(nodes, ports, f"{home.host}:{heartbeat_port}") if with_gateways else (),
         directory_ids={node.id: _random_uuid() for node in nodes} if dynamic else {},
     )
 
@@ -169,6 +178,26 @@ def _controller(node: _Node, placer: Process, heartbeat: str) -> Process:
         "metadata.log.dir": str(node.log_dir),
     }
     return _process("controller", node.id, node.controller_port, settings, node.place)
+
+
+def _gateways(nodes: Sequence[_Node], ports: Iterator[int], heartbeat: str) -> tuple[Process, ...]:
+    """Returns a gateway for each node; the address of its process is that of its gRPC health."""
+    at = {node.id: f"{node.place.host}:{next(ports)}" for node in nodes}
+    voters = ",".join(f"{node_id}@{address}" for node_id, address in at.items())
+
+    def gateway(node: _Node, port: int) -> Process:
+        settings = {
+            "node.id": str(node.id),
+            "listeners": f"CONTROLLER://{at[node.id]}",
+            "health.listeners": f"HEALTH://{node.place.host}:{port}",
+            "quorum.endpoint": node.quorum,
+            "controller.endpoint": node.controller,
+            "heartbeat.endpoint": heartbeat,
+            "controller.quorum.voters": voters,
+        }
+        return Process(service="gateway", name=f"gateway-{node.id}", port=port, settings=settings, place=node.place)
+
+    return tuple(gateway(node, next(ports)) for node in nodes)
 
 
 def _process(service: str, node_id: int, port: int, settings: dict[str, str], place: ProcessHost) -> Process:

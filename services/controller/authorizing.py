@@ -26,9 +26,11 @@ from quorate.controller.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
+from quorate.runtime import passing_on
+from quorate.runtime.passing_on import CLIENT_ID, HOP
 from services.controller import audit
 from services.controller.call import Call
-from services.controller.forwarding import CLIENT_HOST, CLIENT_ID, is_forwarded, peer_address
+from services.controller.forwarding import is_forwarded, peer_address
 from services.controller.pending import LEADER_EPOCH, OFFSET
 from services.controller.screening import SCREENS, CallerRights
 
@@ -101,17 +103,27 @@ class Authorizing:
     def caller(self, context: Any) -> Caller:
         """Returns the caller of an RPC; its principal is ANONYMOUS, as connections are not authenticated.
 
-        For a forwarded call it is the original caller, if the forwarding controller has CLUSTER_ACTION, as with Kafka's
-        envelopes (KIP-590). Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it has not.
+        For a call that was passed on it is the original caller, if each that passed it on (a controller, a gateway, the
+        broker that sent an Envelope to a gateway) has CLUSTER_ACTION, as with Kafka's envelopes (KIP-590). Raises
+        ApiError: CLUSTER_AUTHORIZATION_FAILED if one has not, PRINCIPAL_DESERIALIZATION_FAILURE.
         """
-        metadata = dict(context.invocation_metadata() or ())
-        client_id = str(metadata.get(CLIENT_ID, ""))
+        metadata = tuple(context.invocation_metadata() or ())
+        client_id = next((str(value) for key, value in metadata if key == CLIENT_ID), "")
         here = Caller(ANONYMOUS, host_address(peer_address(context)), client_id)
-        if not is_forwarded(context):
+        hosts = list(map(host_address, passing_on.hosts(metadata)))
+        if not (is_forwarded(context) or passing_on.is_passed_on(metadata)):
             return here
-        if not self.rights(here, PASSED_ON)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise self._of_now(_refusal(here, AclOperation.CLUSTER_ACTION, "a request that was passed on"))
-        return Caller(ANONYMOUS, host_address(str(metadata.get(CLIENT_HOST, here.host))), client_id)
+        for host in (here.host, *reversed(hosts[1:])):
+            self._check_hop(here._replace(host=host))
+        principal = passing_on.principal(metadata) or ANONYMOUS
+        return Caller(principal, hosts[0] if hosts else here.host, client_id)
+
+    def _check_hop(self, hop: Caller) -> None:
+        """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others."""
+        if not self.rights(hop, PASSED_ON)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            refusal = _refusal(hop, AclOperation.CLUSTER_ACTION, "a request that was passed on")
+            refusal.metadata[HOP] = hop.host
+            raise self._of_now(refusal)
 
     def check(self, rpc: str, caller: Caller) -> None:
         """Checks the RPC's right on the cluster. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) without it.

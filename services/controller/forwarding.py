@@ -12,7 +12,9 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
+from quorate.runtime import passing_on
 from quorate.runtime.client import call, open_channel
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
@@ -21,10 +23,6 @@ from services.controller.quorum_node import UNTOUCHED
 
 FORWARDED: Final = "kraft-forwarded"
 """Metadata key of a forwarded call: a receiver that is not active refuses it instead of forwarding it again."""
-CLIENT_HOST: Final = "kraft-client-host"
-"""Metadata key of a forwarded call: the IP address of the original caller."""
-CLIENT_ID: Final = "client-id"
-"""Metadata key of the caller's client id, as in Kafka's request header; forwarded unchanged."""
 DEADLINE_MS: Final = 30_000
 """Deadline (ms) of a forwarded call if the caller has set none."""
 HOLD_S: Final = 5.0
@@ -33,6 +31,8 @@ MARGIN_S: Final = 0.1
 """Time (s) before a call's deadline at which it gets NOT_CONTROLLER, so that the reason still reaches the caller."""
 LOOK_AGAIN_S: Final = 0.05
 """Longest pause (s) between two attempts: the active controller may learn later than this one that it leads."""
+
+_OF_THE_CALLER: Final = frozenset({CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL})
 
 
 class Forwarding:
@@ -86,7 +86,7 @@ class Forwarding:
             request,
             deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
             telemetry=self._telemetry,
-            metadata=((FORWARDED, "1"), (CLIENT_HOST, peer_address(context)), *_client_id(context)),
+            metadata=((FORWARDED, "1"), *_caller(context), (CLIENT_HOST, peer_address(context))),
             server=address,
             trailing=context.set_trailing_metadata,
         )
@@ -144,8 +144,15 @@ def is_forwarded(context: Any) -> bool:
     return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
 
 
-def _client_id(context: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((key, value) for key, value in context.invocation_metadata() or () if key == CLIENT_ID)
+def _caller(context: Any) -> tuple[tuple[str, str], ...]:
+    """Returns what the call says of its caller, unchanged: the receiver checks each hop.
+
+    What a sender claims that passes on nobody's call does not count; it is dropped here, where it would look like what
+    this controller says.
+    """
+    metadata = tuple(context.invocation_metadata() or ())
+    told = _OF_THE_CALLER if passing_on.is_passed_on(metadata) else frozenset({CLIENT_ID})
+    return tuple(each for each in metadata if each[0] in told)
 
 
 def peer_address(context: Any) -> str:

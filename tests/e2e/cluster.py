@@ -308,12 +308,20 @@ async def control_plane(
     network: Network | None = None,
     dynamic: bool = False,
     observer_settings: Mapping[str, str] | None = None,
+    with_gateways: bool = False,
 ) -> AsyncIterator[Cluster]:
     """A control plane on loopback, or in a network; started, and everything is ended at the end."""
     home = HERE if network is None else network.home
     nodes_at = {} if network is None else {node_id: network.place(node_id) for node_id in VOTERS}
     cluster = Cluster(
-        make_plan(directory, session_timeout_ms=session_timeout_ms, home=home, nodes_at=nodes_at, dynamic=dynamic)
+        make_plan(
+            directory,
+            session_timeout_ms=session_timeout_ms,
+            home=home,
+            nodes_at=nodes_at,
+            dynamic=dynamic,
+            with_gateways=with_gateways,
+        )
     )
     for node_id, settings in (quorum_settings or {}).items():
         cluster.quorum(node_id).settings.update(settings)

@@ -23,10 +23,11 @@ from quorate.metadata.acls import AclOperation, AclPermission, PatternType, Reso
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import AccessControlEntryRecord
 from quorate.runtime.logs import start_logs
+from quorate.runtime.passing_on import CLIENT_HOST
 from services.controller.audit import LOGGER
 from services.controller.authorizing import Authorizing, Caller
 from services.controller.call import Call
-from services.controller.forwarding import CLIENT_HOST, FORWARDED
+from services.controller.forwarding import FORWARDED
 from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 
 ALICE = Principal("User", "alice")

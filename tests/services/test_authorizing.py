@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,9 +31,10 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal
 from quorate.records import AccessControlEntryRecord
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, HOP, PASSED_ON, principal_text
 from services.controller.authorizing import ABOUT_ACLS, FREE, ON_THE_CLUSTER, Authorizing, Caller
 from services.controller.call import Call
-from services.controller.forwarding import CLIENT_HOST, FORWARDED
+from services.controller.forwarding import FORWARDED
 from services.controller.screening import SCREENS
 from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 
@@ -399,3 +401,35 @@ async def test_a_controller_that_passes_a_call_on_says_where_it_came_from() -> N
     assert Caller(ANONYMOUS, "10.1.2.3") == Authorizing(Engine(Cluster(25).state), None).caller(passed_on)
     with pytest.raises(ApiError, match="a request that was passed on takes CLUSTER_ACTION on the cluster"):
         Door().authorizing.caller(passed_on)
+
+
+async def test_each_that_passes_on_a_request_needs_the_right_to() -> None:
+    """A broker sends an Envelope to a gateway, which calls the controller: the client is believed if both may."""
+    gateway, broker, client = "10.0.0.1", "10.0.0.2", "10.1.2.3"
+    metadata = (
+        (PASSED_ON, "1"),
+        (CLIENT_HOST, client),
+        (CLIENT_HOST, broker),
+        (CLIENT_PRINCIPAL, principal_text(Principal("User", "bö,b:x"))),
+    )
+    passed_on = SimpleNamespace(peer=lambda: f"ipv4:{gateway}:5000", invocation_metadata=lambda: metadata)
+    own = SimpleNamespace(peer=lambda: f"ipv4:{gateway}:5000", invocation_metadata=lambda: metadata[3:])
+
+    assert Caller(Principal("User", "bö,b:x"), client) == hops(gateway, broker).caller(passed_on)
+    assert Caller(ANONYMOUS, gateway) == hops(gateway, broker).caller(own)
+    for allowed, refused in ((gateway, broker), (broker, gateway)):
+        with pytest.raises(ApiError, match=f"has not from {refused}") as refusal:
+            hops(allowed).caller(passed_on)
+        assert refusal.value.metadata[HOP] == refused
+
+
+def hops(*allowed: str) -> Authorizing:
+    """Whoever is at these addresses may act for the cluster, and nobody else."""
+    cluster, act, allow = Cluster(25), AclOperation.CLUSTER_ACTION, AclPermission.ALLOW
+    cluster.apply(
+        AccessControlEntryRecord(
+            uuid(number), CLUSTER, "kafka-cluster", PatternType.LITERAL, str(ANONYMOUS), host, act, allow
+        )
+        for number, host in enumerate(allowed, start=1)
+    )
+    return Authorizing(engine_of(cluster), StandardAuthorizer())

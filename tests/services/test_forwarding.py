@@ -13,6 +13,8 @@ from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, METADATA_VERSION
 from quorate.records import FeatureLevelRecord, RegisterControllerRecord
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL
+from quorate.runtime.passing_on import PASSED_ON as MARK
 from quorate.runtime.statuses import error_from_call
 from services.controller.forwarding import DEADLINE_MS, FORWARDED
 from tests.services.controllers import NOWHERE, InProcess, controller
@@ -58,6 +60,19 @@ async def test_what_is_handed_over_says_so(standby: tuple[InProcess, ScriptedCon
     await standing_by.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=LEFT_S)
 
     assert ["1"] == [metadata.get(FORWARDED) for metadata in active.metadata]
+
+
+async def test_what_is_handed_over_says_whom_it_is_for(standby: tuple[InProcess, ScriptedController]) -> None:
+    """What the sender claims for itself is not among it: it would look like what this controller has seen."""
+    standing_by, active = standby
+    principal, host = (CLIENT_PRINCIPAL, "User:alice"), (CLIENT_HOST, "10.1.2.3")
+    for metadata in (((MARK, "1"), host, principal), ((MARK, "1"), principal), (host, principal)):
+        await standing_by.stub.DescribeTopicPartitions(
+            DescribeTopicPartitionsRequest(), timeout=LEFT_S, metadata=metadata
+        )
+
+    assert ["User:alice", None, None] == [each.get(CLIENT_PRINCIPAL) for each in active.metadata]
+    assert "127.0.0.1" == active.metadata[-1][CLIENT_HOST]
 
 
 async def test_what_was_passed_on_is_not_passed_on_again(standby: tuple[InProcess, ScriptedController]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, cast
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsResponse
@@ -153,8 +153,7 @@ class Connection(asyncio.Protocol):
     # -- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses of it
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:

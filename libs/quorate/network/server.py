@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from kraft import Message
 from quorate.protocol import Close, Request, ServerConnection, ServerSettings
@@ -17,7 +17,7 @@ from quorate.protocol.api_versions import Versions
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.protocol.server import DescribeVersions
 
-__all__ = ["Client", "Handle", "KafkaServer", "Listening", "serving"]
+__all__ = ["Client", "Handle", "KafkaServer", "Listening", "Unanswerable", "serving"]
 
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """Beyond so many bytes that a client has not taken, it is not read from until it takes them."""
@@ -33,8 +33,12 @@ class Client:
     is_tls: bool
 
 
+class Unanswerable(Exception):
+    """Raised by a handler that has no answer, not even an error code: the connection is closed, the text says why."""
+
+
 Handle = Callable[[Request, Client], Awaitable[Message | None]]
-"""Answers a request; None for one that takes no answer. It refuses by the response's error code, not by raising."""
+"""Answers a request; None for one that takes no answer. It refuses by the response's error code, or by Unanswerable."""
 
 Report = Callable[[str, Client], None]
 """Hears why a connection was closed by us."""
@@ -67,6 +71,7 @@ class KafkaServer:
         self._tasks = tasks
         self._open: set[_Driver] = set()
         self._by_host: Counter[str] = Counter()
+        self.close: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         """How many connections are open."""
@@ -97,6 +102,12 @@ class KafkaServer:
     def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(work)
 
+    async def drain(self, grace_s: float) -> None:
+        """Accepts no more connections, and waits at most `grace_s` for the answers that are under way."""
+        self.close()
+        if under_way := [task for driver in self._open for task in driver.answering]:
+            await asyncio.wait(under_way, timeout=grace_s)
+
     def abort_all(self) -> None:
         """Ends every connection."""
         for driver in tuple(self._open):
@@ -122,6 +133,7 @@ async def _listening(
     patience_s = listening.settings.idle_ms_max / 1000 if listening.tls else None
     listener = await loop.create_server(server.driver, host, port, ssl=listening.tls, ssl_handshake_timeout=patience_s)
     server.port = listener.sockets[0].getsockname()[1]
+    server.close = listener.close
     try:
         yield server
     finally:
@@ -143,7 +155,7 @@ class _Driver(asyncio.Protocol):
             mechanisms=self._listening.mechanisms,
             now_ms=self._now_ms(),
         )
-        self._answering: set[asyncio.Task[None]] = set()
+        self.answering: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._may_write = True
         self._reads = True
@@ -154,8 +166,8 @@ class _Driver(asyncio.Protocol):
     # -- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername") or ("", 0)
         is_tls = transport.get_extra_info("sslcontext") is not None
@@ -170,7 +182,7 @@ class _Driver(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        for task in self._answering:
+        for task in self.answering:
             task.cancel()
         if self._admitted:
             self._server.remove(self)
@@ -206,8 +218,8 @@ class _Driver(asyncio.Protocol):
             match event:
                 case Request():
                     task = self._server.begin(self._answer(event))
-                    self._answering.add(task)
-                    task.add_done_callback(self._answering.discard)
+                    self.answering.add(task)
+                    task.add_done_callback(self.answering.discard)
                 case Close():
                     self._end(event)
                     return
@@ -226,6 +238,9 @@ class _Driver(asyncio.Protocol):
             if self._connection.closing is not None or self._transport is None:
                 return
             self._connection.respond(request, response)
+        except Unanswerable as why:
+            self._end(Close(reason=str(why)))
+            return
         except Exception as problem:  # a fault of the handler, or an answer without a form, ends this connection only
             self._end(Close(reason=f"{request.api.name}: the handler failed: {problem!r}"))
             return

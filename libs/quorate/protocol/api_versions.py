@@ -34,9 +34,14 @@ _OMITS_MIN_ZERO: Final = 4
 
 
 def has_valid_software(request: ApiVersionsRequest, version: int) -> bool:
-    """Returns whether name and version of the client are as KIP-511 wants them; before version 3 there are none."""
+    """Returns whether name and version of the client are as KIP-511 wants them; before version 3 there are none.
+
+    From version 5 on a client that says which cluster it means also says which node, or neither (KIP-1242).
+    """
     if version < 3:
         return True
+    if version >= 5 and (request.cluster_id is None) != (request.node_id < 0):
+        return False
     return all(_SOFTWARE.fullmatch(each) for each in (request.client_software_name, request.client_software_version))
 
 

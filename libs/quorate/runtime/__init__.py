@@ -5,6 +5,7 @@ config, setting_types, call_settings     configuration
 server, door, admission, decoding        a gRPC server, the wrapper of its handlers, limits, requests
 statuses, health, symbols                errors as statuses, health checks, reflection
 client, reaching                         a client that finds the leader; advertised listeners
+passing_on                               whose request it is that one program passes on to another
 log_reader, replica, turns               an observer of the log, and the state that it builds, decoded in turns
 logs, telemetry, export                  logs and traces
 metrics, metric_rows, cluster_metrics    metrics

@@ -1,0 +1,78 @@
+"""Requests that one program passes on to another in the first caller's name: the metadata that says whose it is.
+
+A controller passes a call on to the active one, and a gateway what came over Kafka's own wire. Each adds the address
+that it got the request from, so the receiver sees every hop, and can check that each may pass on requests at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import quote, unquote
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Principal
+
+__all__ = [
+    "CLIENT_HOST",
+    "CLIENT_ID",
+    "CLIENT_PRINCIPAL",
+    "HOP",
+    "PASSED_ON",
+    "client_id_text",
+    "hosts",
+    "is_passed_on",
+    "principal",
+    "principal_text",
+]
+
+PASSED_ON: Final = "kraft-passed-on"
+"""Metadata key of a call that a gateway makes for a client of Kafka's own wire."""
+CLIENT_HOST: Final = "kraft-client-host"
+"""Metadata key, once for each hop: the IP address from which the request came there, the original caller's first."""
+CLIENT_PRINCIPAL: Final = "kraft-client-principal"
+"""Metadata key: the principal of the original caller, percent-encoded; absent for User:ANONYMOUS."""
+CLIENT_ID: Final = "client-id"
+"""Metadata key of the caller's client id, as in Kafka's request header; passed on unchanged."""
+HOP: Final = "hop"
+"""Metadata key of a refusal: the address of the hop that may not pass on requests."""
+
+CLIENT_ID_MAX: Final = 1_000
+"""Most characters of a client id that are passed on: gRPC's metadata has a limit."""
+
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
+def is_passed_on(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
+    """Returns whether a gateway makes this call for somebody else, and says for whom."""
+    return any(key == PASSED_ON for key, _ in metadata) and bool(hosts(metadata))
+
+
+def hosts(metadata: Metadata) -> list[str]:
+    """Returns the addresses that a request came from, the original caller's first; empty if none is named."""
+    return [str(value) for key, value in metadata if key == CLIENT_HOST]
+
+
+def principal_text(caller: Principal) -> str:
+    """Returns a principal as the value of `CLIENT_PRINCIPAL`: metadata takes printable ASCII only."""
+    return quote(str(caller), safe=":")
+
+
+def principal(metadata: Metadata) -> Principal | None:
+    """Returns the principal that a request was passed on for; None for User:ANONYMOUS.
+
+    Raises ApiError(PRINCIPAL_DESERIALIZATION_FAILURE) for a malformed one.
+    """
+    text = next((unquote(str(value)) for key, value in metadata if key == CLIENT_PRINCIPAL), None)
+    if text is None:
+        return None
+    kind, colon, name = text.partition(":")
+    if not (kind and colon):
+        why = f"{CLIENT_PRINCIPAL} is {text!r}; a principal is of the form type:name"
+        raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, why)
+    return Principal(kind, name)
+
+
+def client_id_text(client_id: str) -> str:
+    """Returns a client id as metadata takes it: letters beyond ASCII percent-encoded, and not too long."""
+    return "".join(each if " " <= each <= "~" else quote(each) for each in client_id[:CLIENT_ID_MAX])

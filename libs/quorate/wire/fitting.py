@@ -1,0 +1,63 @@
+"""Fits a message to a version: fields that the version lacks get their defaults, so that the rest can be encoded.
+
+A server decides in terms of the newest version, and a client may ask in an older one. Kafka's response classes leave
+out, one by one, what an older version has no room for; here the schema says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from kraft import Message
+from quorate.wire.compile import struct_class
+from quorate.wire.schema import Field, Layout, layout_of
+
+__all__ = ["fitted"]
+
+M = TypeVar("M", bound=Message)
+
+Fit = Callable[[Any], Any]
+
+
+def fitted(message: M, version: int) -> M:
+    """Returns `message` without what `version` cannot carry; the same object if there is nothing of that kind."""
+    fit = _fitter(layout_of(type(message)), version)
+    found: M = message if fit is None else fit(message)
+    return found
+
+
+@cache
+def _fitter(layout: Layout, version: int) -> Fit | None:
+    """Returns the function that fits a struct of this layout; None if `version` has all of its fields."""
+    absent = {field.name: _default(field) for field in layout.fields if not field.in_version(version)}
+    inside = {}
+    for field in layout.fields:
+        if field.name not in absent and field.struct is not None:
+            fit = _fitter(field.struct, version)
+            if fit is not None:
+                inside[field.name] = _each(fit) if field.array else fit
+    if not absent and not inside:
+        return None
+
+    def fit_struct(message: Any) -> Any:
+        if message is None:
+            return None
+        changes = absent | {name: fit(getattr(message, name)) for name, fit in inside.items()}
+        return msgspec.structs.replace(message, **changes)
+
+    return fit_struct
+
+
+def _each(fit: Fit) -> Fit:
+    return lambda items: None if items is None else tuple(map(fit, items))
+
+
+def _default(field: Field) -> Any:
+    if field.default is ...:
+        assert field.struct is not None, field
+        return struct_class(field.struct)()
+    return field.default

@@ -1,0 +1,111 @@
+"""The gateway's process: `python -m services.gateway --config gateway.properties`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from quorate.network.server import Client, KafkaServer, Listening, serving
+from quorate.protocol import ServerSettings
+from quorate.runtime.client import open_channel
+from quorate.runtime.config import describe, load
+from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.loop import CannotListen, ServiceLife, run
+from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.server import Server
+from quorate.runtime.telemetry import Telemetry
+from services.gateway.apis import SERVED, Backend
+from services.gateway.config import GatewayConfig
+from services.gateway.endpoints import Endpoints
+from services.gateway.handler import Gateway
+from services.gateway.metrics import watch
+
+log = logger(__name__)
+
+GRACE_S: Final = 2.0
+"""How long requests under way may take when the gateway is asked to stop."""
+
+
+async def main(life: ServiceLife) -> None:
+    """Serves Kafka's wire, once the controller beside it has answered, until asked to stop."""
+    start_logs(os.environ)
+    config = load(GatewayConfig, sys.argv[1:], os.environ)
+    name = f"gateway-{config.node_id}"
+    telemetry = Telemetry.start(service="gateway", instance=name, environ=os.environ)
+    health = Server(telemetry=telemetry, on_fatal=life.fail)
+    life.at_end(health.abort)
+    health.listen(str(config.health_listeners.endpoint))
+    log.info("starting", **describe(config))
+    export = Export.of(os.environ)
+    await health.start()
+    async with (
+        asyncio.TaskGroup() as tasks,
+        exported_metrics(tasks, export, service="gateway", instance=name),
+        _gateway(config, telemetry) as gateway,
+    ):
+        refreshing = tasks.create_task(gateway.features.run())
+        opening = tasks.create_task(_open(config, gateway, health, life))
+        await life.stopping()
+        await health.stop()
+        await asyncio.wait([opening], timeout=GRACE_S + 1)
+        for task in (opening, refreshing):
+            task.cancel()
+    await telemetry.close()
+
+
+@asynccontextmanager
+async def _gateway(config: GatewayConfig, telemetry: Telemetry) -> AsyncIterator[Gateway]:
+    addresses = {
+        Backend.QUORUM: config.quorum,
+        Backend.CONTROLLER: config.controller,
+        Backend.HEARTBEAT: config.heartbeat,
+    }
+    channels = {backend: open_channel(str(address)) for backend, address in addresses.items()}
+    endpoints = Endpoints({each.id: each.endpoint for each in config.gateways}, config.listeners.name)
+    try:
+        yield Gateway({backend: backend.stub(each) for backend, each in channels.items()}, endpoints, telemetry)
+    finally:
+        for channel in channels.values():
+            await channel.close()
+
+
+async def _open(config: GatewayConfig, gateway: Gateway, health: Server, life: ServiceLife) -> None:
+    """Listens once the controller's features are known, and is ready then. Raises CannotListen."""
+    await gateway.features.known.wait()
+    listening = Listening(
+        handle=gateway,
+        served=SERVED,
+        describe_versions=gateway.features.describe,
+        settings=ServerSettings(request_bytes_max=config.request_bytes_max, idle_ms_max=config.idle_ms_max),
+        connections_max=config.connections_max,
+        connections_per_ip_max=config.connections_per_ip_max,
+        report=_report,
+    )
+    at = config.listeners.endpoint
+    async with _served(listening, at.host, at.port) as server:
+        watch(server)
+        log.info("speaking Kafka's protocol", listener=f"{config.listeners.name}://{at.host}:{server.port}")
+        await health.set_ready(True)
+        await life.stopping()
+        await server.drain(GRACE_S)
+
+
+@asynccontextmanager
+async def _served(listening: Listening, host: str, port: int) -> AsyncIterator[KafkaServer]:
+    try:
+        async with serving(listening, host, port) as server:
+            yield server
+    except OSError as problem:
+        raise CannotListen(f"cannot listen on {host}:{port}: {problem.strerror}") from None
+
+
+def _report(reason: str, client: Client) -> None:
+    log.info("a connection was closed", client=f"{client.host}:{client.port}", reason=reason)
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(main))

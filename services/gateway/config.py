@@ -1,0 +1,72 @@
+"""The configuration of a gateway. Names and defaults are Kafka's where Kafka has the setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.protocol import ServerSettings
+from quorate.runtime.config import setting
+from quorate.runtime.setting_types import (
+    ConfiguredVoter,
+    Endpoint,
+    ListenerAddress,
+    endpoint,
+    integer,
+    list_of,
+    listener,
+    milliseconds,
+    size,
+    voter,
+)
+
+REQUEST_BYTES_MAX: Final = 4 << 20
+"""What the services take in one gRPC message; Kafka takes 100 MiB."""
+INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """The settings of one gateway."""
+
+    node_id: int = setting("node.id", integer(0, INT32_MAX), "The id of this node: that of the quorum node beside it.")
+    listeners: ListenerAddress = setting("listeners", listener(), "Where it speaks Kafka's own wire, in clear text.")
+    health_listeners: ListenerAddress = setting(
+        "health.listeners", listener(), "Where gRPC health is asked for, by probes."
+    )
+    quorum: Endpoint = setting("quorum.endpoint", endpoint(), "The quorum node beside it.")
+    controller: Endpoint = setting("controller.endpoint", endpoint(), "The controller beside it.")
+    heartbeat: Endpoint = setting("heartbeat.endpoint", endpoint(), "The heartbeat service.")
+    gateways: tuple[ConfiguredVoter, ...] = setting(
+        "controller.quorum.voters",
+        list_of(voter(), distinct=lambda each: each.id),
+        "Where a Kafka reaches each node, this one too: the gateways, as brokers have them in the same setting.",
+    )
+    request_bytes_max: int = setting(
+        "socket.request.max.bytes",
+        size(1, INT32_MAX),
+        "The largest request; a connection with a larger one is closed.",
+        default=REQUEST_BYTES_MAX,
+    )
+    idle_ms_max: int = setting(
+        "connections.max.idle.ms",
+        milliseconds(1),
+        "A connection without traffic for so long is closed.",
+        default=ServerSettings().idle_ms_max,
+    )
+    connections_max: int = setting(
+        "max.connections", integer(1, INT32_MAX), "How many connections are open at once.", default=INT32_MAX
+    )
+    connections_per_ip_max: int = setting(
+        "max.connections.per.ip",
+        integer(1, INT32_MAX),
+        "How many of them come from one address.",
+        default=INT32_MAX,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """Yields the violated rule, if this node is not among the gateways."""
+        if self.node_id not in {each.id for each in self.gateways}:
+            known = ",".join(map(str, self.gateways))
+            yield f"controller.quorum.voters = {known}: must have an entry for node.id {self.node_id}, this gateway"

@@ -1,0 +1,83 @@
+"""Envelope (58): a request that a broker passes on in its client's name, unpacked, and its answer packed. KIP-590."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+from kraft import Message
+from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
+from kraft.protocol.default_principal_data import DefaultPrincipalData
+from kraft.protocol.request_header import RequestHeader
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.nouns import Principal
+from quorate.protocol import Api, ProtocolError
+from quorate.protocol.messages import decode_body, decode_request_header, encode_response
+from quorate.wire.codec import decode
+from services.gateway.apis import FORWARDABLE
+
+__all__ = ["Enclosed", "enclosed", "sealed"]
+
+PRINCIPAL_VERSION_BYTES: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enclosed:
+    """The request inside of an envelope, and whose it is."""
+
+    api: Api
+    header: RequestHeader
+    message: Message
+    principal: Principal
+    host: str
+
+
+def enclosed(envelope: EnvelopeRequest) -> Enclosed:
+    """Unpacks an envelope, in the order in which Kafka's EnvelopeUtils does.
+
+    Raises ApiError: PRINCIPAL_DESERIALIZATION_FAILURE, or INVALID_REQUEST for the address, for bytes that are no
+    request, and for an API that is not passed on.
+    """
+    principal = _principal(envelope.request_principal)
+    host = _host(envelope.client_host_address)
+    try:
+        api, header, position = decode_request_header(envelope.request_data)
+        if api.key not in FORWARDABLE:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"request_data: {api.name} is not passed on in envelopes")
+        message = decode_body(api.request, envelope.request_data, position, header.request_api_version)
+    except ProtocolError as problem:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"request_data: {problem}") from None
+    return Enclosed(api=api, header=header, message=message, principal=principal, host=host)
+
+
+def sealed(request: Enclosed, response: Message) -> EnvelopeResponse:
+    """Packs the answer to an enclosed request. Raises what `wire.codec.encode` raises."""
+    version, number = request.header.request_api_version, request.header.correlation_id
+    return EnvelopeResponse(encode_response(request.api, response, version=version, correlation_id=number))
+
+
+def _principal(data: bytes | None) -> Principal:
+    """Reads a principal as Kafka's DefaultKafkaPrincipalBuilder writes it: two bytes of version, then the data."""
+    if data is None or len(data) < PRINCIPAL_VERSION_BYTES:
+        raise _unreadable(f"it has {len(data or b'')} bytes; its version takes {PRINCIPAL_VERSION_BYTES}")
+    version = int.from_bytes(data[:PRINCIPAL_VERSION_BYTES], signed=True)
+    try:
+        found = decode(DefaultPrincipalData, data[PRINCIPAL_VERSION_BYTES:], version)
+    except (Corrupt, ApiError) as problem:
+        raise _unreadable(str(problem)) from None
+    if not found.type:
+        raise _unreadable("its type is empty")
+    return Principal(found.type, found.name)
+
+
+def _unreadable(why: str) -> ApiError:
+    return ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"request_principal: {why}")
+
+
+def _host(address: bytes) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        why = f"client_host_address has {len(address)} bytes; an address has 4 or 16"
+        raise ApiError(ErrorCode.INVALID_REQUEST, why) from None

@@ -1,0 +1,57 @@
+"""What a gateway says to ApiVersions: its APIs, and the features as the controller beside it has them. KIP-584."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from quorate.errors import ApiError
+from quorate.protocol.api_versions import Versions
+from quorate.runtime.logs import logger
+
+__all__ = ["Features"]
+
+log = logger(__name__)
+
+REFRESH_S: Final = 0.5
+"""How often the controller is asked; a standby of Kafka's learns of a new level as late."""
+
+
+class Features:
+    """The controller's last answer to ApiVersions. It is asked again and again, and after each UpdateFeatures.
+
+    ApiVersions is the first request of every connection, so it is answered without a call; while the controller cannot
+    be reached, with what it said last.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[ApiVersionsResponse]], served: Versions) -> None:
+        self._ask = ask
+        self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in served.items())
+        self._answer: ApiVersionsResponse | None = None
+        self.known = asyncio.Event()
+        """Set once the controller has answered."""
+
+    def describe(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        """Returns the answer to ApiVersions; the gateway listens only once the controller's features are known."""
+        assert self._answer is not None, "it listens before the controller has answered"
+        return self._answer
+
+    async def run(self) -> None:
+        """Asks the controller until cancelled."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(REFRESH_S)
+
+    async def refresh(self) -> None:
+        """Asks the controller now; what is known stays if it cannot be reached."""
+        try:
+            answer = await self._ask()
+        except ApiError as refusal:
+            log.debug("the controller's features are not known anew", reason=str(refusal))
+            return
+        self._answer = replace(answer, api_keys=self._keys)
+        self.known.set()

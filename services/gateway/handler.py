@@ -1,0 +1,180 @@
+"""Answers Kafka's requests: each goes over gRPC to the service that owns the API, by the schema alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kraft import Message
+from kraft.api.api_versions import ApiVersionsResponse
+from kraft.api.api_versions_pb2 import ApiVersionsRequest
+from kraft.api.describe_cluster import DescribeClusterRequest
+from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
+from kraft.api.update_features import UpdateFeaturesRequest
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.server import Client, Unanswerable
+from quorate.nouns import ANONYMOUS, Principal
+from quorate.protocol import Api, Request
+from quorate.runtime.client import call
+from quorate.runtime.logs import logger
+from quorate.runtime.passing_on import (
+    CLIENT_HOST,
+    CLIENT_ID,
+    CLIENT_PRINCIPAL,
+    HOP,
+    PASSED_ON,
+    client_id_text,
+    principal_text,
+)
+from quorate.runtime.statuses import BARE
+from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
+from quorate.wire.protobuf import to_protobuf, to_struct
+from services.gateway.apis import ENVELOPE, ROUTES, SERVED, Backend
+from services.gateway.endpoints import Endpoints
+from services.gateway.envelope import enclosed, sealed
+from services.gateway.features import Features
+from services.gateway.metrics import ERRORS, TIME
+from services.gateway.older import answered_in, as_newest
+from services.gateway.refusals import refused
+
+__all__ = ["Gateway"]
+
+log = logger(__name__)
+
+DEADLINE_MS: Final = 30_000
+"""How long a call may take at least, as Kafka's default `request.timeout.ms`: by then the client has given up."""
+MARGIN_MS: Final = 5_000
+"""How much longer than the request's own limit (timeout_ms, max_wait_ms) a call may take."""
+DEADLINE_MS_MAX: Final = 120_000
+ASK_MS: Final = 5_000
+BROKERS: Final = 1
+"""The endpoint type of DescribeCluster for brokers. KIP-919."""
+
+GONE: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
+"""gRPC statuses of a service that cannot be reached, or that has ended in the middle of a call."""
+
+Metadata = Sequence[tuple[str, str]]
+
+
+class Gateway:
+    """Passes requests on. `stubs` are the services beside this gateway."""
+
+    def __init__(self, stubs: Mapping[Backend, Any], endpoints: Endpoints, telemetry: Telemetry = OFF) -> None:
+        self._stubs = stubs
+        self._endpoints = endpoints
+        self._telemetry = telemetry
+        self.features = Features(self._ask_features, SERVED)
+
+    async def __call__(self, request: Request, client: Client) -> Message:
+        """Answers one request. Raises Unanswerable if the service is gone: the client sees what a dead node shows."""
+        name, began = request.api.name, asyncio.get_running_loop().time()
+        begins_trace = ROUTES.get(request.api.key) is Backend.CONTROLLER or request.api.key == ENVELOPE
+        attributes: Attributes = {"kraft.api": name, "kraft.api.version": request.header.request_api_version}
+        with self._telemetry.span(name, kind=SpanKind.SERVER, attributes=attributes, root=begins_trace):
+            try:
+                return await self._answered(request, client)
+            finally:
+                TIME.record(asyncio.get_running_loop().time() - began, {"kraft.api": name})
+
+    async def _answered(self, request: Request, client: Client) -> Message:
+        message, header = request.message, request.header
+        if isinstance(message, EnvelopeRequest):
+            return await self._opened(message, client)
+        caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
+        newest = as_newest(message, header.request_api_version)
+        try:
+            response = await self._asked(request.api, newest, header.request_api_version, caller)
+        except ApiError as refusal:
+            response = _refused(request.api, newest, refusal, header.request_api_version)
+        return answered_in(header.request_api_version, newest, response)
+
+    async def _opened(self, envelope: EnvelopeRequest, client: Client) -> EnvelopeResponse:
+        """Answers the request inside of an envelope; NOT_CONTROLLER is the envelope's own error. KIP-590."""
+        try:
+            inside = enclosed(envelope)
+            version = inside.header.request_api_version
+            caller = _metadata(
+                client_id=inside.header.client_id, principal=inside.principal, hosts=(inside.host, client.host)
+            )
+            newest = as_newest(inside.message, version)
+            try:
+                response = await self._asked(inside.api, newest, version, caller)
+            except ApiError as refusal:
+                if refusal.code is ErrorCode.NOT_CONTROLLER or HOP in refusal.metadata:
+                    raise
+                response = _refused(inside.api, newest, refusal, version)
+            return sealed(inside, answered_in(version, newest, response))
+        except ApiError as refusal:
+            log.info("an envelope is refused", client=client.host, reason=str(refusal))
+            ERRORS.add(1, {"kraft.api": "Envelope", "kraft.error": refusal.code.name})
+            return EnvelopeResponse(error_code=int(refusal.code))
+
+    async def _asked(self, api: Api, message: Message, version: int, caller: Metadata) -> Message:
+        """Returns the service's answer, with addresses that a Kafka can reach. Raises ApiError or Unanswerable."""
+        if isinstance(message, DescribeClusterRequest):
+            _check_endpoint_type(message, version)
+        backend = ROUTES[api.key]
+        try:
+            answer = await call(
+                getattr(self._stubs[backend], api.name),
+                to_protobuf(message),
+                deadline_ms=_deadline_ms(message),
+                telemetry=self._telemetry,
+                metadata=caller if backend is Backend.CONTROLLER else (),
+            )
+        except ApiError as refusal:
+            if BARE in refusal.metadata and refusal.metadata["grpc_status"] in GONE:
+                raise Unanswerable(
+                    f"{api.name}: the {backend.name.lower()} service does not answer: {refusal}"
+                ) from None
+            raise
+        if isinstance(message, UpdateFeaturesRequest):
+            await self.features.refresh()
+        return self._endpoints.reachable(_read(answer))
+
+    async def _ask_features(self) -> ApiVersionsResponse:
+        answer = await call(self._stubs[Backend.CONTROLLER].ApiVersions, ApiVersionsRequest(), deadline_ms=ASK_MS)
+        found = _read(answer)
+        assert isinstance(found, ApiVersionsResponse), found
+        return found
+
+
+def _read(answer: Any) -> Message:
+    """Returns the struct of a service's answer. Raises ApiError(UNKNOWN_SERVER_ERROR) if it is none of Kafka's."""
+    try:
+        found: Message = to_struct(answer)
+    except ApiError as misfit:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the service's answer is not Kafka's: {misfit}") from None
+    return found
+
+
+def _refused(api: Api, message: Message, refusal: ApiError, version: int) -> Message:
+    ERRORS.add(1, {"kraft.api": api.name, "kraft.error": refusal.code.name})
+    log.debug("refused", api=api.name, code=refusal.code.name, reason=refusal.message)
+    return refused(message, refusal, version)
+
+
+def _check_endpoint_type(request: DescribeClusterRequest, version: int) -> None:
+    """Raises ApiError if brokers are asked for: a controller's listener has controllers only. KIP-919."""
+    if request.endpoint_type != BROKERS:
+        return
+    code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if version else ErrorCode.INVALID_REQUEST
+    raise ApiError(
+        code, "this is a controller's listener, and endpoint type 1 asks for brokers; 2 asks for controllers"
+    )
+
+
+def _deadline_ms(message: Message) -> int:
+    own = max(getattr(message, "timeout_ms", 0), getattr(message, "max_wait_ms", 0))
+    return int(min(DEADLINE_MS_MAX, max(DEADLINE_MS, own + MARGIN_MS)))
+
+
+def _metadata(*, client_id: str | None, principal: Principal, hosts: Sequence[str]) -> Metadata:
+    """Returns the metadata by which a controller knows whose request it is; the first of `hosts` is the caller's."""
+    metadata = [(PASSED_ON, "1"), *((CLIENT_HOST, host) for host in hosts)]
+    if client_id:
+        metadata.append((CLIENT_ID, client_id_text(client_id)))
+    if principal != ANONYMOUS:
+        metadata.append((CLIENT_PRINCIPAL, principal_text(principal)))
+    return metadata

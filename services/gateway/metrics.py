@@ -1,0 +1,38 @@
+"""The metrics of a gateway, each with its Kafka name where there is one."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from quorate.runtime.metric_rows import Row, declare, one
+from quorate.runtime.metrics import counter, histogram
+
+REQUEST: Final = "kafka.network:type=RequestMetrics,name="
+
+
+class Open(Protocol):
+    """What has connections."""
+
+    def __len__(self) -> int:
+        """How many are open."""
+
+
+TIME: Final = histogram(
+    "kraft.gateway.request.duration", "s", "How long a request took, from its decoding to its answer, by API."
+)
+ERRORS: Final = counter("kraft.gateway.errors", "{error}", "Requests that were refused as a whole, by API and error.")
+
+ROWS: Final = (
+    Row[Open](
+        name="kraft.gateway.connections",
+        kind="gauge",
+        unit="{connection}",
+        help="Connections that are open.",
+        kafka=("kafka.server:type=socket-server-metrics,name=connection-count",),
+        read=one(len),
+    ),
+)
+"""The metrics that are read from the server."""
+
+watch = declare(ROWS)
+"""Binds them to a server, whose values are read at each export."""

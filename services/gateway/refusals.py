@@ -1,0 +1,144 @@
+"""Answers that refuse a whole request, as each API says it: Kafka's `AbstractRequest.getErrorResponse`.
+
+An answer with an error code of its own has it there; the others have it in every item that was asked for. Three have
+it in both places, because Kafka's admin client looks for each item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kraft import Message
+from kraft.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kraft.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from kraft.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
+from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
+from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kraft.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from quorate.errors import ApiError
+from quorate.protocol.apis import api_of
+
+__all__ = ["refused"]
+
+FETCH_TOP_LEVEL_SINCE: Final = 13
+"""The version of Fetch from which an error of the whole request is not repeated in each partition."""
+
+Items = tuple[Message, ...]
+
+
+def refused(request: Message, refusal: ApiError, version: int) -> Message:
+    """Returns the answer that refuses `request` as a whole, in the shape of the newest version."""
+    response = api_of(type(request)).response
+    values: dict[str, Any] = {}
+    if "error_code" in response.__struct_fields__:
+        values["error_code"] = int(refusal.code)
+    if "error_message" in response.__struct_fields__:
+        values["error_message"] = refusal.message
+    itemize = _ITEMS.get(type(request))
+    if itemize is not None and not (isinstance(request, FetchRequest) and version >= FETCH_TOP_LEVEL_SINCE):
+        name, items = itemize(request, {"error_code": int(refusal.code), "error_message": refusal.message})
+        values[name] = items
+    return response(**values)
+
+
+def _each(
+    asked: str, answered: str, item: type[Message], copied: Sequence[str] = ()
+) -> Callable[..., tuple[str, Items]]:
+    """Makes an item of the answer's field `answered` for each of the request's `asked`, with the `copied` fields."""
+
+    def itemize(request: Any, error: Mapping[str, Any]) -> tuple[str, Items]:
+        return answered, tuple(
+            item(**{name: getattr(each, name) for name in copied}, **error) for each in getattr(request, asked)
+        )
+
+    return itemize
+
+
+def _delete_topics(request: DeleteTopicsRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+    item = DeleteTopicsResponse.DeletableTopicResult
+    by_name = [item(name=name, **error) for name in request.topic_names]
+    return "responses", (*by_name, *(item(name=each.name, topic_id=each.topic_id, **error) for each in request.topics))
+
+
+def _alter_client_quotas(request: AlterClientQuotasRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+    item = AlterClientQuotasResponse.EntryData
+
+    def entity(each: Any) -> Iterator[Message]:
+        return (item.EntityData(part.entity_type, part.entity_name) for part in each.entity)
+
+    return "entries", tuple(item(entity=tuple(entity(each)), **error) for each in request.entries)  # type: ignore[arg-type]
+
+
+def _scram(request: AlterUserScramCredentialsRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+    item = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    users = dict.fromkeys([*(each.name for each in request.deletions), *(each.name for each in request.upsertions)])
+    return "results", tuple(item(user=user, **error) for user in users)
+
+
+def _elect_leaders(request: ElectLeadersRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+    item = ElectLeadersResponse.ReplicaElectionResult
+    return "replica_election_results", tuple(
+        item(each.topic, tuple(item.PartitionResult(index, **error) for index in each.partitions))
+        for each in request.topic_partitions or ()
+    )
+
+
+def _reassignments(request: AlterPartitionReassignmentsRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+    item = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+    return "responses", tuple(
+        item(
+            each.name,
+            tuple(item.ReassignablePartitionResponse(part.partition_index, **error) for part in each.partitions),
+        )
+        for each in request.topics
+    )
+
+
+def _fetch(request: FetchRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+    item = FetchResponse.FetchableTopicResponse
+    code = error["error_code"]
+    return "responses", tuple(
+        item(
+            topic=each.topic,
+            partitions=tuple(
+                item.PartitionData(partition_index=part.partition, error_code=code, high_watermark=-1)
+                for part in each.partitions
+            ),
+        )
+        for each in request.topics
+    )
+
+
+_RESOURCE: Final = ("resource_type", "resource_name")
+
+_ITEMS: Final[Mapping[type[Message], Callable[..., tuple[str, Items]]]] = {
+    AlterClientQuotasRequest: _alter_client_quotas,
+    AlterConfigsRequest: _each("resources", "responses", AlterConfigsResponse.AlterConfigsResourceResponse, _RESOURCE),
+    AlterPartitionReassignmentsRequest: _reassignments,
+    AlterUserScramCredentialsRequest: _scram,
+    CreateAclsRequest: _each("creations", "results", CreateAclsResponse.AclCreationResult),
+    CreatePartitionsRequest: _each(
+        "topics", "results", CreatePartitionsResponse.CreatePartitionsTopicResult, ("name",)
+    ),
+    CreateTopicsRequest: _each("topics", "topics", CreateTopicsResponse.CreatableTopicResult, ("name",)),
+    DeleteAclsRequest: _each("filters", "filter_results", DeleteAclsResponse.DeleteAclsFilterResult),
+    DeleteTopicsRequest: _delete_topics,
+    DescribeConfigsRequest: _each("resources", "results", DescribeConfigsResponse.DescribeConfigsResult, _RESOURCE),
+    ElectLeadersRequest: _elect_leaders,
+    FetchRequest: _fetch,
+    IncrementalAlterConfigsRequest: _each(
+        "resources", "responses", IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, _RESOURCE
+    ),
+}
+"""The items that a refusal of the whole request has, by the request's class."""
