@@ -26,6 +26,7 @@ from quorate.controller.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
 from quorate.nouns import Offset
+from quorate.runtime.caps import check_items
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 from quorate.wire.compile import struct_class
@@ -34,7 +35,6 @@ from quorate.wire.schema import layout
 from services.controller.apis import KEEPS_THE_CLUSTER, Apis
 from services.controller.authorizing import Caller
 from services.controller.call import Call
-from services.controller.caps import check_items
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding, is_forwarded
 from services.controller.handlers import HANDLERS, answer_to

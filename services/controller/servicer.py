@@ -27,6 +27,7 @@ from quorate.controller.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import parse_uuid
+from quorate.runtime.caps import check_items
 from quorate.runtime.logs import logger
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
@@ -34,7 +35,6 @@ from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
 from services.controller.apis import KEEPS_THE_CLUSTER, Apis
 from services.controller.call import Call
-from services.controller.caps import check_items
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding
 from services.controller.handlers import HANDLERS, answer_to

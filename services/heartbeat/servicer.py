@@ -17,12 +17,15 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness.sessions import UNKNOWN_OFFSET
 from quorate.metadata.brokers import Broker
+from quorate.runtime.caps import check_items, check_list
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.heartbeat.driver import HeartbeatDriver
 
 NEVER = -1
 SIDE_BY_SIDE_MAX: Final = 64
 """Heartbeats of one message that are served at the same time; more would only wait at the controller."""
+PER_TURN: Final = 1_000
+"""Heartbeats of one message (3 to 6 ms) that are looked at before the event loop runs other tasks."""
 PLAIN: Final = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 """The answer to a heartbeat that changes nothing, from an active broker."""
 
@@ -37,6 +40,7 @@ class HeartbeatService(HeartbeatServicer):
         """Answers one heartbeat; a refusal of the controller becomes the call's error. Raises ApiError."""
         if self._is_plain(request):
             return PLAIN
+        check_items(request)
         if request.current_metadata_offset < UNKNOWN_OFFSET:
             why = f"current_metadata_offset {request.current_metadata_offset} is none; one is from {UNKNOWN_OFFSET} on"
             raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "current_metadata_offset"})
@@ -52,11 +56,19 @@ class HeartbeatService(HeartbeatServicer):
     async def BrokerHeartbeats(
         self, request_iterator: AsyncIterable[BrokerHeartbeatsRequest], context: Any
     ) -> AsyncIterator[BrokerHeartbeatsResponse]:
-        """Answers a stream of messages with heartbeats of many brokers; those that change a state run concurrently."""
+        """Answers a stream of messages with heartbeats of many brokers; those that change a state run concurrently.
+
+        Raises ApiError(POLICY_VIOLATION) for a message of more than 10,000 heartbeats; none of them is served.
+        """
         async for request in request_iterator:
             heartbeats = request.heartbeats
+            check_list("heartbeats", len(heartbeats))
             answers = [PLAIN] * len(heartbeats)
-            others = [place for place, heartbeat in enumerate(heartbeats) if not self._is_plain(heartbeat)]
+            others: list[int] = []
+            for start in range(0, len(heartbeats), PER_TURN):
+                await asyncio.sleep(0)
+                turn = enumerate(heartbeats[start : start + PER_TURN], start)
+                others += [place for place, heartbeat in turn if not self._is_plain(heartbeat)]
             for start in range(0, len(others), SIDE_BY_SIDE_MAX):
                 places = others[start : start + SIDE_BY_SIDE_MAX]
                 for place, answer in zip(places, await self._items([heartbeats[i] for i in places]), strict=True):
@@ -83,7 +95,11 @@ class HeartbeatService(HeartbeatServicer):
         )
 
     async def DescribeSessions(self, request: DescribeSessionsRequest, context: Any) -> DescribeSessionsResponse:
-        """Lists the sessions of the requested brokers, or of all registered ones, by id; unknown ids are left out."""
+        """Lists the sessions of the requested brokers, or of all registered ones, by id; unknown ids are left out.
+
+        Raises ApiError(POLICY_VIOLATION) for more than 10,000 ids.
+        """
+        check_items(request)
         sessions, now_ms = self._driver.sessions, self._driver.now_ms
         response = DescribeSessionsResponse(applied_offset=self._driver.replica.applied)
         for broker in self._asked_for(request):

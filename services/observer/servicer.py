@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
@@ -18,13 +18,16 @@ from kraft.service.observer_pb2_grpc import ObserverServicer
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.decision import Command, Moment
+from quorate.runtime.caps import check_items
 from quorate.runtime.replica import Replica
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.observer.spans import SpanStore
 
-SPANS_PER_TURN = 500
+SPANS_PER_TURN: Final = 500
 """Spans that are converted (about 5 ms) before the event loop runs other tasks."""
+TRACE_BYTES_MAX: Final = 3 << 20
+"""The bytes of spans in one answer: a gRPC client takes a message of 4 MiB if it is not told otherwise."""
 
 
 class ObserverService(ObserverServicer):
@@ -37,7 +40,11 @@ class ObserverService(ObserverServicer):
     async def DescribeTopicPartitions(
         self, request: DescribeTopicPartitionsRequest, context: Any
     ) -> DescribeTopicPartitionsResponse:
-        """Describes topic partitions in the state that this replica has applied; it is committed, but may be stale."""
+        """Describes topic partitions in the state that this replica has applied; it is committed, but may be stale.
+
+        Raises ApiError(POLICY_VIOLATION) for more than 10,000 names.
+        """
+        check_items(request)
         return self._read(describe_topic_partitions(to_struct(request)), context)
 
     async def DescribeCluster(self, request: DescribeClusterRequest, context: Any) -> DescribeClusterResponse:
@@ -52,11 +59,21 @@ class ObserverService(ObserverServicer):
         return self._read(command, context)
 
     async def GetTrace(self, request: GetTraceRequest, context: Any) -> GetTraceResponse:
-        """Returns the spans of a trace that have arrived so far. Raises ApiError for a malformed trace id."""
+        """Returns the spans of a trace that have arrived so far, after the first `skip`, and how many there are.
+
+        At least one, if there is one, and at most 10,000 spans and 3 MiB; the rest is read with a larger `skip`.
+        Raises ApiError for a malformed trace id, or a negative `skip`.
+        """
         await self._store.flush()
-        response = GetTraceResponse()
-        for count, span in enumerate(await self._store.trace(request.trace_id), start=1):
-            response.spans.append(_message(span))
+        spans = await self._store.trace(request.trace_id, skip=request.skip)
+        response = GetTraceResponse(span_count=await self._store.span_count(request.trace_id))
+        room = TRACE_BYTES_MAX
+        for count, span in enumerate(spans, start=1):
+            message = _message(span)
+            room -= message.ByteSize()
+            if room < 0 and response.spans:
+                break
+            response.spans.append(message)
             if count % SPANS_PER_TURN == 0:
                 await asyncio.sleep(0)
         return response

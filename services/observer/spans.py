@@ -27,6 +27,8 @@ PENDING_MAX: Final = 50_000
 """Most spans that wait to be written; more are refused, so that a slow disk loses spans instead of filling memory."""
 BATCH_ROWS: Final = 2_000
 """Spans that are written in one database transaction."""
+TRACE_MAX: Final = 10_000
+"""Most spans of one trace that are read at once."""
 LIST_DEFAULT: Final = 20
 LIST_MAX: Final = 1_000
 
@@ -110,13 +112,25 @@ class SpanStore:
         if failure is not None:
             raise failure
 
-    async def trace(self, trace_id: str) -> tuple[SpanData, ...]:
-        """Returns a trace's spans by start, empty for an unknown one. Raises ApiError for a malformed trace id."""
+    async def trace(self, trace_id: str, *, skip: int = 0) -> tuple[SpanData, ...]:
+        """Returns a trace's spans by start without the first `skip`, at most `TRACE_MAX`; an unknown trace has none.
+
+        Raises ApiError for a malformed trace id, or a negative `skip`.
+        """
         if len(trace_id) != 32 or not set(trace_id) <= set("0123456789abcdef"):
             message = f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits"
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "trace_id", "trace_id": trace_id})
+        if skip < 0:
+            message = f"skip {skip} is negative; it takes the number of spans to leave out"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "skip", "skip": str(skip)})
         found = sa.select(SPANS).where(SPANS.c.trace_id == trace_id).order_by(SPANS.c.start_ns, SPANS.c.seq)
-        return await self._run(self._reader, lambda: tuple(map(_span, self._all(found))))
+        page = found.offset(skip).limit(TRACE_MAX)
+        return await self._run(self._reader, lambda: tuple(map(_span, self._all(page))))
+
+    async def span_count(self, trace_id: str) -> int:
+        """Returns how many spans of a trace are stored."""
+        count = sa.select(sa.func.count()).where(SPANS.c.trace_id == trace_id)
+        return await self._run(self._reader, lambda: int(self._all(count)[0][0]))
 
     async def traces(self, span_name: str = "", limit: int = 0) -> tuple[TraceSummary, ...]:
         """Returns summaries of the latest traces, newest first; with `span_name` only traces that have such a span.

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 
+import grpc
 import pytest
 
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
-from kraft.service.heartbeat_pb2 import BrokerHeartbeatsRequest, BrokerHeartbeatsResponse
-from quorate.errors import ErrorCode
+from kraft.service.heartbeat_pb2 import BrokerHeartbeatsRequest, BrokerHeartbeatsResponse, DescribeSessionsRequest
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatServicer_to_server
+from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import Sessions
 from quorate.records import BrokerRegistrationChangeRecord
+from quorate.runtime.caps import LIST_MAX
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
+from quorate.runtime.server import Server
+from quorate.runtime.statuses import error_from_call
 from quorate.runtime.telemetry import OFF
 from services.heartbeat.driver import HeartbeatDriver
-from services.heartbeat.servicer import SIDE_BY_SIDE_MAX, HeartbeatService
+from services.heartbeat.servicer import PER_TURN, SIDE_BY_SIDE_MAX, HeartbeatService
 from tests.bench.synthetic import Shape, broker_epoch, cluster
+from tests.services.scripted import WITHIN_S
 
 SHAPE = Shape(partitions=6, brokers=3)
 NOWHERE = "127.0.0.1:1"
@@ -110,3 +118,76 @@ async def test_more_than_are_served_side_by_side_are_all_answered(driver: Heartb
 
 async def test_no_heartbeats_are_answered_by_none(driver: HeartbeatDriver) -> None:
     assert [[], []] == await answers(driver, [], [])
+
+
+@asynccontextmanager
+async def serving(driver: HeartbeatDriver) -> AsyncIterator[HeartbeatStub]:
+    server = Server()
+    server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    async with open_channel(f"127.0.0.1:{port}") as channel:
+        yield HeartbeatStub(channel)
+    await server.stop(grace_s=0)
+
+
+async def refusal_of(call: Awaitable[object]) -> ApiError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return error_from_call(caught.value)
+
+
+@pytest.mark.parametrize("count", [LIST_MAX + 1, 2_000_000])
+async def test_a_message_of_too_many_heartbeats_is_refused_and_none_of_them_served(
+    driver: HeartbeatDriver, count: int
+) -> None:
+    # 2,000,000 empty ones, of two bytes each, are about the most that a message of 4 MiB may have.
+    first = BrokerHeartbeatsRequest(heartbeats=[heartbeat(1)])
+    empty = BrokerHeartbeatsRequest(heartbeats=[BrokerHeartbeatRequest()])
+    wire = first.SerializeToString() + empty.SerializeToString() * (count - 1)
+    request = BrokerHeartbeatsRequest.FromString(wire)
+    async with serving(driver) as stub:
+        stream = stub.BrokerHeartbeats(timeout=WITHIN_S)
+        await stream.write(request)
+        refused = await refusal_of(stream.read())
+
+    assert ErrorCode.POLICY_VIOLATION is refused.code
+    assert f"heartbeats: {count} items; at most {LIST_MAX} may be asked for at once" == refused.message
+    assert {} == driver.sessions.contacts
+
+
+async def test_as_many_heartbeats_as_a_message_may_have_leave_the_loop_to_others(driver: HeartbeatDriver) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.create_task(others())
+    (found,) = await answers(driver, [heartbeat(1)] * LIST_MAX)
+    other.cancel()
+
+    assert [(0, True, False)] * LIST_MAX == list(map(said, found))
+    assert turns >= LIST_MAX // PER_TURN - 1
+
+
+async def test_a_heartbeat_that_lists_too_many_directories_is_refused(driver: HeartbeatDriver) -> None:
+    asked = heartbeat(1, offset=55)
+    asked.offline_log_dirs.extend([bytes(16)] * (LIST_MAX + 1))
+    says = f"offline_log_dirs: {LIST_MAX + 1} items; at most {LIST_MAX} may be asked for at once"
+    async with serving(driver) as stub:
+        refused = await refusal_of(stub.BrokerHeartbeat(asked, timeout=WITHIN_S))
+
+    assert (ErrorCode.POLICY_VIOLATION, says) == (refused.code, refused.message)
+    assert {} == driver.sessions.contacts
+
+
+async def test_sessions_of_too_many_brokers_are_not_told(driver: HeartbeatDriver) -> None:
+    says = f"broker_ids: 1000000 items; at most {LIST_MAX} may be asked for at once"
+    async with serving(driver) as stub:
+        asked = DescribeSessionsRequest(broker_ids=range(1_000_000))
+        refused = await refusal_of(stub.DescribeSessions(asked, timeout=WITHIN_S))
+
+    assert (ErrorCode.POLICY_VIOLATION, says) == (refused.code, refused.message)

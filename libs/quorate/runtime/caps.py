@@ -1,4 +1,4 @@
-"""Limits on the items of an admin request, checked before it is served, as each item costs time of the event loop."""
+"""Limits on the items of a request, checked before it is served, as each item costs time of the event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from quorate.errors import ApiError, ErrorCode
 
-__all__ = ["check_items"]
+__all__ = ["LIST_MAX", "check_items", "check_list"]
 
 LIST_MAX: Final = 10_000
 """Most items of one list, as Kafka's MAX_PARTITIONS_PER_BATCH and MAX_RECORDS_PER_USER_OP."""
@@ -23,6 +23,15 @@ def check_items(request: Message) -> None:
         raise _too_many("the request", f"more than {ITEMS_MAX}", ITEMS_MAX)
 
 
+def check_list(where: str, count: int) -> None:
+    """Raises ApiError(POLICY_VIOLATION) for a list, the request's field `where`, that has more than `LIST_MAX` items.
+
+    For lists whose items are looked at one by one later, so that they are not visited twice.
+    """
+    if count > LIST_MAX:
+        raise _too_many(where, str(count), LIST_MAX)
+
+
 def _counted(message: Message, count: int, path: str) -> int:
     """Returns `count` plus the list items in `message`; stops counting above `ITEMS_MAX`. Raises ApiError."""
     for field, value in message.ListFields():
@@ -30,8 +39,7 @@ def _counted(message: Message, count: int, path: str) -> int:
         is_message = field.cpp_type == field.CPPTYPE_MESSAGE
         items: Any = value if field.is_repeated else (value,) if is_message else ()
         if field.is_repeated:
-            if len(value) > LIST_MAX:
-                raise _too_many(where, str(len(value)), LIST_MAX)
+            check_list(where, len(value))
             count += len(value)
         for item in items if is_message and _holds_lists(field.message_type) else ():
             if count > ITEMS_MAX:
