@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -117,6 +118,32 @@ async def test_a_controller_tells_which_topic_the_placer_refused() -> None:
     assert refusal.message.startswith("topic 'wide': a replication factor of 9 needs as many brokers, but only 2 ")
     assert {"topic": "wide"} == refusal.metadata
     assert not isinstance(found["fits"], ApiError)
+
+
+async def test_nobody_is_left_to_hear_that_the_placer_is_away_and_nothing_is_reported_as_lost() -> None:
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    elsewhere = Server()  # it serves no placer: whoever asks it is refused
+    placers = Client([f"127.0.0.1:{elsewhere.listen('127.0.0.1:0')}"], PlacerStub)
+    await elsewhere.start()
+    placing = Placing(placers, lambda: ())
+    wanted = [("a", PlacementSpec(partition_count=1, replication_factor=1))]
+    who_left = asyncio.create_task(placing.place(wanted))
+    for _ in range(5):  # the request is then under way, so that nobody else shares it
+        await asyncio.sleep(0)
+    who_left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await who_left
+    # Whoever asks next waits for the answer of the one who left.
+    with pytest.raises(ApiError):
+        await placing.place(wanted)
+    await placers.close()
+    await elsewhere.stop(grace_s=0)
+    del placing
+    gc.collect()
+    await asyncio.sleep(0)
+
+    assert [] == reported
 
 
 async def test_a_fenced_broker_never_leads() -> None:
