@@ -9,11 +9,11 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
+from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse, SetTargetVotersResponse
 from quorate.errors import ErrorCode
 from quorate.runtime.client import error_from_call
-from tests.e2e.calls import WITHIN_S, eventually
-from tests.e2e.voters import Nodes, named_steps, planned, three
+from tests.e2e.calls import WITHIN_S, call_once, eventually
+from tests.e2e.voters import Nodes, description, named_steps, planned, three
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
 
@@ -106,6 +106,52 @@ async def test_a_second_target_replaces_the_first_and_none_takes_it_back(nodes: 
     assert ("STEP_CANCELLED", -1) == cancelled[-1]
     assert ("STEP_CANCELLED", -1) == named_steps([step async for step in third])[-1]
     await all_say(nodes, (2, 3), [2, 3], [])
+
+
+async def test_a_target_for_another_cluster_is_refused_and_changes_nothing(nodes: Nodes) -> None:
+    await nodes.start(1)
+    await nodes.start(2)
+    await nodes.heard_of(1, 2)
+    request = nodes.target((1, 2))
+    request.cluster_id = NOBODYS
+    says = f"cluster {NOBODYS!r} was meant; this is a node of cluster {nodes.plan.cluster_id!r}"
+    answered = await nodes.stub(1).SetTargetVoters(request, timeout=WITHIN_S)
+    for door in (1, 2):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            assert not [step async for step in nodes.stub(door).AlterQuorum(request, timeout=WITHIN_S)]
+        refused = error_from_call(caught.value)
+
+        assert (ErrorCode.INCONSISTENT_CLUSTER_ID, says) == (refused.code, refused.message)
+    assert SetTargetVotersResponse(error_code=refused.code, error_message=says, offset=-1) == answered  # type: ignore[arg-type]
+    assert ([1], []) == await quorum(nodes, 1)
+
+    request.cluster_id = nodes.plan.cluster_id
+    steps = named_steps([step async for step in nodes.stub(2).AlterQuorum(request, timeout=WITHIN_S)])
+
+    assert [("STEP_ADDED", 2), ("STEP_DONE", -1)] == steps[-2:]
+
+
+async def test_every_voter_is_described_with_its_listeners_and_a_follower_says_why_it_cannot(nodes: Nodes) -> None:
+    await nodes.start(1)
+    await nodes.start(2)
+    await nodes.heard_of(1, 2)
+    target = nodes.target((1, 2))
+    second = nodes.listener(2)
+    second.name = "SECOND"
+    target.voters[1].listeners.append(second)
+    assert [step async for step in nodes.stub(1).AlterQuorum(target, timeout=WITHIN_S)]
+    leads, follows = [
+        (await call_once(nodes.stub(node_id).DescribeQuorum, description())).response for node_id in (1, 2)
+    ]
+    told, refused = leads.topics[0].partitions[0], follows.topics[0].partitions[0]
+
+    assert (ErrorCode.NONE, "") == (told.error_code, told.error_message)
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER == refused.error_code
+    assert f"node 2 does not lead in epoch {told.leader_epoch}" == refused.error_message
+    listeners = {node.node_id: [(each.name, each.host, each.port) for each in node.listeners] for node in leads.nodes}
+    assert {
+        node.id: [(each.name, each.host, each.port) for each in node.listeners] for node in target.voters
+    } == listeners
 
 
 @pytest.mark.parametrize("validate_only", [True, False])

@@ -20,6 +20,7 @@ from kraft.api.fetch_snapshot_pb2 import FetchSnapshotResponse
 from kraft.api.remove_raft_voter_pb2 import RemoveRaftVoterResponse
 from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterResponse
 from kraft.api.vote_pb2 import VoteRequest, VoteResponse
+from kraft.service.quorum_pb2 import ControllerPresenceResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_TOPIC, NodeId, OffsetAndEpoch, ReplicaKey
@@ -159,6 +160,24 @@ async def test_a_stranger_is_told_nothing(
 
     assert answer(error_code=CODE) == told
     assert (leader_id, epoch) == await nodes.leader()
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+async def test_a_stranger_that_fetches_over_a_stream_or_speaks_of_its_controller_is_told_nothing(
+    nodes: Nodes, node_id: NodeId
+) -> None:
+    leader_id, epoch = await nodes.leader()
+    present = raft.ControllerPresenceRequest(
+        epoch=epoch, replica=ReplicaKey(3 - leader_id), is_present=True, cluster_id=OTHER
+    )
+    before = await nodes.find(node_id)
+    fetching = nodes.stubs[node_id - 1].FetchStream(iter([translate.to_fetch(FETCH)] * 2), timeout=10)
+    fetched = [answer async for answer in fetching]
+    noted = await nodes.stubs[node_id - 1].ControllerPresence(translate.to_presence(present), timeout=10)
+
+    assert [FetchResponse(error_code=CODE)] * 2 == fetched
+    assert ControllerPresenceResponse(error_code=CODE, leader_id=-1, leader_epoch=-1) == noted
+    assert before == await nodes.find(node_id)
 
 
 async def test_a_stranger_that_changes_who_votes_is_told_nothing_of_the_quorum(nodes: Nodes) -> None:

@@ -108,7 +108,7 @@ class Nodes:
         """The leader comes to list these as observers: before, it does not know that they are there."""
 
         async def heard() -> set[int]:
-            answer = (await call_with_retries(self.stub(leader).DescribeQuorum, _description())).response
+            answer = (await call_with_retries(self.stub(leader).DescribeQuorum, description())).response
             return {replica.replica_id for replica in answer.topics[0].partitions[0].observers}
 
         await eventually(heard, lambda found: found >= set(observers))
@@ -150,7 +150,7 @@ class Nodes:
         await self.running.stop()
 
 
-def _description() -> DescribeQuorumRequest:
+def description() -> DescribeQuorumRequest:
     topic = DescribeQuorumRequest.TopicData
     partition = topic.PartitionData(partition_index=METADATA_PARTITION)
     return DescribeQuorumRequest(topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])])
