@@ -21,7 +21,7 @@ from kraft.service.quorum_pb2 import (
     FindQuorumRequest,
     FindQuorumResponse,
 )
-from kraft.service.quorum_pb2_grpc import QuorumStub
+from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, uuid_text
 from quorate.runtime.client import open_channel
@@ -77,6 +77,10 @@ class Nodes:
 
     def stub(self, node_id: int) -> QuorumStub:
         return QuorumStub(self._channels[self[node_id].name])
+
+    def client(self, node_id: int) -> RaftClientStub:
+        """The door of a node for its controller."""
+        return RaftClientStub(self._channels[self[node_id].name])
 
     def directory_id(self, node_id: int) -> str:
         meta = read_meta_properties(self.plan.log_dir(node_id))
