@@ -31,7 +31,10 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; None for the process's arguments. Returns the exit code: 0 done, 1 failed, 2 bad usage."""
+    """Runs one command; None for the process's arguments.
+
+    Returns the exit code: 0 done, 1 failed, 2 bad usage, 141 the reader of its output has gone (as after SIGPIPE).
+    """
     from quorate.cli.failures import run
 
     return run(arguments)

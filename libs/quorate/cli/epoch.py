@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.cli.failures import Failed
 from quorate.cli.node_config import read_node_config
+from quorate.cli.reading import check_regular
 from quorate.errors import Corrupt
 from quorate.nouns import EPOCHS_END, Epoch
 from quorate.storage.election_file import ElectionFile
@@ -32,6 +33,7 @@ def reset_epoch(config: Path, epoch: Epoch, *, as_json: bool) -> None:
     """
     node = read_node_config(config)
     directory = node.metadata_directory
+    check_regular(*(each for each in (directory, directory / PARTITION_DIRECTORY) if each.is_dir()))
     meta = check_owner(directory, node_id=node.node_id)
     try:
         with DirectoryLock(directory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -18,6 +19,10 @@ __all__ = ["Failed", "Misused", "error_document", "run"]
 DONE: Final = 0
 FAILED: Final = 1
 MISUSED: Final = 2
+OUTPUT_FAULTS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
+"""Errors of a write; without the name of a file they are of stdout, as a write to a file names it."""
+PIPE_CLOSED: Final = 141
+"""The exit code that a shell reports for a program that SIGPIPE has ended: 128 + 13."""
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -43,26 +48,53 @@ class Misused(Failed):
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command, prints its error if it fails, and returns its exit code. None: the process's arguments."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stderr is None:  # closed, as by `2>&-`
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # open as long as the process
+    if sys.stdout is None:
+        _print(sys.stderr, "quorate: standard output is closed; > /dev/null discards it")
+        return FAILED
+    _escape_what_cannot_be_said()
+    try:
+        return _run(given)
+    except BrokenPipeError:
+        # The reader of the pipe has closed it (`| head`): what a Unix tool ends by without a word.
+        _discard(sys.stdout, sys.stderr)
+        return PIPE_CLOSED
+    except OSError as problem:
+        _discard(sys.stdout)
+        _print(sys.stderr, f"quorate: standard output: {problem.strerror or problem}")
+        return FAILED
+
+
+def _run(given: list[str]) -> int:
+    """Runs one command and prints its error if it fails. Raises OSError if stdout or stderr cannot be written."""
     from quorate.cli.app import app
 
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    _escape_what_cannot_be_said()
     try:
         if any("\0" in each for each in given):
             raise Misused("an argument has a NUL in it, which no name of a file has")
         code = app(given, prog_name="quorate", standalone_mode=False)
-        sys.stdout.flush()
+    except SystemExit as end:  # typer's own handling of a closed pipe
+        raise end.__context__ or end from None
     except BrokenPipeError:
-        # The reader of the pipe has closed it (`| head`). Without this, Python reports it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        raise
     except typer.TyperException as misuse:
         return _end(Misused(_words_of(misuse)), given)
     except typer.Abort:
         return FAILED
     except (Failed, Corrupt, ApiError, OSError) as problem:
+        if isinstance(problem, OSError) and problem.filename is None and problem.errno in OUTPUT_FAULTS:
+            raise
         return _end(problem, given)
+    sys.stdout.flush()
     return code if isinstance(code, int) else DONE
+
+
+def _discard(*streams: TextIO) -> None:
+    """Lets what these streams still have to write go nowhere; else Python reports the fault again at exit."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _escape_what_cannot_be_said() -> None:

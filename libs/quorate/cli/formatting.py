@@ -17,6 +17,7 @@ from typing import Final
 from kraft import Message, Uuid
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.node_config import NodeConfig, VoterAddress
+from quorate.cli.reading import check_regular
 from quorate.cli.scram import parse_scram
 from quorate.metadata.features import FEATURES, KRAFT_VERSION, default_levels
 from quorate.metadata.versions import LATEST, METADATA_VERSION, OLDEST, SCRAM, level_of, record_version, release_of
@@ -279,6 +280,8 @@ def _voter(node_id: int, directory_id: Uuid, endpoint: VoterAddress) -> VotersRe
 
 
 def _directory(path: Path, asked: FormatOptions, node: NodeConfig, directory_id: Uuid | None) -> DirectoryPlan:
+    if path.is_dir():
+        check_regular(path)
     found = read_meta_properties(path) if path.is_dir() else None
     if path.exists() and not path.is_dir():
         raise Failed(f"{path} is a file; a log directory is a directory")

@@ -44,6 +44,8 @@ class Live:
         """Raises Misused, naming the property; OSError."""
         if self.command_config is None:
             return ClientConfig()
+        if self.command_config.exists() and not self.command_config.is_file():
+            raise Misused(f"--command-config {self.command_config}: it is no file")
         try:
             return parse_client_config(parse_properties(self.command_config.read_text("utf-8")))
         except ValueError as problem:

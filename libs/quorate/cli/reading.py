@@ -17,12 +17,15 @@ from quorate.nouns import Offset
 from quorate.storage.names import (
     BOOTSTRAP,
     CHECKPOINT,
+    DURABLE_MARK,
+    ELECTION_MARK,
     INDEX,
     LEADER_EPOCHS,
     LOG,
     META_PROPERTIES,
     PARTITION_DIRECTORY,
     PARTITION_METADATA,
+    PROMISE,
     QUORUM_STATE,
     TIME_INDEX,
 )
@@ -33,6 +36,7 @@ __all__ = [
     "FileKind",
     "MetadataDirectory",
     "batches_of",
+    "check_regular",
     "files_below",
     "first_offset_of",
     "kind_of",
@@ -56,7 +60,16 @@ class FileKind(Enum):
 
 _OFFSET: Final = re.compile(r"[0-9]{1,20}")
 _BY_SUFFIX: Final = {kind.value: kind for kind in FileKind if kind.value.startswith(".")}
+_OURS: Final = frozenset({DURABLE_MARK, ELECTION_MARK, PROMISE})
 _BY_NAME: Final = {kind.value: kind for kind in FileKind if not kind.value.startswith(".")}
+
+_SPECIAL: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class FileBatch(NamedTuple):
@@ -94,14 +107,47 @@ def files_below(path: Path) -> list[Path]:
         return [path]
     partition = path / PARTITION_DIRECTORY
     places = (path, partition) if partition.is_dir() else (path,)
+    check_regular(*places)
     found = [each for place in places for each in sorted(place.iterdir()) if each.is_file() and kind_of(each)]
     if not found:
         raise Failed(f"{path} holds no file of a metadata log")
     return found
 
 
+def check_regular(*directories: Path) -> None:
+    """Checks that all that is named like a file of a metadata log is a regular file. Raises Failed, OSError.
+
+    Opening a FIFO would block until it has a writer, and a device may have no end. Links are followed.
+    """
+    for directory in directories:
+        for path in sorted(directory.iterdir()):
+            if kind_of(path) is not None or path.name in _OURS:
+                _check_regular(path)
+
+
+def _check_regular(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if not path.is_symlink():
+            return  # removed meanwhile, as a running node does it
+        raise
+    if not stat.S_ISREG(mode):
+        what = next((what for kind, what in _SPECIAL.items() if stat.S_IFMT(mode) == kind), "no regular file")
+        raise Failed(f"{path} is {what}; what has such a name is a regular file")
+
+
 def metadata_directory(path: Path) -> MetadataDirectory:
-    """Finds the metadata directory from `path`, which is it or its partition. Raises Failed for another directory."""
+    """Finds the metadata directory from `path`, which is it or its partition.
+
+    Raises Failed for another directory, or if a file in it is no regular file.
+    """
+    found = _metadata_directory(path)
+    check_regular(*(place for place in found if place is not None and place.is_dir()))
+    return found
+
+
+def _metadata_directory(path: Path) -> MetadataDirectory:
     if (path / PARTITION_DIRECTORY).is_dir() or (path / META_PROPERTIES).exists() or (path / BOOTSTRAP).exists():
         return MetadataDirectory(path, path / PARTITION_DIRECTORY)
     if path.resolve().name == PARTITION_DIRECTORY:

@@ -11,6 +11,7 @@ from typing import Any
 from quorate.cli.failures import Failed
 from quorate.cli.formatting import DirectoryPlan, FormatOptions, FormatPlan, plan, random_uuid, write
 from quorate.cli.node_config import NodeConfig, read_node_config
+from quorate.cli.reading import check_regular
 from quorate.cli.record_json import camel
 from quorate.errors import Corrupt
 from quorate.metadata.scram import MECHANISMS
@@ -125,8 +126,9 @@ def _look(path: Path, node: NodeConfig, problems: list[str]) -> MetaProperties |
         problems.append(f"{path} is not a directory" if path.exists() else f"{path} does not exist")
         return None
     try:
+        check_regular(path)
         meta = read_meta_properties(path)
-    except (Corrupt, OSError) as problem:
+    except (Failed, Corrupt, OSError) as problem:
         problems.append(str(problem))
         return None
     if meta is None:

@@ -10,7 +10,15 @@ from typing import Any
 
 from kraft import Uuid
 from quorate.cli.failures import Failed
-from quorate.cli.reading import FileKind, MetadataDirectory, files_below, kind_of, map_file, metadata_directory
+from quorate.cli.reading import (
+    FileKind,
+    MetadataDirectory,
+    check_regular,
+    files_below,
+    kind_of,
+    map_file,
+    metadata_directory,
+)
 from quorate.cli.verify_log import LogCheck, LogProblem, Said, Severity, check_leader_epochs, parse_leader_epochs
 from quorate.errors import Corrupt
 from quorate.metadata.faults import ReplayFault
@@ -97,6 +105,7 @@ def verify_path(path: Path, *, cluster_id: str | None = None) -> Report:
         _check_directory(metadata_directory(path), report, cluster_id)
     else:
         (file,) = files_below(path)
+        check_regular(file.parent)  # a segment is checked with its indexes and the marks beside it
         _check_file(file, report, cluster_id)
     return report
 
