@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kraft.errors import ErrorCode
 
-__all__ = ["ApiError", "Corrupt", "ErrorCode", "error_name"]
+__all__ = ["ApiError", "Corrupt", "ErrorCode", "error_name", "error_of", "refusal_of"]
 
 
 class ApiError(Exception):
@@ -49,6 +49,27 @@ class Corrupt(Exception):
         return f"{where}{self.reason}{place}"
 
 
+def error_of(number: int) -> ErrorCode:
+    """Returns the error code of a number from the wire; UNKNOWN_SERVER_ERROR for an unknown one, as `Errors.forCode`.
+
+    >>> error_of(35).name, error_of(31999).name
+    ('UNSUPPORTED_VERSION', 'UNKNOWN_SERVER_ERROR')
+    """
+    return ErrorCode(number) if number in _KNOWN else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def refusal_of(number: int, message: str, metadata: Mapping[str, str] | None = None) -> ApiError:
+    """Returns the refusal in a node's answer; the message names an error code that only a later Kafka has.
+
+    >>> str(refusal_of(31999, "not now"))
+    'UNKNOWN_SERVER_ERROR: error 31999: not now'
+    """
+    return ApiError(error_of(number), message if number in _KNOWN else f"{error_name(number)}: {message}", metadata)
+
+
 def error_name(code: int) -> str:
     """Returns the name of an error code; for one that only a later Kafka has, "error" and the number."""
-    return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
+    return ErrorCode(code).name if code in _KNOWN else f"error {code}"
+
+
+_KNOWN = frozenset(ErrorCode)

@@ -9,7 +9,7 @@ from typing import Final
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.new_partitions import Placements
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
 from quorate.runtime.client import Client
 
@@ -84,5 +84,5 @@ def _retrieved(answer: asyncio.Future[PlaceResponse]) -> None:
 
 def _placed(name: str, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
     if topic.error_code:
-        return ApiError(ErrorCode(topic.error_code), f"topic {name!r}: {topic.error_message}", {"topic": name})
+        return refusal_of(topic.error_code, f"topic {name!r}: {topic.error_message}", {"topic": name})
     return tuple(tuple(partition.replicas) for partition in topic.partitions)

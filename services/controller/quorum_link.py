@@ -19,7 +19,7 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.controller.engine import Append
-from quorate.errors import ErrorCode
+from quorate.errors import ErrorCode, error_of
 from quorate.nouns import Offset
 from quorate.runtime.logs import logger
 
@@ -196,7 +196,7 @@ class QuorumLink:
                 continue
             if answer.error_code:
                 self.drop()
-                self._told.refused(ErrorCode(answer.error_code), answer.end_offset)
+                self._told.refused(error_of(answer.error_code), answer.end_offset)
             else:
                 self._told.appended(answer.end_offset)
 

@@ -15,7 +15,7 @@ from kraft.service.quorum_pb2 import (
     UpgradeKRaftVersionRequest,
 )
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, error_name, refusal_of
 from quorate.nouns import Epoch, NodeId
 from quorate.runtime.client import call
 
@@ -70,7 +70,7 @@ class QuorumNode:
         if answer.error_code:
             raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
-                f"the quorum node beside leads no more in epoch {epoch}: {ErrorCode(answer.error_code).name}",
+                f"the quorum node beside leads no more in epoch {epoch}: {error_name(answer.error_code)}",
                 {UNTOUCHED: "true"},
             )
 
@@ -94,4 +94,4 @@ class QuorumNode:
 
 def _raise(answer: Any) -> None:
     if answer.error_code:
-        raise ApiError(ErrorCode(answer.error_code), answer.error_message)
+        raise refusal_of(answer.error_code, answer.error_message)

@@ -15,7 +15,7 @@ import grpc
 
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse, FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, error_name, refusal_of
 from quorate.nouns import NodeId, Offset, ReplicaKey, uuid_text
 from quorate.raft.roles import known_leader
 from quorate.raft.target_voters import Add, Step, way
@@ -103,7 +103,7 @@ class Alteration:
         else:
             if not answer.error_code:
                 return answer.offset
-            refusal = ApiError(ErrorCode(answer.error_code), answer.error_message)
+            refusal = refusal_of(answer.error_code, answer.error_message)
         if not is_retriable(refusal):
             raise refusal
         return refusal
@@ -130,7 +130,7 @@ class Alteration:
             failed = await self._failed_step(target)
             if known is not None and failed is not None and failed != heard:
                 heard = failed
-                reason = f"{ErrorCode(failed.error_code).name}: {failed.error_message}"
+                reason = f"{error_name(failed.error_code)}: {failed.error_message}"
                 waiting = self._end(_Report.STEP_WAITING, known)
                 waiting.voter_id, waiting.directory_id, waiting.reason = failed.voter_id, failed.directory_id, reason
                 waiting.steps_left = max(0, len(_way(known, target, self._leader_id)) - 1)

@@ -156,6 +156,7 @@ class Nonsense(QuorumServicer):
         pytest.param(fetched(SNAPSHOT), FetchSnapshotResponse(), id="a snapshot of no topic"),
         pytest.param(fetched(SNAPSHOT), piece(error_code=LATER), id="a snapshot with an unknown error"),
         pytest.param(fetched(SNAPSHOT), piece(size=9), id="a snapshot that goes on with nothing"),
+        pytest.param(fetched(SNAPSHOT), piece(size=0), id="a snapshot of no bytes"),
         pytest.param(
             fetched(SNAPSHOT), piece(size=9, position=4, unaligned_records=b"aaaa"), id="a snapshot from its middle"
         ),

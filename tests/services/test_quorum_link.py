@@ -23,7 +23,8 @@ class Quorum(RaftClientServicer):
 
     def __init__(self) -> None:
         self.messages: list[tuple[int, ...]] = []
-        self.refuses_next = False
+        self.refuses_next: int = ErrorCode.NONE
+        """The error code with which the next append is answered."""
         self.changed = asyncio.Condition()
         self.ended = 0
         """Streams of events that are over."""
@@ -37,10 +38,11 @@ class Quorum(RaftClientServicer):
             async with self.changed:
                 self.messages.append((request.base_offset, *sizes))
                 self.changed.notify_all()
-            error = ErrorCode.OFFSET_OUT_OF_RANGE if self.refuses_next else ErrorCode.NONE
-            self.refuses_next = False
+            error, self.refuses_next = self.refuses_next, ErrorCode.NONE
             yield AppendResponse(
-                correlation_id=request.correlation_id, error_code=error, end_offset=request.base_offset + sum(sizes)
+                correlation_id=request.correlation_id,
+                error_code=error,  # type: ignore[arg-type]  # also one that is unknown
+                end_offset=request.base_offset + sum(sizes),
             )
 
     async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
@@ -124,7 +126,7 @@ async def test_what_is_decided_until_a_message_is_committed_leaves_in_one() -> N
 
 async def test_a_refusal_makes_room_for_what_is_decided_again() -> None:
     async with linked() as (link, quorum, told):
-        quorum.refuses_next = True
+        quorum.refuses_next = ErrorCode.OFFSET_OUT_OF_RANGE
         link.send(batch(10))
         link.send(batch(11))
         assert ("OFFSET_OUT_OF_RANGE", 12) == await told.next()

@@ -14,11 +14,10 @@ from typing import Final, TypeVar
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.errors import ApiError, Corrupt, ErrorCode, error_of
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
-from quorate.protocol.errors import code_of
 from quorate.wire.batch import BatchHeader, batches, check_batch
 
 __all__ = ["Batch", "Checkpoint", "Observer"]
@@ -148,7 +147,7 @@ class Observer:
         partition = _only([each for topic in answer.responses for each in topic.partitions], "Fetch")
         if partition.error_code:
             self._follow(partition, answer.node_endpoints)
-            raise ApiError(code_of(partition.error_code), f"the leader of epoch {self._epoch} is to be asked")
+            raise ApiError(error_of(partition.error_code), f"the leader of epoch {self._epoch} is to be asked")
         if partition.snapshot_id.end_offset >= 0:
             wanted = OffsetAndEpoch(epoch=partition.snapshot_id.epoch, offset=partition.snapshot_id.end_offset)
             return [await self._load(connection, wanted)]
@@ -255,7 +254,7 @@ class Observer:
 def _check(code: int, what: str) -> None:
     """Raises ApiError for an error of a whole answer."""
     if code != ErrorCode.NONE:
-        raise ApiError(code_of(code), f"{what}: error {code}")
+        raise ApiError(error_of(code), f"{what}: error {code}")
 
 
 def _only(found: Sequence[T], what: str) -> T:

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.sasl_handshake import SaslHandshakeRequest
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.protocol.api_versions import FALLBACK_VERSION, Versions, usable_version, versions_of
 from quorate.protocol.apis import API_VERSIONS, Api, all_apis, api_of
-from quorate.protocol.errors import ProtocolError, code_of
+from quorate.protocol.errors import ProtocolError
 from quorate.protocol.events import Close, Ready, Response
 from quorate.protocol.frames import Frames, frame
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
@@ -162,7 +162,7 @@ class ClientConnection:
             self._ask_versions(lower)
             return None
         if code != ErrorCode.NONE:
-            raise ApiError(code_of(code), f"the node refuses ApiVersions in version {asked}")
+            raise ApiError(error_of(code), f"the node refuses ApiVersions in version {asked}")
         self.node, self.versions = response, versions_of(response)
         if self._begin is not None:
             self._log_in()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.errors import ErrorCode
-
-__all__ = ["ProtocolError", "code_of"]
+__all__ = ["ProtocolError"]
 
 
 class ProtocolError(Exception):
@@ -12,15 +10,3 @@ class ProtocolError(Exception):
 
     Kafka answers such bytes by closing the connection (`SocketServer.processException`), and so do we.
     """
-
-
-def code_of(number: int) -> ErrorCode:
-    """Returns the error of a number from the wire; UNKNOWN_SERVER_ERROR for an unknown one, as `Errors.forCode`.
-
-    >>> code_of(35).name, code_of(31999).name
-    ('UNSUPPORTED_VERSION', 'UNKNOWN_SERVER_ERROR')
-    """
-    return ErrorCode(number) if number in _KNOWN else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-_KNOWN = frozenset(ErrorCode)

@@ -262,6 +262,8 @@ class LogReader:
                 break
             if not piece.unaligned_records:
                 raise Corrupt(f"snapshot {wanted.end_offset}: nothing came at byte {len(parts)} of {piece.size}")
+        if not parts:
+            raise Corrupt(f"snapshot {wanted.end_offset}: a checkpoint of no bytes")
         for position, _ in batches(data := bytes(parts)):
             check_batch(data, position)
         self._waiting.clear()

@@ -14,7 +14,7 @@ from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, ZERO_UUID, OffsetA
 from quorate.raft import messages as raft
 from quorate.raft.voters import ListenerEndpoint
 from services.quorum.batches import parse_batches
-from services.quorum.translate.envelope import TOPIC_ID, error_of, id_of, leader_of, only
+from services.quorum.translate.envelope import TOPIC_ID, id_of, leader_of, only, peer_error
 
 R = TypeVar("R", bound=raft.Response)
 
@@ -128,7 +128,7 @@ def _directory(key: ReplicaKey | None) -> str:
 def _whole_error(message: Callable[..., R], answer: Any, reply_to: object) -> R:
     """Returns the core's response for a top-level error. As in Kafka its other fields are ignored: a node that does not
     know our cluster or version has no valid epoch or leader for us."""
-    return message(epoch=raft.EPOCH_UNKNOWN, error=error_of(answer.error_code), reply_to=reply_to)
+    return message(epoch=raft.EPOCH_UNKNOWN, error=peer_error(answer.error_code), reply_to=reply_to)
 
 
 def from_vote(answer: VoteResponse, reply_to: object) -> raft.VoteResponse:
@@ -140,7 +140,7 @@ def from_vote(answer: VoteResponse, reply_to: object) -> raft.VoteResponse:
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
         granted=partition.vote_granted,
-        error=error_of(partition.error_code),
+        error=peer_error(partition.error_code),
         reply_to=reply_to,
     )
 
@@ -153,7 +153,7 @@ def from_begin(answer: BeginQuorumEpochResponse, reply_to: object) -> raft.Begin
     return raft.BeginQuorumEpochResponse(
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
-        error=error_of(partition.error_code),
+        error=peer_error(partition.error_code),
         reply_to=reply_to,
     )
 
@@ -166,7 +166,7 @@ def from_end(answer: EndQuorumEpochResponse, reply_to: object) -> raft.EndQuorum
     return raft.EndQuorumEpochResponse(
         epoch=partition.leader_epoch,
         leader_id=leader_of(partition.leader_id),
-        error=error_of(partition.error_code),
+        error=peer_error(partition.error_code),
         reply_to=reply_to,
     )
 
@@ -180,7 +180,7 @@ def from_fetch(answer: FetchResponse, reply_to: object) -> raft.FetchResponse:
     return raft.FetchResponse(
         epoch=partition.current_leader.leader_epoch,
         leader_id=leader_of(partition.current_leader.leader_id),
-        error=error_of(partition.error_code),
+        error=peer_error(partition.error_code),
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
         diverging=_end_of(diverging),
@@ -205,7 +205,7 @@ def from_fetch_snapshot(answer: FetchSnapshotResponse, reply_to: object) -> raft
     return raft.FetchSnapshotResponse(
         epoch=partition.current_leader.leader_epoch,
         leader_id=leader_of(partition.current_leader.leader_id),
-        error=error_of(partition.error_code),
+        error=peer_error(partition.error_code),
         snapshot_id=OffsetAndEpoch(epoch=partition.snapshot_id.epoch, offset=partition.snapshot_id.end_offset),
         size=partition.size,
         position=partition.position,

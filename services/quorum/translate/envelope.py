@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, error_of, refusal_of
 from quorate.nouns import (
     METADATA_PARTITION,
     METADATA_TOPIC,
@@ -64,14 +64,11 @@ def _either(message: Any, *names: str) -> Any:
     return next(getattr(message, name) for name in names if hasattr(message, name))
 
 
-def error_of(code: int) -> ErrorCode:
+def peer_error(code: int) -> ErrorCode:
     """Converts an answer's error code. Raises ApiError for an unknown one, such as a later Kafka's."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        raise ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"the peer answered with error {code}, which is not known"
-        ) from None
+    if (known := error_of(code)) != code:
+        raise refusal_of(code, "the peer's answer has an error that is not known")
+    return known
 
 
 def key_of(node_id: NodeId, directory_id: str) -> ReplicaKey:

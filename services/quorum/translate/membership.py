@@ -28,7 +28,7 @@ from quorate.nouns import uuid_text
 from quorate.raft import messages as raft
 from quorate.raft.voters import VersionRange, Voter, VoterSet
 from quorate.wire.schema import layout
-from services.quorum.translate.envelope import Endpoints, cluster_of, error_of, id_of, key_of, leader_of, listeners_of
+from services.quorum.translate.envelope import Endpoints, cluster_of, id_of, key_of, leader_of, listeners_of, peer_error
 
 KRAFT_VERSION: Final = "kraft.version"
 SOFTWARE: Final = "quorate"
@@ -292,7 +292,7 @@ def from_presence(answer: ControllerPresenceResponse, reply_to: object) -> raft.
     return raft.ControllerPresenceResponse(
         epoch=answer.leader_epoch,
         leader_id=leader_of(answer.leader_id),
-        error=error_of(answer.error_code),
+        error=peer_error(answer.error_code),
         reply_to=reply_to,
     )
 
@@ -302,20 +302,22 @@ def from_api_versions(answer: ApiVersionsResponse, reply_to: object) -> raft.Api
     ranges = {feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features}
     return raft.ApiVersionsResponse(
         kraft_versions=VersionRange(*ranges.get(KRAFT_VERSION, (0, 0))),
-        error=error_of(answer.error_code),
+        error=peer_error(answer.error_code),
         reply_to=reply_to,
     )
 
 
 def from_add(answer: AddRaftVoterResponse, reply_to: object) -> raft.AddRaftVoterResponse:
     """Converts a peer's AddRaftVoter v1 response to the core's form. Raises ApiError."""
-    return raft.AddRaftVoterResponse(error=error_of(answer.error_code), message=answer.error_message, reply_to=reply_to)
+    return raft.AddRaftVoterResponse(
+        error=peer_error(answer.error_code), message=answer.error_message, reply_to=reply_to
+    )
 
 
 def from_remove(answer: RemoveRaftVoterResponse, reply_to: object) -> raft.RemoveRaftVoterResponse:
     """Converts a peer's RemoveRaftVoter v0 response to the core's form. Raises ApiError."""
     return raft.RemoveRaftVoterResponse(
-        error=error_of(answer.error_code), message=answer.error_message, reply_to=reply_to
+        error=peer_error(answer.error_code), message=answer.error_message, reply_to=reply_to
     )
 
 
@@ -324,7 +326,7 @@ def from_update(answer: UpdateRaftVoterResponse, reply_to: object) -> raft.Updat
     return raft.UpdateRaftVoterResponse(
         epoch=answer.current_leader.leader_epoch,
         leader_id=leader_of(answer.current_leader.leader_id),
-        error=error_of(answer.error_code),
+        error=peer_error(answer.error_code),
         reply_to=reply_to,
     )
 

@@ -8,8 +8,7 @@ from typing import Final
 from kraft import Message
 from kraft.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from quorate.errors import ApiError, ErrorCode
-from quorate.protocol.errors import code_of
+from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.protocol.sasl.mechanism import ClientMechanism, SaslError
 
 __all__ = ["HANDSHAKE_VERSION_MIN", "Begin", "ClientAuthenticator"]
@@ -46,14 +45,14 @@ class ClientAuthenticator:
     def _chosen(self, response: SaslHandshakeResponse) -> Message | None:
         if response.error_code != ErrorCode.NONE:
             raise ApiError(
-                code_of(response.error_code),
+                error_of(response.error_code),
                 f"the node does not accept {self._exchange.name}; it accepts {', '.join(response.mechanisms)}",
             )
         return self._next(b"")
 
     def _answered(self, response: SaslAuthenticateResponse) -> Message | None:
         if response.error_code != ErrorCode.NONE:
-            raise ApiError(code_of(response.error_code), response.error_message or "the node gives no reason")
+            raise ApiError(error_of(response.error_code), response.error_message or "the node gives no reason")
         self.lifetime_ms = response.session_lifetime_ms
         return self._next(response.auth_bytes)
 
