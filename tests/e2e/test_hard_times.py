@@ -15,7 +15,7 @@ from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
 from services.quorum import translate
 from tests.e2e.calls import WITHIN_S
-from tests.e2e.cluster import VOTERS, Cluster, others
+from tests.e2e.cluster import VOTERS, Cluster, others, stored_batches
 from tests.e2e.writer import Writer, caught_up, check, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -87,12 +87,13 @@ async def test_what_was_said_before_is_said_again(cluster: Cluster, writer: Writ
 
 async def test_a_fetch_that_is_repeated_gets_the_same_bytes(cluster: Cluster) -> None:
     leader, epoch = await leadership(cluster)
+    _, first_epoch, _ = stored_batches(cluster.plan.log_dir(leader))[0]  # the second, if the first ended early
     request = translate.to_fetch(
         raft.FetchRequest(
             epoch=epoch,
             replica=ReplicaKey(OBSERVER),
             fetch_offset=1,
-            last_fetched_epoch=1,
+            last_fetched_epoch=first_epoch,
             max_bytes=1_000,
             max_wait_ms=0,
         )
