@@ -18,7 +18,7 @@ from quorate.runtime.loop import ExitCode
 from quorate.storage.disk_log import SPARE_BYTES
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster, control_plane, others
-from tests.e2e.starting import start
+from tests.e2e.starting import said, start
 from tests.e2e.writer import Writer, caught_up, check, check_disks, writing
 
 pytestmark = [
@@ -84,7 +84,7 @@ def _write_until_full(descriptor: int) -> None:
             raise
 
 
-class Said:
+class Log:
     """What the victim has written since this was made."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -92,8 +92,7 @@ class Said:
         self._from = self._path.stat().st_size
 
     def lines(self, *parts: str) -> list[str]:
-        text = self._path.read_bytes()[self._from :].decode()
-        return [line for line in text.splitlines() if any(part in line for part in parts)]
+        return [line for line in said(self._path, since=self._from) if any(part in line for part in parts)]
 
 
 async def leads(cluster: Cluster, role: str) -> None:
@@ -108,7 +107,7 @@ async def test_a_disk_that_is_full_at_one_stroke_ends_the_node_with_one_line(
     cluster: Cluster, writer: Writer, role: str
 ) -> None:
     await leads(cluster, role)
-    victim, said = cluster.quorum(VICTIM), Said(cluster)
+    victim, log = cluster.quorum(VICTIM), Log(cluster)
     async with writing(writer, f"stroke-{role}"):
         with filled(cluster.plan.log_dir(VICTIM)):
             assert ExitCode.FAILED == await cluster.ended(victim)
@@ -117,8 +116,8 @@ async def test_a_disk_that_is_full_at_one_stroke_ends_the_node_with_one_line(
         await cluster.restart(victim)
         await caught_up(cluster)
 
-    assert [] == said.lines("Traceback", "unexpected error")
-    for fatal in (said.lines("fatal: "), refused.fatal):
+    assert [] == log.lines("Traceback", "unexpected error")
+    for fatal in (log.lines("fatal: "), refused.fatal):
         assert 1 == len(fatal), fatal
         assert fatal[0].startswith(f"fatal: {cluster.plan.log_dir(VICTIM)}/")
         assert fatal[0].endswith(": No space left on device; make room and start again")
@@ -130,11 +129,11 @@ async def test_a_disk_that_is_nearly_full_takes_no_more_and_goes_on_when_there_i
     cluster: Cluster, writer: Writer, role: str
 ) -> None:
     await leads(cluster, role)
-    victim, said = cluster.quorum(VICTIM), Said(cluster)
+    victim, log = cluster.quorum(VICTIM), Log(cluster)
     pid = cluster.running.pid(victim)
 
     async def refusals() -> list[str]:
-        return said.lines("no room on the disk")
+        return log.lines("no room on the disk")
 
     async with writing(writer, f"nearly-{role}"):
         with filled(cluster.plan.log_dir(VICTIM), left=SPARE_BYTES // 2):
@@ -143,7 +142,7 @@ async def test_a_disk_that_is_nearly_full_takes_no_more_and_goes_on_when_there_i
     await caught_up(cluster)
 
     assert (True, pid) == (cluster.running.is_up(victim), cluster.running.pid(victim))
-    assert [] == said.lines("Traceback", "unexpected error", "fatal: ")
+    assert [] == log.lines("Traceback", "unexpected error", "fatal: ")
     if role == "Leader":
         assert writer.failed["KAFKA_STORAGE_ERROR"]
     await check(cluster, writer)

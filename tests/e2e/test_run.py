@@ -22,6 +22,7 @@ import pytest_asyncio
 
 from deploy.local.processes import ROOT
 from tests.e2e.calls import eventually
+from tests.e2e.starting import said
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -128,7 +129,7 @@ def warnings_of(log: Path) -> list[str]:
 
     How long a decision took says how busy the machine is.
     """
-    lines = log.read_text().splitlines()
+    lines = said(log)
     found = [line for line in lines if " level=info " not in line and "exceptionally slow" not in line]
     return found if lines else [f"{log} is empty"]
 
