@@ -75,8 +75,6 @@ class Apis:
         Raft thesis 6.4), or a deposed leader would answer from a stale state. Kafka answers them unconfirmed.
         `has_written` says that `write_ahead` has committed records of this call, which confirms the leadership too.
         """
-        if call.deadline is not None:
-            call.deadline.begin()
         epoch = self.driver.leader_epoch
         try:
             answer = await self.driver.write(
@@ -84,6 +82,7 @@ class Apis:
                 propose(command) if call.validate_only else command,
                 lane=_lane(call),
                 request_id=call.request_id,
+                begin=_always if call.deadline is None else call.deadline.begin,
             )
         except ApiError as refusal:
             if OFFSET in refusal.metadata and not has_written:
@@ -127,6 +126,10 @@ class Apis:
                 if tried == PLACEMENTS_TRIED_MAX:
                     raise
         raise AssertionError("the loop returns or raises")
+
+
+def _always() -> None:
+    """For a call without a deadline: its decision may begin whenever its turn comes."""
 
 
 def _lane(call: Call) -> QueueLimit:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 import grpc
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
 from quorate.controller.deduplication import RequestId
 from quorate.controller.engine import Answer, Engine, QueueLimit
 from quorate.controller.failures import Consequence, Fault, Where, row_for, told_to_caller
+from quorate.controller.preparation import Undecided
+from quorate.controller.steps import Steps
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.turns import decoded
+from quorate.runtime.turns import decoded, in_turns
 from quorate.wire.batch import batches, data_values
+from services.controller.activating import report_activation, unrefused
+from services.controller.decision_queue import DecisionQueue
 from services.controller.failing import failing
 from services.controller.pending import FOR_NOW, PendingWrite, response_of
 from services.controller.performance import PerformanceLog
@@ -42,8 +46,8 @@ TURNS_UNDER_WAY_MAX: Final = 4
 """Chunks of one chunked change that wait for their commit: the next is decided while these are replicated."""
 
 
-class NotActivated(Exception):
-    """Raised when the activation command, which writes the first records of an epoch, refuses."""
+def _nothing() -> None:
+    """For a write that nobody has to be told of when its turn comes."""
 
 
 class ControllerDriver:
@@ -69,6 +73,7 @@ class ControllerDriver:
         self.applied_at_ms: int = -1
         """Wall-clock time (ms) at which the last applied record was appended; -1 before any."""
         self.changed = asyncio.Event()
+        self._decisions = DecisionQueue(engine)
         self._link = QuorumLink(channel, self)
         self._clock = clock
         self._tracer = WriteTracer(telemetry, clock, node_id=node_id)
@@ -106,13 +111,23 @@ class ControllerDriver:
         *,
         lane: QueueLimit = QueueLimit.CLUSTER,
         request_id: RequestId | None = None,
+        begin: Callable[[], None] = _nothing,
     ) -> Answer:
         """Runs a command, applies and appends its records, and returns the answer once they are committed.
 
-        A request whose `request_id` was sent before gets the same answer again. Raises ApiError: the command's own
-        refusal, or NOT_CONTROLLER if this controller is not active or loses its leadership before the commit.
+        Commands are decided one after the other. `begin` is called when it is this one's turn; an ApiError that it
+        raises ends the write. A request whose `request_id` was sent before gets the same answer again. Raises ApiError:
+        the command's own refusal, or NOT_CONTROLLER if this controller is not active or loses its leadership before the
+        commit. A caller that goes away before the decision ends has written nothing.
         """
-        return response_of(await self._begin(api, command, lane, request_id))
+        return response_of(await (await self._begin(api, command, lane, request_id, begin)))
+
+    async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
+        """Runs a command that only reads, also between two steps of another's decision. Raises ApiError.
+
+        It returns the answer once all that it has read is committed.
+        """
+        return response_of(await (await self._decide(api, command, lane)))
 
     async def write_in_turns(
         self, api: str, turns: Iterable[Command[T]], *, lane: QueueLimit = QueueLimit.CLUSTER
@@ -128,7 +143,7 @@ class ControllerDriver:
         under_way: deque[asyncio.Future[Answer]] = deque()
         following = iter(turns)
         while (command := self._next(api, following)) is not None:
-            under_way.append(self._begin(api, command, lane))
+            under_way.append(await self._begin(api, command, lane))
             await asyncio.sleep(0)  # lets other requests run between two chunks
             if len(under_way) > TURNS_UNDER_WAY_MAX:
                 response_of(await under_way.popleft())
@@ -145,10 +160,26 @@ class ControllerDriver:
             failure = self.engine.failed(Where.DECIDING, cause, f"{api} in turns")
             raise (self._failed(failure) if isinstance(failure, Fault) else failure) from None
 
-    def _begin(
+    async def _begin(
+        self,
+        api: str,
+        command: Command[T],
+        lane: QueueLimit,
+        request_id: RequestId | None = None,
+        begin: Callable[[], None] = _nothing,
+    ) -> asyncio.Future[Answer]:
+        """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
+        async with self._decisions.turn(lane):
+            begin()
+            return await self._decide(api, command, lane, request_id)
+
+    async def _decide(
         self, api: str, command: Command[T], lane: QueueLimit, request_id: RequestId | None = None
     ) -> asyncio.Future[Answer]:
-        """Runs the command in the engine, sends its append, and returns the future of its answer. Raises ApiError."""
+        """Runs the command in the engine, sends its append, and returns the future of its answer. Raises ApiError.
+
+        Between two steps of the decision the loop runs other tasks. A command without steps is decided at once.
+        """
         begun_ns = self._clock.wall_ns()
         waiting = PendingWrite(
             answered=asyncio.get_running_loop().create_future(),
@@ -156,27 +187,28 @@ class ControllerDriver:
             api=api,
             written_ns=begun_ns,
         )
-        base, decided_ns = self.engine.next_offset, begun_ns
+        decided_ns = begun_ns
 
-        def timed(state: ClusterState, moment: Moment) -> Decision[T]:
+        @CommandInSteps
+        def timed(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
             nonlocal decided_ns
-            decision = command(state, moment)
+            decision = yield from steps_of(command, state, moment)
             decided_ns = self._clock.wall_ns()
             return decision
 
         with self._tracer.write(api) as span:
             try:
-                self.engine.write(
-                    waiting,
-                    failing(timed if self._tracer.enabled else command),
+                asked = Undecided(
+                    token=waiting,
+                    command=failing(timed if self._tracer.enabled else command),
                     now_ms=self._clock.wall_ms(),
                     traceparent=waiting.traceparent,
                     request_id=request_id,
-                    lane=lane,
                 )
+                record_count = await in_turns(self.engine.write_in_steps(asked, lane=lane))
             except Fault as fault:
                 raise self._failed(fault) from None
-            record_count = self.engine.next_offset - base
+            base = self.engine.next_offset - record_count
             span.set("kraft.base_offset", base)
             span.set("kraft.record_count", record_count)
         waiting.written_ns = self._clock.wall_ns()
@@ -314,7 +346,7 @@ class ControllerDriver:
             case "leadership":
                 self._lead(event.leadership)
             case "snapshot":
-                self._load(event.snapshot)
+                await self._load(event.snapshot)
             case other:
                 raise AssertionError(other)
         self._tell()
@@ -346,20 +378,13 @@ class ControllerDriver:
             api="activation",
             written_ns=self._clock.wall_ns(),
         )
-        waiting.answered.add_done_callback(_report_activation)
+        waiting.answered.add_done_callback(report_activation)
         try:
-            self.engine.write(waiting, self._activate, now_ms=self._clock.wall_ms())
+            self.engine.write(waiting, unrefused(self._activation), now_ms=self._clock.wall_ms())
         except Fault as fault:
             # Any failure here is fatal: an epoch cannot go on without its activation records.
             self._failed(Fault(Where.ACTIVATING, fault.cause, f"epoch {epoch} at offset {next_offset}"))
         self._activated = self.engine.next_offset
-
-    def _activate(self, state: ClusterState, moment: Moment) -> Decision[None]:
-        """Runs the activation command; a refusal (ApiError) becomes NotActivated, as no caller could be answered."""
-        try:
-            return self._activation(state, moment)
-        except ApiError as refusal:
-            raise NotActivated(str(refusal)) from refusal
 
     def _renounce(self, reason: str) -> None:
         if self.is_active:
@@ -367,9 +392,9 @@ class ControllerDriver:
             self._link.drop()
             self.engine.renounce()
 
-    def _load(self, chunk: ListenResponse.SnapshotChunk) -> None:
+    async def _load(self, chunk: ListenResponse.SnapshotChunk) -> None:
         try:
-            self._loading.take(chunk)
+            await self._loading.take(chunk)
         except Exception as cause:  # as in the engine
             what = f"the snapshot that ends at {chunk.end_offset}, epoch {chunk.epoch}"
             raise self._failed_on_standby(Where.LOADING, cause, what) from cause
@@ -391,8 +416,3 @@ class ControllerDriver:
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
-
-
-def _report_activation(answered: asyncio.Future[Answer]) -> None:
-    if not answered.cancelled() and (error := answered.result().error) is not None:
-        log.warning("not activated", reason=str(error))

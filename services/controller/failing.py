@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from kraft import Message
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
+from quorate.controller.steps import Steps
 from quorate.metadata.state import ClusterState
 from quorate.records import FeatureLevelRecord, FenceBrokerRecord
 from quorate.storage.failpoints import reach
@@ -27,9 +28,10 @@ WITHOUT_PLACE: Final = FenceBrokerRecord(-1, -1)
 def failing(command: Command[T]) -> Command[T]:
     """Wraps a command so that it fails at the failpoints that a test has set."""
 
-    def decide(state: ClusterState, moment: Moment) -> Decision[T]:
+    @CommandInSteps
+    def decide(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
         reach("controller.deciding")
-        decision = command(state, moment)
+        decision = yield from steps_of(command, state, moment)
         planted = (*_at("controller.encoding", WITHOUT_BYTES), *_at("controller.applying", WITHOUT_PLACE))
         return replace(decision, records=(*decision.records, *planted)) if planted else decision
 

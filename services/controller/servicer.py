@@ -33,6 +33,7 @@ from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
+from services.controller.answers import encoded_in_turns, others_turn
 from services.controller.apis import KEEPS_THE_CLUSTER, Apis
 from services.controller.call import Call
 from services.controller.deadlines import timeout_of
@@ -135,12 +136,15 @@ class ControllerService(ControllerServicer):
         """Serves an RPC of `HANDLERS`: authorizes it and runs its handler on the active controller."""
         if rpc not in KEEPS_THE_CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
             check_items(request)
+        await others_turn(request)
 
         async def here() -> Any:
             principal, host, client_id = self._apis.authorizing.caller(context)
+            asked = to_struct(request)
+            await others_turn(request)
             call = Call(
                 rpc=rpc,
-                asked=to_struct(request),
+                asked=asked,
                 principal=principal,
                 host=host,
                 client_id=client_id,
@@ -148,7 +152,7 @@ class ControllerService(ControllerServicer):
             )
             answer = await answer_to(self._apis, call)
             self._speak_of(answer, context)
-            return to_protobuf(answer.response)
+            return await encoded_in_turns(answer.response)
 
         return await self._forwarding.serve(rpc, request, context, here)
 

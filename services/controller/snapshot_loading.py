@@ -1,15 +1,18 @@
-"""Loads a snapshot (KIP-630) from the quorum node: each chunk is applied while the rest is still being sent."""
+"""Loads a snapshot (KIP-630) from the quorum node: each chunk is applied, in turns, while the rest is being sent."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
+from itertools import islice
 
 from kraft import Message
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.engine import Engine
 from quorate.errors import Corrupt
 from quorate.records import decode_record
+from quorate.runtime.turns import RECORDS_PER_TURN
 from quorate.wire.batch import HEADER_BYTES, data_values, peek_header
 
 
@@ -22,12 +25,18 @@ class SnapshotLoading:
         self._rest = b""
         """The first bytes of a snapshot's batch whose end is in a later chunk."""
 
-    def take(self, chunk: ListenResponse.SnapshotChunk) -> None:
-        """Applies the next chunk; the last one completes the load. Raises Corrupt, ReplayFault."""
+    async def take(self, chunk: ListenResponse.SnapshotChunk) -> None:
+        """Applies the next chunk; the last one completes the load. Raises Corrupt, ReplayFault.
+
+        Others have the loop in between, and find the state as they do between two chunks: of no offset, and incomplete.
+        """
         if not self._is_under_way:
             self._engine.begin_load()
             self._is_under_way = True
-        self._engine.load_more(self._records(self._rest + chunk.data), end_offset=chunk.end_offset)
+        records = self._records(self._rest + chunk.data)
+        while some := tuple(islice(records, RECORDS_PER_TURN)):
+            self._engine.load_more(some, end_offset=chunk.end_offset)
+            await asyncio.sleep(0)
         if chunk.last:
             if self._rest:
                 raise Corrupt(f"a snapshot ends with {len(self._rest)} bytes of a batch", position=0)

@@ -196,5 +196,31 @@ BUGS: Final = (
         wrong="False",
         test="tests/services/test_held_states.py::test_a_checkpoint_is_made_when_its_time_has_come",
     ),
+    Planted(
+        number="G13",
+        what="a decision in steps is applied to another state than it was made on",
+        file="libs/quorate/controller/engine.py",
+        right="                while self._stamp() == begun:\n",
+        wrong="                while True:\n",
+        test="tests/controller/test_steps.py::"
+        "test_a_write_that_slips_in_is_not_overwritten_by_what_was_decided_before_it",
+    ),
+    Planted(
+        number="G13q",
+        what="writes do not wait for the decision before them",
+        file=f"{CONTROLLER}/decision_queue.py",
+        right="        self._turn = asyncio.Lock()\n",
+        wrong="        self._turn = asyncio.Semaphore(1_000)\n",
+        test="tests/services/test_decision_queue.py::test_a_decision_is_made_once_however_many_writes_come_meanwhile",
+    ),
+    Planted(
+        number="G13e",
+        what="who waited for a decision is decided for in an epoch that it did not ask",
+        file=f"{CONTROLLER}/decision_queue.py",
+        right="            if self._engine.epoch != epoch:\n",
+        wrong="            if False:\n",
+        test="tests/services/test_decision_queue.py::test_who_loses_leadership_refuses_it_and_who_waits",
+    ),
 )
-"""The twelve that a review planted and that no test saw, in its order; a letter behind the number is a variant."""
+"""The twelve that a review planted and that no test saw, in its order, and what could go wrong since; a letter behind
+the number is a variant."""

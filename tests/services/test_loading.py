@@ -44,54 +44,56 @@ def whole() -> str:
 
 
 @pytest.mark.parametrize("size", [1, 60, 61, 1_000, 1 << 20])
-def test_pieces_of_any_size_make_the_whole(snapshot: bytes, whole: str, size: int) -> None:
+async def test_pieces_of_any_size_make_the_whole(snapshot: bytes, whole: str, size: int) -> None:
     engine = Engine(ClusterState())
     loading = SnapshotLoading(engine)
     for chunk in chunks(snapshot, size):
-        loading.take(chunk)
+        await loading.take(chunk)
 
     assert (END.offset, whole) == (engine.next_offset, canonical(engine.state))
 
 
-def test_a_second_snapshot_takes_the_place_of_the_first(snapshot: bytes, whole: str) -> None:
+async def test_a_second_snapshot_takes_the_place_of_the_first(snapshot: bytes, whole: str) -> None:
     engine = Engine(ClusterState())
     loading = SnapshotLoading(engine)
     for _ in range(2):
         for chunk in chunks(snapshot, 1_000):
-            loading.take(chunk)
+            await loading.take(chunk)
 
     assert whole == canonical(engine.state)
 
 
-def test_half_a_snapshot_leaves_nothing_and_the_log_is_heard_from_its_beginning(snapshot: bytes, whole: str) -> None:
+async def test_half_a_snapshot_leaves_nothing_and_the_log_is_heard_from_its_beginning(
+    snapshot: bytes, whole: str
+) -> None:
     engine = Engine(ClusterState())
     loading = SnapshotLoading(engine)
     first, *_ = chunks(snapshot, len(snapshot) - 1)
-    loading.take(first)
+    await loading.take(first)
     loading.give_up()
     stood_at, left = engine.next_offset, engine.state == ClusterState()
     engine.replay([NoOpRecord()], base_offset=0, end_offset=1)
     loading.give_up()
     replayed = engine.next_offset
     for chunk in chunks(snapshot, 1_000):
-        loading.take(chunk)
+        await loading.take(chunk)
 
     assert (0, True, 1) == (stood_at, left, replayed)
     assert whole == canonical(engine.state)
 
 
-def test_the_end_of_a_snapshot_is_the_end_of_a_batch(snapshot: bytes) -> None:
+async def test_the_end_of_a_snapshot_is_the_end_of_a_batch(snapshot: bytes) -> None:
     (chunk,) = chunks(snapshot[:-1], 1 << 20)
     with pytest.raises(Corrupt, match="a snapshot ends with"):
-        SnapshotLoading(Engine(ClusterState())).take(chunk)
+        await SnapshotLoading(Engine(ClusterState())).take(chunk)
 
 
-def test_what_was_known_before_is_gone(snapshot: bytes, whole: str) -> None:
+async def test_what_was_known_before_is_gone(snapshot: bytes, whole: str) -> None:
     engine = Engine(ClusterState())
     topic = next(record for record in cluster(SHAPE) if isinstance(record, TopicRecord))
     engine.replay([topic], base_offset=0, end_offset=1)
     loading = SnapshotLoading(engine)
     for chunk in chunks(snapshot, 1_000):
-        loading.take(chunk)
+        await loading.take(chunk)
 
     assert whole == canonical(engine.state)

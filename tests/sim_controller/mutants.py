@@ -19,6 +19,7 @@ from quorate.controller.commands import (
     unregister_broker,
 )
 from quorate.controller.engine import Engine
+from quorate.controller.steps import finished
 from quorate.metadata import topics
 from quorate.metadata.partitions import Partition, merged
 from quorate.nouns import NodeId, Offset
@@ -160,7 +161,7 @@ def _c3(patch: Patch) -> None:
             engine._appends.clear()
             engine.next_offset = engine.appended = offset
             for each in again:
-                engine._run(each.token, each.command, each.now_ms, each.traceparent, each.request_id)
+                finished(engine._run(each.asked))
         return True
 
     patch.setattr(Engine, "wanted", wanted)

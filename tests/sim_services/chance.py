@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import closing
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import tenacity
 from tenacity import wait
 
 from quorate.runtime import log_reader
-from services.controller import quorum_link, registration
+from services.controller import driver, quorum_link, registration
 from services.controller.handlers import kinds
 from services.placer import servicer as placer
+
+PAUSE_S_MAX: Final = 0.03
 
 
 class Secrets:
@@ -41,6 +45,21 @@ class Time:
         self.monotonic = now_s
 
 
+def unhurried(random: Random) -> Callable[[Generator[None, None, Any]], Coroutine[Any, Any, Any]]:
+    """What `in_turns` is on a busy machine: between two steps there is time, in which whatever may happen does."""
+
+    async def in_turns(steps: Generator[None, None, Any]) -> Any:
+        with closing(steps):
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value
+                await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))
+
+    return in_turns
+
+
 def rule(patch: Any, stream: Callable[[str], Random], now_s: Callable[[], float]) -> None:
     """For as long as the patch holds."""
     for module in (log_reader, registration, kinds):
@@ -49,3 +68,4 @@ def rule(patch: Any, stream: Callable[[str], Random], now_s: Callable[[], float]
     for module in (wait, placer):
         patch.setattr(module, "random", Dice(stream(f"dice of {module.__name__}")))
     patch.setattr(tenacity, "time", Time(now_s))
+    patch.setattr(driver, "in_turns", unhurried(stream("pauses in decisions")))

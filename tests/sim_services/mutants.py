@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from quorate.controller.engine import Answer
+from quorate.controller.engine import Answer, Engine, QueueLimit
 from quorate.liveness import Sessions
 from quorate.nouns import Epoch, NodeId, Offset
 from services.controller import forwarding
 from services.controller.apis import Apis
 from services.controller.call import Call
+from services.controller.decision_queue import DecisionQueue
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import Forwarding
 from services.controller.periodic_tasks import PeriodicTasks
@@ -135,6 +138,15 @@ def _lets_twins_in(patch: Patch) -> None:
     patch.setattr(SessionsAskedFor, "valid_epoch", valid_epoch)
 
 
+def _lets_writes_slip_in(patch: Patch) -> None:
+    @asynccontextmanager
+    async def turn(self: DecisionQueue, lane: QueueLimit) -> AsyncIterator[None]:
+        yield
+
+    patch.setattr(DecisionQueue, "turn", turn)
+    patch.setattr(Engine, "_stamp", lambda self: self.epoch)
+
+
 MUTANTS: Final = (
     Mutant("G1", "a read is answered without asking whether its node leads", _is_sure_of_itself, LEADING),
     Mutant("G2", "a call that was passed on is passed on again", _passes_on_what_was_passed_on),
@@ -148,4 +160,5 @@ MUTANTS: Final = (
     Mutant("G10", "a new tracker gives no broker a session", _gives_no_session),
     Mutant("G12", "a twin takes the place of whoever the log has as fenced, session or not", _lets_twins_in),
     Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
+    Mutant("G13", "a write slips in between two steps of a decision, and nobody notices", _lets_writes_slip_in),
 )

@@ -21,7 +21,7 @@ ROWS = (
     *("C-01", "C-02", "C-05", "C-07", "C-08", "C-09", "C-13"),
 )
 OVER_ALL = (
-    *("append refused", "chores", "failover with writes in flight", "fencings asked for"),
+    *("append refused", "chores", "decisions in steps", "failover with writes in flight", "fencings asked for"),
     *("handed over again", "passed on", "places taken"),
 )
 COUNTS = ("acknowledged", "answers", "installs", "loads", "no-ops", "reads", "refused untouched", "states compared")

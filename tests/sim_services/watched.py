@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenResponse
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
 from quorate.controller.engine import Answer
 from quorate.controller.failures import Fault
 from quorate.controller.periodic import CHORES
+from quorate.controller.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.canonical import canonical
+from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId, Offset
 from services.controller.driver import ControllerDriver
 from tests.sim_driver.checker import require
@@ -20,10 +23,13 @@ from tests.sim_driver.checker import require
 if TYPE_CHECKING:
     from tests.sim_services.controller import Controller
 
+T = TypeVar("T")
 BY_ITSELF: Final = frozenset(chore.name for chore in CHORES)
 REGISTRATION: Final = "BrokerRegistration"
 SESSIONS: Final[ContextVar[Mapping[NodeId, int] | None]] = ContextVar("sessions", default=None)
 """What the heartbeat service said to the present task of valid sessions, by broker; None before it was asked."""
+SLOW_SHARE: Final = 0.3
+STEPS_MAX: Final = 4
 HASH_EVERY: Final = 32
 """A standby's whole state is compared where it crosses a multiple of this."""
 
@@ -42,6 +48,7 @@ class WatchedDriver(ControllerDriver):
         self._heard = 0
         """The correlation id of the last answer."""
         self._hashed: Offset = 0
+        self._pace = owner.world.stream(f"pace of {owner.host}.{owner.life_count}")
 
     # Appends, as they pass the door.
 
@@ -101,12 +108,35 @@ class WatchedDriver(ControllerDriver):
         self._owner.world.failed(self._owner.life, fault.cause or fault)
         return super()._failed(fault)
 
-    def _begin(self, api: str, *arguments: Any, **named: Any) -> Any:
+    async def _begin(self, api: str, command: Any, *arguments: Any, **named: Any) -> Any:
+        """Some writes are decided in steps, as those of thousands of items are."""
+        return await super()._begin(api, self._slowed(command), *arguments, **named)
+
+    def _slowed(self, command: Command[T]) -> Command[T]:
+        if self._pace.random() >= SLOW_SHARE:
+            return command
+        before, after = self._pace.randrange(STEPS_MAX), self._pace.randrange(1, STEPS_MAX)
+        begun_at: list[Offset] = []
+
+        @CommandInSteps
+        def slowly(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
+            self._owner.world.fired("decisions in steps" if not begun_at else "decisions begun anew")
+            begun_at.append(moment.next_offset)
+            for _ in range(before):
+                yield
+            decision = yield from steps_of(command, state, moment)
+            for _ in range(after):
+                yield
+            return decision
+
+        return slowly
+
+    async def _decide(self, api: str, *arguments: Any, **named: Any) -> Any:
         if api in BY_ITSELF:
             require("I-38", self.is_active, "does a chore, and is not active", self._who, api)
             self._owner.world.fired("chores")
         before = {broker.id: broker for broker in self.engine.state.brokers} if api == REGISTRATION else {}
-        begun = super()._begin(api, *arguments, **named)
+        begun = await super()._decide(api, *arguments, **named)
         for broker in self.engine.state.brokers if before else ():
             if broker.id in before and before[broker.id].incarnation_id != broker.incarnation_id:
                 self._require_dead(before[broker.id])

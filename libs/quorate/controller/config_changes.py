@@ -17,6 +17,7 @@ from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long, items
 from quorate.controller.policies import ConfigChange
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.steps import Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
@@ -53,7 +54,7 @@ class Outcome:
 
 def alter(
     state: ClusterState, asked: Iterable[ConfigRequest], settings: ControllerSettings
-) -> tuple[list[Outcome], list[Message]]:
+) -> Steps[tuple[list[Outcome], list[Message]]]:
     """Returns one outcome per resource, in the request's order, and the records of those that succeed.
 
     A resource that is named twice fails and has one outcome, as in Kafka.
@@ -62,15 +63,18 @@ def alter(
     counts = Counter(each.resource for each in listed)
     outcomes: dict[ConfigResource, Outcome] = {}
     records: list[ConfigRecord] = []
-    for each in listed:
-        if each.resource in outcomes:
-            continue
-        try:
-            _check_once(each.resource, counts[each.resource])
-            records += _records(state, each, settings)
-            outcomes[each.resource] = Outcome(each.resource)
-        except ApiError as refusal:
-            outcomes[each.resource] = Outcome(each.resource, refusal)
+    for some in slices(listed):
+        if outcomes:
+            yield
+        for each in some:
+            if each.resource in outcomes:
+                continue
+            try:
+                _check_once(each.resource, counts[each.resource])
+                records += _records(state, each, settings)
+                outcomes[each.resource] = Outcome(each.resource)
+            except ApiError as refusal:
+                outcomes[each.resource] = Outcome(each.resource, refusal)
     return list(outcomes.values()), [*records, *cleared(state, records)]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kraft import Message
+from quorate.controller.steps import Steps, finished
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
@@ -74,6 +75,29 @@ Command = Callable[[ClusterState, Moment], Decision[T]]
 """A function that reads the state and decides. It changes nothing, may run twice, and raises ApiError to refuse."""
 
 
+class CommandInSteps(Generic[T]):
+    """A command that decides on very many items in steps; a decorator of the generator that returns the Decision.
+
+    Between two steps other commands may read the state, but none may write. If the state changes all the same, because
+    it is reverted, the engine drops the steps and begins the decision anew. Called, the command decides at once.
+    """
+
+    def __init__(self, steps: Callable[[ClusterState, Moment], Steps[Decision[T]]]) -> None:
+        self.steps = steps
+
+    def __call__(self, state: ClusterState, moment: Moment) -> Decision[T]:
+        """Runs all steps at once and returns the decision."""
+        return finished(self.steps(state, moment))
+
+
+def steps_of(command: Command[T], state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
+    """Runs any command in its steps; one that is not a CommandInSteps has a single one."""
+    if isinstance(command, CommandInSteps):
+        decision: Decision[T] = yield from command.steps(state, moment)
+        return decision
+    return command(state, moment)
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[T]):
     """The response and the records of a command that is run as a trial and not written."""
@@ -85,8 +109,9 @@ class Proposal(Generic[T]):
 def propose(command: Command[T]) -> Command[Proposal[T]]:
     """Wraps a command so that its decision is returned as a Proposal and nothing is written."""
 
-    def proposal(state: ClusterState, moment: Moment) -> Decision[Proposal[T]]:
-        decision = command(state, moment)
+    @CommandInSteps
+    def proposal(state: ClusterState, moment: Moment) -> Steps[Decision[Proposal[T]]]:
+        decision = yield from steps_of(command, state, moment)
         check_size(decision)
         return Decision(Proposal(decision.response, decision.records))
 

@@ -14,35 +14,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from kraft import Message
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment, check_size
-from quorate.controller.deduplication import RequestDeduplication, RequestId, mark
-from quorate.controller.encoding import encoded
+from quorate.controller.decision import Command
+from quorate.controller.deduplication import RequestDeduplication, RequestId
 from quorate.controller.failures import Fault, Where, outcome, row_for
-from quorate.controller.pending import InFlight, Pending
+from quorate.controller.pending import InFlight, Pending, QueueLimit
+from quorate.controller.preparation import Batch, Prepared, Undecided, preparation
 from quorate.controller.ready import Answer, Append, EngineReady
+from quorate.controller.steps import Steps, finished
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset
 from quorate.records import request_of
 
 __all__ = ["Answer", "Append", "Engine", "EngineReady", "QueueLimit"]
-
-
-class QueueLimit(Enum):
-    """The classes of commands; the value limits how many may be pending before the next is refused (retriable error).
-
-    The limit for the cluster's own requests is higher, so that a flood of admin requests does not block brokers.
-    """
-
-    ADMIN = 2_000
-    """Requests of admin clients and tools."""
-    CLUSTER = 4_000
-    """Requests of brokers and controllers, and the periodic tasks of this controller."""
 
 
 @dataclass(slots=True)
@@ -58,6 +47,7 @@ class Engine:
     appended: Offset = 0
     committed: Offset = 0
     _high_watermark: Offset = 0
+    _revert_count: int = 0
     _in_flight: deque[InFlight] = field(default_factory=deque)
     _pending: deque[Pending] = field(default_factory=deque)
     repeats: RequestDeduplication = field(default_factory=RequestDeduplication)
@@ -174,12 +164,30 @@ class Engine:
         ApiError(NOT_CONTROLLER) on standby; ApiError(REQUEST_TIMED_OUT), retriable, if too many commands are pending;
         Fault if this controller cannot continue, in which case the state is as before the failed batch.
         """
+        asked = Undecided(token=token, command=command, now_ms=now_ms, traceparent=traceparent, request_id=request_id)
+        finished(self.write_in_steps(asked, lane=lane))
+
+    def write_in_steps(self, asked: Undecided, *, lane: QueueLimit = QueueLimit.ADMIN) -> Steps[int]:
+        """Does what `write` does, in steps, and returns the number of records; only the last step changes anything.
+
+        Between two steps everything may happen that may happen between two writes. A decision that has read a state
+        which is no longer the present one is begun anew, so the caller should let no other write in between. Raises
+        what `write` raises, and ApiError(NOT_CONTROLLER) if the leadership is lost meanwhile.
+        """
+        self.check_room(lane)
+        record_count = yield from self._run(asked)
+        self._answer_committed()
+        return record_count
+
+    def check_room(self, lane: QueueLimit, *, waiting: int = 0) -> None:
+        """Checks that a command may be written; `waiting` are further ones that wait for their decision.
+
+        Raises ApiError: NOT_CONTROLLER on standby; REQUEST_TIMED_OUT, retriable, if too many commands wait.
+        """
         if self.epoch is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
-        if len(self._pending) >= lane.value:
+        if len(self._pending) + waiting >= lane.value:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{lane.value} requests wait already; try again")
-        self._run(token, command, now_ms, traceparent, request_id)
-        self._answer_committed()
 
     def took(self, end_offset: Offset) -> None:
         """Notes that the quorum has appended all records below `end_offset`."""
@@ -203,7 +211,7 @@ class Engine:
         self.next_offset = self.appended = offset
         for done, waiting in enumerate(again):
             try:
-                self._run(waiting.token, waiting.command, waiting.now_ms, waiting.traceparent, waiting.request_id)
+                finished(self._run(waiting.asked))
             except Fault:
                 self._pending.extend(again[done:])
                 raise
@@ -224,77 +232,72 @@ class Engine:
         self._answers += [self._answer(waiting, error=error) for waiting in void]
         return True
 
-    def _run(
-        self, token: Any, command: Command[Any], now_ms: int, traceparent: bytes | None, request_id: RequestId | None
-    ) -> None:
-        error: ApiError | None = None
-        response: Any = None
-        base_offset = self.next_offset
-        try:
-            response = None if request_id is None else self.repeats.answer(request_id)
-            if response is None:
-                decision = self._decide(command, now_ms)
-                response = decision.response
-                # Encoded before anything is applied, because a response that is too long is refused.
-                text = mark(request_id, response) if request_id is not None and decision.records else None
-                self._append_all(decision.records, traceparent, text)
-                if text is not None:
-                    self.repeats.begin(text, response)
-        except ApiError as refusal:
-            error = refusal
+    def _run(self, asked: Undecided) -> Steps[int]:
+        prepared = yield from self._undisturbed(asked)
+        record_count = 0
+        for batch in prepared.batches:
+            self._append(batch, is_traced=asked.traceparent is not None)
+            record_count += len(batch.records)
+            if batch.mark is not None:
+                self.repeats.begin(batch.mark, prepared.response)
         self._pending.append(
             Pending(
-                token=token,
-                command=command,
-                traceparent=traceparent,
-                request_id=request_id,
-                now_ms=now_ms,
+                asked=asked,
                 end_offset=self.next_offset,
-                response=response,
-                error=error,
-                wrote=self.next_offset > base_offset,
+                response=prepared.response,
+                error=prepared.error,
+                wrote=record_count > 0,
             )
         )
+        return record_count
 
-    def _decide(self, command: Command[Any], now_ms: int) -> Decision[Any]:
-        """Runs the command on the state. Raises ApiError if it is refused, Fault if the command itself fails."""
+    def _undisturbed(self, asked: Undecided) -> Steps[Prepared]:
+        """Prepares a write on one state: begins anew if that changes between two steps. Raises ApiError, Fault."""
+        epoch = self.epoch
+        while True:
+            begun = self._stamp()
+            with closing(self._prepare(asked)) as steps:
+                while self._stamp() == begun:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        prepared: Prepared = end.value
+                        return prepared
+                    yield
+            if self.epoch != epoch:
+                raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership during the decision")
+
+    def _stamp(self) -> tuple[Epoch | None, Offset, int]:
+        """What changes whenever the state of an active controller does, or the offset of the next record."""
+        return self.epoch, self.next_offset, self._revert_count
+
+    def _prepare(self, asked: Undecided) -> Steps[Prepared]:
         try:
-            decision = command(self.state, Moment(next_offset=self.next_offset, now_ms=now_ms))
-            check_size(decision)
-        except Exception as cause:  # a bug in the command: the table in `failures` says what follows
-            raise self.failed(Where.DECIDING, cause, f"at offset {self.next_offset}") from None
-        return decision
+            repeated = None if asked.request_id is None else self.repeats.answer(asked.request_id)
+        except ApiError as refusal:
+            return Prepared(error=refusal)
+        if repeated is not None:
+            return Prepared(response=repeated)
+        return (yield from preparation(asked, self.state, self.next_offset, self.failed))
 
     def failed(self, where: Where, cause: Exception, what: str) -> ApiError | Fault:
         """Counts a failure in `metadata_error_count` if its table row says so; returns the exception to raise."""
         self.metadata_error_count += row_for(where, cause).counts
         return outcome(where, cause, what)
 
-    def _append_all(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
-        """Appends the records in batches; the last has the deduplication entry, so a partial write is done again."""
-        for start in range(0, len(records), RECORDS_PER_WRITE_MAX):
-            batch = records[start : start + RECORDS_PER_WRITE_MAX]
-            is_last = start + RECORDS_PER_WRITE_MAX >= len(records)
-            self._append(batch, traceparent, text if is_last else None)
-
-    def _append(self, records: tuple[Message, ...], traceparent: bytes | None, text: bytes | None) -> None:
+    def _append(self, batch: Batch, *, is_traced: bool) -> None:
         assert self.epoch is not None
-        # Encoded before anything is applied, so that a failed encoding leaves the state unchanged.
-        try:
-            values = encoded(records, self.state.features.record_level, traceparent=traceparent, mark=text)
-        except Exception as cause:  # as in `_decide`
-            raise self.failed(Where.ENCODING, cause, f"{len(records)} records for offset {self.next_offset}") from None
-        self._apply(records)
+        self._apply(batch.records)
         self._appends.append(
             Append(
                 epoch=self.epoch,
                 base_offset=self.next_offset,
-                values=values,
-                is_tagged=traceparent is not None or text is not None,
+                values=batch.values,
+                is_tagged=is_traced or batch.mark is not None,
             )
         )
-        end_offset = self.next_offset + len(records)
-        self._in_flight.append(InFlight(self.next_offset, end_offset, text))
+        end_offset = self.next_offset + len(batch.records)
+        self._in_flight.append(InFlight(self.next_offset, end_offset, batch.mark))
         self.next_offset = end_offset
 
     def _apply(self, records: tuple[Message, ...]) -> None:
@@ -305,7 +308,7 @@ class Engine:
         try:
             for offset, record in enumerate(records, start=self.next_offset):
                 self.state.apply(record, offset)
-        except Exception as cause:  # as in `_decide`
+        except Exception as cause:  # as in `preparation`
             base_offset = self.next_offset
             self._take_back_half()
             what = f"{type(record).__name__} at offset {offset} on the active controller, batch at {base_offset}"
@@ -353,7 +356,7 @@ class Engine:
     def _answer(self, waiting: Pending, error: ApiError | None = None) -> Answer:
         assert self.epoch is not None
         return Answer(
-            token=waiting.token,
+            token=waiting.asked.token,
             response=None if error else waiting.response,
             error=error or waiting.error,
             epoch=self.epoch,
@@ -372,6 +375,7 @@ class Engine:
         """
         if offset == self.next_offset:
             return
+        self._revert_count += 1
         if offset in self.state.registry:
             self.state.registry.revert_to(offset)
             self.next_offset = offset

@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
 from quorate.controller.mutation_quotas import RequestTokens
+from quorate.controller.steps import Steps
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 
@@ -49,12 +50,14 @@ def metered(api: str, asked: Any, make: Callable[[Any], Command[Any]], purse: Re
     """
     meter = METERS[api]
 
-    def command(state: ClusterState, moment: Moment) -> Decision[Any]:
+    @CommandInSteps
+    def command(state: ClusterState, moment: Moment) -> Steps[Decision[Any]]:
         begun = tokens = purse.open(moment.now_ms)
         paid: set[str] = set()
         refused: dict[str, None] = {}
         while True:
-            decision = make(meter.without(state, asked, refused) if refused else asked)(state, moment)
+            left = meter.without(state, asked, refused) if refused else asked
+            decision = yield from steps_of(make(left), state, moment)
             before = len(refused)
             for name, cost in meter.costs(state, asked, decision.response):
                 if name in paid:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from quorate.controller.decision import Command
-from quorate.controller.deduplication import RequestId
+from quorate.controller.preparation import Undecided
 from quorate.errors import ApiError
 from quorate.nouns import Offset
 
-__all__ = ["InFlight", "Pending"]
+__all__ = ["InFlight", "Pending", "QueueLimit"]
+
+
+class QueueLimit(Enum):
+    """The classes of commands; the value limits how many may be pending before the next is refused (retriable error).
+
+    The limit for the cluster's own requests is higher, so that a flood of admin requests does not block brokers.
+    """
+
+    ADMIN = 2_000
+    """Requests of admin clients and tools."""
+    CLUSTER = 4_000
+    """Requests of brokers and controllers, and the periodic tasks of this controller."""
 
 
 class InFlight(NamedTuple):
@@ -29,11 +41,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     Reads wait too, because the state that they read may not be committed yet.
     """
 
-    token: Any
-    command: Command[Any]
-    traceparent: bytes | None
-    request_id: RequestId | None
-    now_ms: int
+    asked: Undecided
     end_offset: Offset
     response: Any
     error: ApiError | None

@@ -1,4 +1,4 @@
-"""Decodes requests. Malformed bytes are refused as INVALID_REQUEST; gRPC would answer UNKNOWN, with a traceback."""
+"""Decodes requests and encodes answers. For malformed bytes gRPC would answer UNKNOWN; here it is INVALID_REQUEST."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from google.protobuf.message import DecodeError
 
 from quorate.errors import ApiError, ErrorCode
 
-__all__ = ["Undecodable", "checked", "checked_each", "decoder"]
+__all__ = ["Undecodable", "checked", "checked_each", "decoder", "encoder"]
 
 Decode = Callable[[bytes], Any]
+Encode = Callable[[Any], bytes]
 
 _SYNTAX: Final = "it does not parse as the request's message"
 
@@ -35,6 +36,17 @@ def decoder(decode: Decode | None) -> Decode | None:
             return decode(data)
         except DecodeError as error:
             return Undecodable(str(error) or _SYNTAX)
+
+    return attempt
+
+
+def encoder(encode: Encode | None) -> Encode | None:
+    """Wraps a serializer: an answer that its handler has encoded itself, in turns, passes as it is."""
+    if encode is None:
+        return None
+
+    def attempt(answer: Any) -> bytes:
+        return answer if answer.__class__ is bytes else encode(answer)
 
     return attempt
 

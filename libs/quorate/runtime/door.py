@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
-from quorate.runtime.decoding import checked, checked_each, decoder
+from quorate.runtime.decoding import checked, checked_each, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.statuses import shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
@@ -94,7 +94,7 @@ class Door:
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
         rpc_method_handler: Callable[..., Handler] = kinds[handler.request_streaming, handler.response_streaming]
-        return rpc_method_handler(made, decoder(handler.request_deserializer), handler.response_serializer)
+        return rpc_method_handler(made, decoder(handler.request_deserializer), encoder(handler.response_serializer))
 
     def _unary(
         self, method: str, behavior: Unary, take: Take, ledger: Ledger, *, begins_trace: bool, is_stream: bool

@@ -11,7 +11,9 @@ from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
+from quorate.controller.decision import Command, Decision, Moment
 from quorate.controller.engine import Answer
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 from services.controller.apis import Apis
@@ -21,6 +23,9 @@ from services.controller.isr_updates import Noted
 
 __all__ = ["BROKERS"]
 
+SESSIONS_ASKED_MAX: Final = 3
+"""A session is asked for anew this often if another process registers meanwhile; then there is a retriable error."""
+
 
 async def _register_broker(apis: Apis, call: Call) -> Answer:
     """Registers a broker; a chunked change of its earlier incarnation's partitions is written first, where needed.
@@ -28,23 +33,55 @@ async def _register_broker(apis: Apis, call: Call) -> Answer:
     After that change kraft.version and the broker's session are queried again, as it may take long.
     """
     state = apis.driver.engine.state
+    given: dict[str, Any] = {"cluster_id": apis.cluster_id, "settings": apis.settings}
 
-    async def known() -> dict[str, Any]:
+    async def known(broker_id: NodeId | None) -> dict[str, Any]:
         """Queries the quorum node for kraft.version and the heartbeat service for the broker's session."""
         return {
             "kraft_version": (await apis.quorum.quorum()).kraft_version,
-            "session_epoch": await apis.sessions.valid_epoch(_other_process(state, call.asked)),
+            "session_epoch": await apis.sessions.valid_epoch(broker_id),
         }
 
-    async def register() -> Answer:
-        present = await known()
-        given: dict[str, Any] = {"cluster_id": apis.cluster_id, "settings": apis.settings}
+    async def attempt() -> Answer:
+        other = _other_process(state, call.asked)
+        present = await known(other)
         has_written = await apis.write_ahead(call, register_ahead(state, call.asked, **given, **present))
         if has_written:
-            present = await known()
-        return await apis.write(call, register_unless_alive(call.asked, **given, **present), has_written=has_written)
+            other = _other_process(state, call.asked)
+            present = await known(other)
+        command = register_unless_alive(call.asked, **given, **present)
+        asked_for = command if other is not None else _unless_another_came(call.asked, command)
+        return await apis.write(call, asked_for, has_written=has_written)
+
+    async def register() -> Answer:
+        for tried in range(1, SESSIONS_ASKED_MAX + 1):
+            try:
+                return await attempt()
+            except AnotherCame:
+                if tried == SESSIONS_ASKED_MAX:
+                    raise
+        raise AssertionError("the loop returns or raises")
 
     return await to_the_end(register())
+
+
+class AnotherCame(ApiError):
+    """Raised when another process has the broker id, and nobody was asked for its session. Retriable."""
+
+    def __init__(self, broker_id: NodeId) -> None:
+        why = f"another process has registered as broker {broker_id} meanwhile; whether it lives is to be asked"
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, why)
+
+
+def _unless_another_came(request: BrokerRegistrationRequest, command: Command[Any]) -> Command[Any]:
+    """Wraps a registration for which there was no other process when it was looked for one: now there may be."""
+
+    def decide(state: ClusterState, moment: Moment) -> Decision[Any]:
+        if _other_process(state, request) is not None:
+            raise AnotherCame(request.broker_id)
+        return command(state, moment)
+
+    return decide
 
 
 def _other_process(state: ClusterState, request: BrokerRegistrationRequest) -> NodeId | None:

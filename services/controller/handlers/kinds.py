@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from kraft import Uuid
 from quorate.controller.decision import Command
-from quorate.controller.engine import Answer, QueueLimit
+from quorate.controller.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
 
@@ -38,7 +38,7 @@ def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
         await apis.quorum.confirm(apis.driver.leader_epoch)
         if call.as_of is not None:
             return apis.driver.read(command(apis, call), as_of=call.as_of)
-        return await apis.driver.write(call.rpc, command(apis, call), lane=QueueLimit.ADMIN)
+        return await apis.driver.query(call.rpc, command(apis, call))
 
     return handle
 

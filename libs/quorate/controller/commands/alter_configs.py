@@ -9,8 +9,9 @@ from typing import TypeAlias
 from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from quorate.controller.config_changes import Changes, ConfigRequest, Outcome, alter
 from quorate.controller.configs.kinds import said
-from quorate.controller.decision import Command, Decision, Moment, dry
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, dry
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import ConfigResource
 from quorate.metadata.state import ClusterState
@@ -25,8 +26,9 @@ _Result: TypeAlias = AlterConfigsResponse.AlterConfigsResourceResponse
 def alter_configs(request: AlterConfigsRequest, *, settings: ControllerSettings) -> Command[AlterConfigsResponse]:
     """Returns the command that replaces the configs of `request`; each resource succeeds or fails by itself."""
 
-    def command(state: ClusterState, _: Moment) -> Decision[AlterConfigsResponse]:
-        outcomes, records = alter(state, map(_asked, request.resources), settings)
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[AlterConfigsResponse]]:
+        outcomes, records = yield from alter(state, map(_asked, request.resources), settings)
         response = AlterConfigsResponse(responses=tuple(map(_result, outcomes)))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision

@@ -11,12 +11,13 @@ from kraft.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from quorate.controller.broker_changes import rules_for
-from quorate.controller.decision import Command, Decision, Moment, check_room
+from quorate.controller.broker_changes import Rulebook
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, check_room
 from quorate.controller.elections import Election
 from quorate.controller.new_partitions import bad_assignment, check_registered
 from quorate.controller.partition_change import PartitionTarget, Rules, partition_change
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.steps import ITEMS_PER_STEP, Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
@@ -39,14 +40,20 @@ def alter_partition_reassignments(
     Raises ApiError(POLICY_VIOLATION) for too many reassignments.
     """
 
-    def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionReassignmentsResponse]:
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[AlterPartitionReassignmentsResponse]]:
+        book = Rulebook(state, settings)
         records: list[PartitionChangeRecord] = []
         topics = []
+        decided_count = 0
         for topic in request.topics:
             results = []
             for asked in topic.partitions:
+                if decided_count and decided_count % ITEMS_PER_STEP == 0:
+                    yield
+                decided_count += 1
                 try:
-                    change = _alter(state, topic.name, asked, settings, request.allow_replication_factor_change)
+                    change = _alter(state, topic.name, asked, book, request.allow_replication_factor_change)
                 except ApiError as refusal:
                     results.append(_Result(asked.partition_index, int(refusal.code), refusal.message))
                     continue
@@ -65,15 +72,15 @@ def alter_partition_reassignments(
 
 
 def _alter(
-    state: ClusterState, name: str, asked: _Asked, settings: ControllerSettings, may_change_factor: bool
+    state: ClusterState, name: str, asked: _Asked, book: Rulebook, may_change_factor: bool
 ) -> PartitionChangeRecord | None:
     topic = state.topics.by_name(name)
     partition = None if topic is None else topic.partitions.get(asked.partition_index)
     if topic is None or partition is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{asked.partition_index}")
-    rules = rules_for(state, name, partition, settings)
+    rules = book.rules(name, partition)
     if asked.replicas is None:
-        wish = _back(state, name, asked.partition_index, partition, settings, rules)
+        wish = _back(name, asked.partition_index, partition, book, rules)
     else:
         check_registered(state, name, asked.partition_index, asked.replicas)
         if not may_change_factor:
@@ -96,21 +103,19 @@ def _away(partition: Partition, target: Replicas) -> PartitionTarget:
     )
 
 
-def _back(
-    state: ClusterState, name: str, partition_id: int, partition: Partition, settings: ControllerSettings, rules: Rules
-) -> PartitionTarget:
+def _back(name: str, partition_id: int, partition: Partition, book: Rulebook, rules: Rules) -> PartitionTarget:
     """Returns the change that cancels a reassignment: without the adding replicas, with the removing ones."""
     if not partition.is_reassigning:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {name}-{partition_id} is not being moved")
     coming = set(partition.adding_replicas)
     replicas = tuple(replica for replica in partition.replicas if replica not in coming)
     isr = tuple(replica for replica in partition.isr if replica not in coming)
-    may_lose = settings.elects_uncleanly(state, name)
+    election = book.election(name)
     if not replicas:
         raise bad_assignment(name, f"partition {partition_id} would have no replicas: all of them are to come")
     if not isr:
         # Only adding replicas are in sync. Going back without them loses records, which the topic must allow.
-        if not may_lose:
+        if election is not Election.UNCLEAN:
             raise bad_assignment(
                 name,
                 f"partition {partition_id} cannot go back: of {list(replicas)} none is in sync, "
@@ -125,7 +130,7 @@ def _back(
         isr=isr,
         adding=(),
         removing=(),
-        election=Election.UNCLEAN if may_lose else Election.ONLINE,
+        election=election,
     )
 
 

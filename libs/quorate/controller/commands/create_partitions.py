@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from kraft import Message
 from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from quorate.controller.decision import Command, Decision, Moment, dry
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, dry
 from quorate.controller.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     Placements,
@@ -21,6 +21,7 @@ from quorate.controller.new_partitions import (
     partition_records,
     placed,
 )
+from quorate.controller.steps import Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
@@ -38,19 +39,23 @@ def create_partitions(request: CreatePartitionsRequest, *, placements: Placement
     Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
     """
 
-    def command(state: ClusterState, _: Moment) -> Decision[CreatePartitionsResponse]:
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[CreatePartitionsResponse]]:
         _check_size(state, request)
         results: list[_Result] = []
         records: list[Message] = []
-        for asked in _asked_once(request):
-            try:
-                records += _more(state, asked, placements)
-            except StalePlacement:
-                raise
-            except ApiError as refusal:
-                results.append(_refusal(asked.name, refusal))
-            else:
-                results.append(_Result(name=asked.name))
+        for some in slices(_asked_once(request)):
+            if results:
+                yield
+            for asked in some:
+                try:
+                    records += _more(state, asked, placements)
+                except StalePlacement:
+                    raise
+                except ApiError as refusal:
+                    results.append(_refusal(asked.name, refusal))
+                else:
+                    results.append(_Result(name=asked.name))
         response = CreatePartitionsResponse(results=(*results, *_refused_twice(request)))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision

@@ -14,7 +14,7 @@ from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS, Items, all_effective, faults
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long
-from quorate.controller.decision import Command, Decision, Moment, dry
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, dry
 from quorate.controller.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     Placements,
@@ -26,6 +26,7 @@ from quorate.controller.new_partitions import (
 )
 from quorate.controller.policies import AlterConfigPolicy, ConfigChange, NewTopic
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.steps import Steps, finished, slices
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
@@ -69,20 +70,24 @@ def create_topics(
     twice = _asked_twice(request)
     asked = _asked(request)
 
-    def command(state: ClusterState, _: Moment) -> Decision[CreateTopicsResponse]:
-        refused = _check(state, asked, settings, policy=settings.alter_config_policy)
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[CreateTopicsResponse]]:
+        refused = yield from _check(state, asked, settings, policy=settings.alter_config_policy)
         results: dict[str, _Result] = {}
         records: list[Message] = []
-        for topic in asked:
-            try:
-                new = _choose(state, topic, refused, placements, new_topic_id, settings)
-            except StalePlacement:
-                raise
-            except ApiError as refusal:
-                results[topic.name] = _refusal(topic.name, refusal)
-                continue
-            records += _records(state, new)
-            results[topic.name] = _created(state, new, settings)
+        for some in slices(asked):
+            if results:
+                yield
+            for topic in some:
+                try:
+                    new = _choose(state, topic, refused, placements, new_topic_id, settings)
+                except StalePlacement:
+                    raise
+                except ApiError as refusal:
+                    results[topic.name] = _refusal(topic.name, refusal)
+                    continue
+                records += _records(state, new)
+                results[topic.name] = _created(state, new, settings)
         last = (*_refused_twice(twice), *_refused_ours(request, twice))
         response = CreateTopicsResponse(topics=(*results.values(), *last))
         decision = Decision(response, tuple(records))
@@ -99,7 +104,7 @@ def wanted_placements(
     Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
     """
     asked = _asked(request)
-    refused = _check(state, asked, settings)
+    refused = finished(_check(state, asked, settings))
     return tuple(
         (topic.name, _spec(topic, settings)) for topic in asked if topic.name not in refused and not topic.assignments
     )
@@ -114,23 +119,32 @@ def _check(
     settings: ControllerSettings,
     *,
     policy: AlterConfigPolicy | None = None,
-) -> dict[str, ApiError]:
+) -> Steps[dict[str, ApiError]]:
     """Returns the errors of refused topics by name, before any placement; calls the config policy (KIP-133)."""
     _check_size(asked, settings)
     refused: dict[str, ApiError] = {}
-    for topic in asked:
-        try:
-            _check_name(state, topic.name)
-            _check_configs(state, topic, settings)
-            if policy is not None and topic.configs:
-                policy.validate(ConfigChange(resource=ConfigResource(TOPIC, topic.name), configs=_configs(topic)))
-            if topic.assignments:
-                _check_assignments(state, topic)
-            else:
-                _check_counts(topic)
-        except ApiError as refusal:
-            refused[topic.name] = refusal
+    for place, some in enumerate(slices(asked)):
+        if place:
+            yield
+        for topic in some:
+            try:
+                _check_topic(state, topic, settings, policy)
+            except ApiError as refusal:
+                refused[topic.name] = refusal
     return refused
+
+
+def _check_topic(
+    state: ClusterState, topic: _Topic, settings: ControllerSettings, policy: AlterConfigPolicy | None
+) -> None:
+    _check_name(state, topic.name)
+    _check_configs(state, topic, settings)
+    if policy is not None and topic.configs:
+        policy.validate(ConfigChange(resource=ConfigResource(TOPIC, topic.name), configs=_configs(topic)))
+    if topic.assignments:
+        _check_assignments(state, topic)
+    else:
+        _check_counts(topic)
 
 
 def _check_size(asked: Sequence[_Topic], settings: ControllerSettings) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from kraft.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from quorate.controller.broker_changes import rules_for
-from quorate.controller.decision import Command, Decision, Moment, check_room
+from quorate.controller.broker_changes import Rulebook
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, check_room
 from quorate.controller.elections import Election
 from quorate.controller.partition_change import PartitionTarget, partition_change
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.steps import ITEMS_PER_STEP, Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
@@ -35,7 +36,8 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: ControllerSettings)
     many elections.
     """
 
-    def command(state: ClusterState, _: Moment) -> Decision[ElectLeadersResponse]:
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[ElectLeadersResponse]]:
         election = _ELECTIONS.get(request.election_type)
         if election is None:
             raise ApiError(
@@ -43,13 +45,18 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: ControllerSettings)
                 f"election_type {request.election_type} is none of {list(_ELECTIONS)} (preferred, unclean)",
                 {"field": "election_type"},
             )
+        book = Rulebook(state, settings)
         records: list[PartitionChangeRecord] = []
         results = []
+        decided_count = 0
         for name, partition_ids in _asked(state, request, election):
             partition_results = []
             for partition_id in partition_ids:
+                if decided_count and decided_count % ITEMS_PER_STEP == 0:
+                    yield
+                decided_count += 1
                 try:
-                    records += _elect(state, name, partition_id, election, settings)
+                    records += _elect(state, name, partition_id, election, book)
                 except ApiError as refusal:
                     partition_results.append(_PartitionResult(partition_id, int(refusal.code), refusal.message))
                 else:
@@ -79,12 +86,12 @@ def _asked(
 
 
 def _elect(
-    state: ClusterState, name: str, partition_id: int, election: Election, settings: ControllerSettings
+    state: ClusterState, name: str, partition_id: int, election: Election, book: Rulebook
 ) -> tuple[PartitionChangeRecord, ...]:
     topic, partition = _find(state, name, partition_id)
     if _is_content(partition, election):
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads {name}-{partition_id} already")
-    rules = rules_for(state, name, partition, settings)
+    rules = book.rules(name, partition)
     change = partition_change(partition, topic.id, partition_id, PartitionTarget(election=election), rules)
     if change is None:
         raise _nobody(name, partition_id, partition, election)

@@ -11,8 +11,9 @@ from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, 
 from quorate.controller.config_changes import Changes, ConfigRequest, Outcome, alter
 from quorate.controller.configs.kinds import kind_of, said
 from quorate.controller.configs.values import split
-from quorate.controller.decision import Command, Decision, Moment, dry
+from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, dry
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import ConfigResource
 from quorate.metadata.state import ClusterState
@@ -40,8 +41,9 @@ def incremental_alter_configs(
 ) -> Command[IncrementalAlterConfigsResponse]:
     """Returns the command that changes the configs of `request`; each resource succeeds or fails by itself."""
 
-    def command(state: ClusterState, _: Moment) -> Decision[IncrementalAlterConfigsResponse]:
-        outcomes, records = alter(state, map(_asked, request.resources), settings)
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[IncrementalAlterConfigsResponse]]:
+        outcomes, records = yield from alter(state, map(_asked, request.resources), settings)
         response = IncrementalAlterConfigsResponse(responses=tuple(map(_result, outcomes)))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision

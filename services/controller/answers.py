@@ -1,0 +1,54 @@
+"""The stages of a large request beside its decision, in turns of the event loop: above all, encoding its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf.message import Message as ProtobufMessage
+from msgspec.structs import replace
+
+from kraft import Message
+from quorate.controller.steps import ITEMS_PER_STEP, slices
+from quorate.wire.protobuf import to_protobuf
+from quorate.wire.schema import FieldType, layout_of
+
+__all__ = ["LARGE_BYTES", "encoded_in_turns", "others_turn"]
+
+LARGE_BYTES: Final = 32 << 10
+"""A request of fewer bytes takes some 3 ms to be checked and converted."""
+
+
+async def others_turn(request: ProtobufMessage) -> None:
+    """Lets other tasks have the loop between two stages of a large request; does nothing for any other."""
+    if request.ByteSize() >= LARGE_BYTES:
+        await asyncio.sleep(0)
+
+
+async def encoded_in_turns(response: Message) -> ProtobufMessage | bytes:
+    """Returns the protobuf message of a response, or its bytes if it has a long list, which are then made in turns.
+
+    The bytes are those of several messages, each with a part of the list and all else empty or equal: read one after
+    the other, they are the whole message (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
+    """
+    lists = _lists(type(response))
+    long = [name for name in lists if len(getattr(response, name) or ()) > ITEMS_PER_STEP]
+    if not long:
+        return to_protobuf(response)
+    nothing: dict[str, Any] = {name: () for name in lists if getattr(response, name) is not None}
+    parts = [to_protobuf(replace(response, **dict.fromkeys(long, ()))).SerializeToString()]
+    for name in long:
+        for some in slices(getattr(response, name)):
+            await asyncio.sleep(0)
+            parts.append(to_protobuf(replace(response, **{**nothing, name: some})).SerializeToString())
+    return b"".join(parts)
+
+
+@cache
+def _lists(response: type[Message]) -> tuple[str, ...]:
+    """The names of the list fields of a response; none if it has a struct that is not in a list, and may have lists."""
+    fields = layout_of(response).fields
+    if any(field.kind is FieldType.STRUCT and not field.array for field in fields):
+        return ()
+    return tuple(field.name for field in fields if field.array)

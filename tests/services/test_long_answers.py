@@ -1,0 +1,103 @@
+"""An answer with a long list is encoded in turns, and is the same answer to whoever reads it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kraft import Message, Uuid
+from kraft.api.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from kraft.api.create_topics import CreateTopicsResponse
+from kraft.api.describe_cluster import DescribeClusterResponse
+from kraft.api.elect_leaders import ElectLeadersResponse
+from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
+from quorate.controller.engine import Engine
+from quorate.controller.steps import ITEMS_PER_STEP
+from quorate.errors import ErrorCode
+from quorate.wire.protobuf import to_protobuf
+from quorate.wire.shared import Shared
+from services.controller.answers import encoded_in_turns
+from tests.controller.clusters import Cluster
+from tests.services.controllers import controller
+from tests.services.scripted import quorum_at_work
+
+MANY = 2 * ITEMS_PER_STEP + 1
+
+
+def _created(count: int) -> CreateTopicsResponse:
+    result = CreateTopicsResponse.CreatableTopicResult
+    configs = Shared((result.CreatableTopicConfigs("retention.ms", "1"), result.CreatableTopicConfigs("x", None)))
+    topics = tuple(
+        result(
+            f"t{number}", Uuid(number.to_bytes(16, "big")), number % 3, None if number % 2 else "no", configs=configs
+        )
+        for number in range(count)
+    )
+    return CreateTopicsResponse(throttle_time_ms=7, topics=topics)
+
+
+def _moved(count: int) -> AlterPartitionReassignmentsResponse:
+    topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=False,
+        error_code=3,
+        error_message=None,
+        responses=tuple(topic(f"t{number}") for number in range(count)),
+    )
+
+
+def _elected(count: int) -> ElectLeadersResponse:
+    result = ElectLeadersResponse.ReplicaElectionResult
+    found = tuple(
+        result(f"t{number}", (result.PartitionResult(number, error_message="no"),)) for number in range(count)
+    )
+    return ElectLeadersResponse(error_code=-1, replica_election_results=found)
+
+
+def _brokers(count: int) -> DescribeClusterResponse:
+    broker = DescribeClusterResponse.DescribeClusterBroker
+    brokers = tuple(broker(number, f"host-{number}", 9092) for number in range(count))
+    return DescribeClusterResponse(error_message=None, cluster_id="a", controller_id=-1, brokers=brokers)
+
+
+@pytest.mark.parametrize("made", [_created, _moved, _elected, _brokers])
+async def test_the_bytes_are_those_of_the_whole_message(made: type[Message]) -> None:
+    whole = to_protobuf(made(MANY))  # type: ignore[call-arg]  # a function that makes one
+    told = await encoded_in_turns(made(MANY))  # type: ignore[call-arg]
+
+    assert isinstance(told, bytes)
+    assert whole == type(whole).FromString(told)
+
+
+async def test_a_short_answer_is_encoded_at_once() -> None:
+    told = await encoded_in_turns(_created(ITEMS_PER_STEP))
+
+    assert to_protobuf(_created(ITEMS_PER_STEP)) == told
+
+
+async def test_others_have_the_loop_in_between() -> None:
+    answer = asyncio.ensure_future(encoded_in_turns(_created(MANY)))
+    turn_count = 0
+    while not answer.done():
+        await asyncio.sleep(0)
+        turn_count += 1
+
+    assert turn_count > MANY // ITEMS_PER_STEP
+
+
+async def test_whoever_asks_by_the_wire_gets_all_of_it() -> None:
+    cluster = Cluster().brokers(1, 2)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    names = [f"nowhere-{number}" for number in range(MANY)]
+    asked = IncrementalAlterConfigsRequest(resources=[resource(resource_type=2, resource_name=name) for name in names])
+    async with quorum_at_work() as (quorum, address):
+        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        async with controller(address, engine=engine) as here:
+            quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
+            await here.until_active()
+            quorum.commit(engine.next_offset)
+            told = await here.stub.IncrementalAlterConfigs(asked, timeout=60)
+
+    refused = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [(name, refused) for name in names] == [(each.resource_name, each.error_code) for each in told.responses]
