@@ -110,9 +110,9 @@ class WatchedDriver(ControllerDriver):
 
     async def _begin(self, api: str, command: Any, *arguments: Any, **named: Any) -> Any:
         """Some writes are decided in steps, as those of thousands of items are."""
-        return await super()._begin(api, self._slowed(command), *arguments, **named)
+        return await super()._begin(api, self._slowed(api, command), *arguments, **named)
 
-    def _slowed(self, command: Command[T]) -> Command[T]:
+    def _slowed(self, api: str, command: Command[T]) -> Command[T]:
         if self._pace.random() >= SLOW_SHARE:
             return command
         before, after = self._pace.randrange(STEPS_MAX), self._pace.randrange(1, STEPS_MAX)
@@ -127,6 +127,8 @@ class WatchedDriver(ControllerDriver):
             decision = yield from steps_of(command, state, moment)
             for _ in range(after):
                 yield
+            now = self.engine.next_offset
+            require("I-40", now == moment.next_offset, "decides on a state that is gone", self._who, api, moment, now)
             return decision
 
         return slowly
