@@ -192,14 +192,18 @@ class Acls:
         pattern = pattern_of(entry)
         self._said[pattern, entry.principal] = (*self.said(pattern, entry.principal), entry)
         count = self._counts[pattern] = self._counts.get(pattern, 0) + 1
+        assert count >= len(self._said[pattern, entry.principal]), (pattern, count)
         if count == 1:
             self._count_length(pattern, 1)
 
     def _unindex(self, entry: AccessControlEntryRecord) -> None:
         pattern = pattern_of(entry)
-        left = tuple(each for each in self.said(pattern, entry.principal) if each.id != entry.id)
+        said = self.said(pattern, entry.principal)
+        left = tuple(each for each in said if each.id != entry.id)
+        assert len(left) == len(said) - 1, (entry, said)
         _keep(self._said, (pattern, entry.principal), left)
         count = self._counts[pattern] - 1
+        assert count >= len(left), (pattern, count, left)
         _keep(self._counts, pattern, count)
         if count == 0:
             self._count_length(pattern, -1)

@@ -107,6 +107,7 @@ class Brokers:
 
     def register(self, record: RegisterBrokerRecord, offset: Offset) -> None:
         """Adds or replaces a broker's registration. Raises ReplayFault if another broker owns one of its log dirs."""
+        assert offset >= 0, (record, offset)
         listeners = {end_point.name for end_point in record.end_points}
         if "" in listeners:
             raise ReplayFault(f"broker {record.broker_id} has an end point without a name")
@@ -133,6 +134,7 @@ class Brokers:
         broker = self._registered(record.broker_id, record.broker_epoch)
         self._own(broker.id, broker.log_dirs, ())
         del self._brokers[broker.id]
+        assert all(directory not in self._owners for directory in broker.log_dirs), broker
 
     def change(self, record: BrokerRegistrationChangeRecord, _: Offset) -> None:
         """Changes fencing, shutdown state or log directories. Raises ReplayFault unless the broker epoch matches."""
@@ -177,6 +179,7 @@ class Brokers:
             if owner not in (None, broker_id):
                 raise ReplayFault(f"directory {uuid_text(directory)} of broker {broker_id} belongs to broker {owner}")
         for directory in set(before) - set(after):
+            assert self._owners[directory] == broker_id, (directory, broker_id, self._owners[directory])
             del self._owners[directory]
         for directory in set(after) - set(before):
             self._owners[directory] = broker_id

@@ -67,6 +67,7 @@ class ClientQuotas:
         """Sets a client quota, or removes it if the record says so."""
         entity = entity_of(record.entity)
         before = self._entities.get(entity, _NO_QUOTAS)
+        assert before or before is _NO_QUOTAS, entity
         if not record.remove:
             self._entities[entity] = {**before, record.key: record.value}
             return

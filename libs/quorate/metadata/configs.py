@@ -68,6 +68,7 @@ class Configs:
                 f"config {record.name!r} of broker {resource.name!r}: brokers are named by their id, or not"
             )
         before = self._resources.get(resource, NOTHING_SET)
+        assert before or before is NOTHING_SET, resource
         if record.value is not None:
             self._resources[resource] = {**before, record.name: record.value}
         elif record.name in before:

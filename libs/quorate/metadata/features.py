@@ -42,6 +42,10 @@ FEATURES: Final[Mapping[str, Feature]] = {
 }
 
 
+assert all(list(feature.levels) == sorted(feature.levels) for feature in FEATURES.values()), FEATURES
+assert all(feature.levels[0] == OLDEST for feature in FEATURES.values()), "level 0 is possible from the oldest version"
+
+
 def supported_features() -> dict[str, tuple[int, int]]:
     """Returns the (lowest, highest) level that this software supports, by feature. Controllers register it. KIP-584."""
     ranges = {name: (0, len(feature.levels) - 1) for name, feature in FEATURES.items()}

@@ -59,13 +59,16 @@ class IsrIndex:
     def count_out(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
         """Takes a removed partition out of the counts."""
         self.leader[partition.leader] -= 1
+        assert self.leader[partition.leader] >= 0, (partition.leader, self.leader)
         if partition.is_imbalanced:
             self.imbalanced.pop((topic_id, partition_id), None)
         isr = self.isr
         for broker in partition.isr:
             isr[broker] -= 1
+            assert isr[broker] >= 0, (broker, partition)
         for broker in partition.elr:
             self.elr[broker] -= 1
+            assert self.elr[broker] >= 0, (broker, partition)
         if partition.adding_replicas or partition.removing_replicas:
             self.reassigning.pop((topic_id, partition_id), None)
         if partition.is_short:
@@ -77,6 +80,7 @@ class IsrIndex:
         if not leads_on:
             self.leader[before.leader] -= 1
             self.leader[after.leader] += 1
+            assert self.leader[before.leader] >= 0, (before, after)
         if before.isr != after.isr:
             _recount(self.isr, before.isr, after.isr)
         if before.elr != after.elr:
@@ -106,16 +110,19 @@ class IsrIndex:
     def _count_short(self, topic_id: Uuid, partition: Partition, one: int) -> None:
         key = topic_id, len(partition.isr), len(partition.replicas)
         count = self.short.get(key, 0) + one
+        assert count >= 0, (key, count)
         if count:
             self.short[key] = count
         else:
             del self.short[key]  # the entry exists and was 1, since this partition was counted before
         self.under_replicated += one if partition.is_under_replicated else 0
+        assert self.under_replicated >= 0, (key, self.under_replicated)
 
 
 def _recount(counts: defaultdict[NodeId, int], before: tuple[NodeId, ...], after: tuple[NodeId, ...]) -> None:
     for broker in before:
         counts[broker] -= 1
+        assert counts[broker] >= 0, (broker, before)
     for broker in after:
         counts[broker] += 1
 

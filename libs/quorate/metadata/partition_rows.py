@@ -107,6 +107,7 @@ class PartitionRows(Mapping[int, Partition]):
             self._registry.newest.keep(self).setdefault(partition_id, before)
         if before is None:
             self._count += 1
+            assert self._count <= len(rows) == len(self._isrs), (self._count, len(rows), len(self._isrs))
             self._index.count_in(self._topic_id, partition_id, partition)
         else:
             self._index.count_over(self._topic_id, partition_id, before, partition)
@@ -117,9 +118,10 @@ class PartitionRows(Mapping[int, Partition]):
         for partition_id, row in self.pairs():
             overwritten.setdefault(partition_id, row)
             self._index.count_out(self._topic_id, partition_id, row)
+            self._count -= 1
+        assert self._count == 0, self._count
         self._rows.clear()
         self._isrs.clear()
-        self._count = 0
 
     def was(self, offset: Offset, partition_id: int) -> Partition | None:
         """Returns the partition as it was at the snapshot at `offset`; None if it did not exist then."""
@@ -161,6 +163,8 @@ class PartitionRows(Mapping[int, Partition]):
         while rows and rows[-1] is None:
             rows.pop()
             isrs.pop()
+        assert 0 <= self._count <= len(rows), (self._count, len(rows))
+        assert len(isrs) == len(rows), (len(isrs), len(rows))
 
     def empty(self) -> None:
         """Never called, since these rows are not registered; required by the interface of the registry."""

@@ -81,10 +81,15 @@ class ClusterState:
 
     def clear(self) -> None:
         """Empties all tables and drops all snapshots."""
+        assert self._apply, "a past state cannot be emptied"
         self.registry.reset()
+        assert self.transactions.open is None, self.transactions.open
+        assert not len(self.topics), len(self.topics)
 
     def load_more(self, records: Iterable[Message], offset: Offset) -> None:
         """Applies one part of a checkpoint that `load` would apply whole. The state is complete after the last part."""
+        assert self._apply, "a past state takes no records"
+        assert self.transactions.open is None, f"a checkpoint is loaded into {self.transactions.open}"
         refusals: dict[type[Message], Callable[[Any, Offset], None]] = dict.fromkeys(TRANSACTION_RECORDS, _refuse)
         # A checkpoint gives no offset of a feature record: the level counts as finalized at its last offset.
         levels: dict[type[Message], Callable[[Any, Offset], None]] = {
@@ -101,6 +106,7 @@ class ClusterState:
 
     def at(self, offset: Offset) -> ClusterState:
         """Returns a read-only view of the state at the snapshot at `offset`, which must exist."""
+        assert self._apply, "a past state has no past of its own"
         past: ClusterState = object.__new__(ClusterState)
         for name, part in vars(self).items():
             setattr(past, name, part if name in ("registry", "_apply") else as_of(part, offset))
@@ -112,8 +118,10 @@ class ClusterState:
 
         A snapshot at the start of an open metadata transaction is kept, since an abort goes back to it.
         """
+        assert self._apply, "a past state has nothing to settle"
         transaction = self.transactions.open
         latest = self.registry.latest
+        assert transaction is None or transaction.start in self.registry, transaction
         if transaction is not None:
             self.registry.forget_before(transaction.start)
         elif latest is not None:

@@ -240,6 +240,7 @@ class Topics:
         rows = PartitionRows(self._registry, self._index, record.topic_id)
         self._by_id[record.topic_id] = Topic(record.name, record.topic_id, rows)
         self._ids[record.name] = record.topic_id
+        assert len(self._ids) == len(self._by_id), (len(self._ids), len(self._by_id))
         if _may_collide(record.name):
             unified = _unified(record.name)
             self._alike[unified] = (*self._alike.get(unified, ()), record.name)
@@ -273,7 +274,9 @@ class Topics:
         assert isinstance(topic.partitions, PartitionRows), topic.partitions
         topic.partitions.clear()
         del self._by_id[topic.id]
+        assert self._ids[topic.name] == topic.id, (topic, self._ids[topic.name])
         del self._ids[topic.name]
+        assert len(self._ids) == len(self._by_id), (len(self._ids), len(self._by_id))
         if _may_collide(topic.name):
             self._remove_alike(topic.name)
         self._configs.drop_topic(topic.name)
@@ -316,7 +319,9 @@ class Topics:
 
     def _remove_alike(self, name: str) -> None:
         unified = _unified(name)
-        others = tuple(other for other in self._alike[unified] if other != name)
+        alike = self._alike[unified]
+        others = tuple(other for other in alike if other != name)
+        assert len(others) == len(alike) - 1, (name, alike)
         if others:
             self._alike[unified] = others
         else:

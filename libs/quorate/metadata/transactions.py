@@ -42,17 +42,20 @@ class Transactions:
             raise ReplayFault(f"a transaction is open since offset {self._open.value.start}; transactions do not nest")
         if offset not in self._registry:
             self._registry.create(offset)
+        assert self._registry.latest == offset, (offset, self._registry.latest)
         self._open.value = Transaction(offset, record.name)
 
     def end(self, _record: EndTransactionRecord, _: Offset) -> None:
         """Ends the open transaction; its records count now. Raises ReplayFault if none is open."""
         if self._open.value is None:
             raise ReplayFault("no transaction is open that could end")
+        assert self._open.value.start in self._registry, self._open.value  # it was kept for an abort
         self._open.value = None
 
     def abort(self, _record: AbortTransactionRecord, _: Offset) -> None:
         """Aborts the open transaction and undoes its records. Raises ReplayFault if none is open."""
         if self._open.value is None:
             raise ReplayFault("no transaction is open that could be aborted")
+        assert self._open.value.start in self._registry, self._open.value
         self._registry.revert_to(self._open.value.start)
         assert self._open.value is None, self._open.value

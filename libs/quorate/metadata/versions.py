@@ -59,6 +59,9 @@ ELIGIBLE_LEADER_REPLICAS: Final = 23
 CORDONED_DIRECTORIES: Final = 30
 CONTROLLER_UNREGISTRATION: Final = 33
 
+assert max(_NEW_METADATA) <= LATEST, _NEW_METADATA
+assert _NEW_METADATA >= {SCRAM, TRANSACTIONS, DELEGATION_TOKENS, CONTROLLER_REGISTRATION, DIRECTORIES}, _NEW_METADATA
+
 _RAISED: Final[Mapping[type[Message], tuple[tuple[int, int], ...]]] = {
     # (level, record version) from that level on, newest first. Other records are always written in version 0.
     RegisterBrokerRecord: ((CORDONED_DIRECTORIES, 4), (DIRECTORIES, 3), (8, 2), (OLDEST, 1)),

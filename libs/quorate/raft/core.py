@@ -23,7 +23,7 @@ from quorate.raft.messages import EpochlessRequest, Message, NewsOfLeader, Reque
 from quorate.raft.progress import QuorumDescription
 from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, RoleTransition, Upgrade
 from quorate.raft.requests import InFlightRequest, RequestClass, Requests
-from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, known_leader, unpersisted
+from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, check_change, known_leader, unpersisted
 from quorate.raft.settings import Chance, RaftSettings
 from quorate.raft.step_context import Presence, Refused, StepContext, TransferState
 from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter, VoterSet
@@ -133,6 +133,7 @@ class Raft:
         """Returns all effects since the last call, each once; the falsy `NOTHING` if there are none."""
         election = unpersisted(self._role, self._persisted)
         if election is not None:
+            assert election.epoch >= self._persisted.epoch, (election, self._persisted)  # I-03
             self._persisted = election
         elif self._effects == NO_EFFECTS:
             return NOTHING
@@ -283,6 +284,7 @@ class Raft:
         """Registers a complete snapshot of `size` bytes that this node wrote itself (I-26). KIP-630."""
         log = self._log
         assert log.start <= snapshot_id.offset <= log.high_watermark, (log.start, snapshot_id, log.high_watermark)
+        assert size >= 0, (snapshot_id, size)
         assert log.epochs.epoch_at(snapshot_id.offset - 1) == snapshot_id.epoch, snapshot_id
         log.snapshots[snapshot_id] = size
 
@@ -397,7 +399,7 @@ class Raft:
         if role is None:
             return
         before = self._role
-        assert role.epoch >= before.epoch, (before, role)
+        check_change(before, role)
         self._role = role
         self._requests.clear()  # answers to requests of the previous role are dropped
         if isinstance(before, Leader | Follower):

@@ -125,6 +125,7 @@ def take_fetch(turn: StepContext, role: Follower, response: FetchResponse) -> No
         turn.effects.refused.append(f"the Fetch answer of node {turn.peer}: {flaw}")
         turn.pause(turn.peer)
         return
+    assert turn.log.flushed == turn.log.leo, (turn.log.flushed, turn.log.leo)  # as when the fetch was sent
     if _is_stale(turn, role, response):
         turn.pause(turn.peer)
     _record_leader_contact(turn, role, silent_ms=response.silent_ms)
@@ -271,6 +272,7 @@ def take_chunk(turn: StepContext, role: Follower, response: FetchSnapshotRespons
     _record_leader_contact(turn, role, silent_ms=response.silent_ms)
     download.size = response.size
     download.position += len(response.data)
+    assert download.position <= download.size, download
     chunk = SnapshotChunk(
         snapshot_id=download.snapshot_id, position=response.position, data=response.data, is_last=download.is_whole
     )

@@ -63,12 +63,15 @@ class History(Generic[T]):
         """Removes the values of the records at `to` and after; the one before is in force again."""
         at = bisect_left(self._offsets, to)
         del self._offsets[at:], self._values[at:]
+        assert not self._offsets or self._offsets[-1] < to, (self._offsets, to)  # I-32
+        assert len(self._offsets) == len(self._values), (self._offsets, self._values)
 
     def start_at(self, offset: Offset) -> None:
         """Moves the log start to `offset`: the value in force there becomes the base, and earlier ones are removed."""
         self._base = self.before(offset)
         at = bisect_left(self._offsets, offset)
         del self._offsets[:at], self._values[:at]
+        assert not self._offsets or self._offsets[0] >= offset, (self._offsets, offset)
 
     def restart_with(self, value: T | None) -> None:
         """Starts anew from a snapshot: the value of its header is the base; None keeps the present base."""

@@ -23,6 +23,7 @@ def begin(turn: StepContext, role: Leader, request: TransferLeadershipRequest) -
         _answer(turn, role, request, fault)
         return
     assert to is not None
+    assert to.id != turn.node.id, (to, turn.node)
     turn.handover.transfer = LeadershipTransfer(
         request=request, to=to, epoch=role.epoch, deadline_ms=turn.now_ms + request.timeout_ms
     )

@@ -154,7 +154,11 @@ class LogView:
         assert entry.end_offset > entry.base_offset, entry
         self.epochs.assign(epoch=entry.epoch, start_offset=entry.base_offset)
         change = entry.change if isinstance(entry, LeaderChange) else entry
+        if isinstance(entry, LeaderChange) and entry.change is not None:
+            assert entry.change.base_offset == entry.base_offset + 1, entry
+            assert entry.change.epoch == entry.epoch, entry
         if change is not None and change.kraft_version is not None:
+            assert change.kraft_version >= self.kraft_version, (change.kraft_version, self.kraft_version)
             self.kraft_versions.append(entry.base_offset, change.kraft_version)
         if change is not None and change.voters is not None:
             self._change_voters(entry.base_offset, change.voters)
@@ -190,6 +194,8 @@ class LogView:
         self.voters.truncate(to=to)
         self.kraft_versions.truncate(to=to)
         self.leo = self.flushed = to
+        last_voters = self.voters.latest_offset
+        assert last_voters is None or last_voters < to, (last_voters, to)  # I-32
 
     def install(
         self, snapshot: OffsetAndEpoch, *, size: int, voters: VoterSet | None, kraft_version: int | None
@@ -205,6 +211,8 @@ class LogView:
         self.kraft_versions.restart_with(kraft_version)
         self.snapshots = {snapshot: size}
         self.start = self.leo = self.flushed = self.high_watermark = snapshot.offset
+        assert self.epochs.floor == snapshot, (self.epochs.floor, snapshot)  # I-27
+        assert self.voters.latest_offset is None, self.voters.latest_offset  # the set of the snapshot's header counts
 
     def start_at(self, snapshot: OffsetAndEpoch) -> None:
         """Removes the records below the end of `snapshot`, and the snapshots before it (I-27)."""
@@ -215,3 +223,5 @@ class LogView:
         self.kraft_versions.start_at(snapshot.offset)
         self.start = snapshot.offset
         self.snapshots = {kept: size for kept, size in self.snapshots.items() if kept.offset >= snapshot.offset}
+        assert self.epochs.floor == snapshot, (self.epochs.floor, snapshot)  # I-27
+        assert self.start <= self.leo, (self.start, self.leo)

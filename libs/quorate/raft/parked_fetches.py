@@ -24,6 +24,7 @@ def park(
     answer: FetchResponse,
 ) -> None:
     """Holds the fetch of `key` for `wait_ms`. An earlier one of the same replica gets the empty `answer` at once."""
+    assert wait_ms > 0, wait_ms
     before = role.parked.pop(key, None)
     if before is not None:  # a replica that fetches again no longer awaits the earlier answer
         turn.answer(before.request, answer)
@@ -32,6 +33,7 @@ def park(
     role.parked_deadline_ms = (
         deadline_ms if role.parked_deadline_ms is None else min(role.parked_deadline_ms, deadline_ms)
     )
+    assert role.parked_deadline_ms <= deadline_ms, (role.parked_deadline_ms, deadline_ms)
 
 
 def is_due(turn: StepContext, role: Leader | Follower) -> bool:

@@ -56,6 +56,7 @@ def _list(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
     for known, progress in list(role.replicas.items()):
         if not turn.voters.has(known) and (progress.last_contact_at_ms or 0) <= oldest_contact_at_ms:
             del role.replicas[known]
+    assert key not in role.replicas, key
     if turn.voters.has(key) or len(role.replicas) < turn.settings.observers_max:
         role.replicas[key] = Progress()
 
@@ -67,7 +68,7 @@ def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_of
     these offsets (I-18). Also updates the time of the last fetch and of the last catch-up, as DescribeQuorum reports
     them.
     """
-    assert fetch_offset <= turn.log.leo, (fetch_offset, turn.log.leo)
+    assert 0 <= fetch_offset <= turn.log.leo, (fetch_offset, turn.log.leo)
     progress = role.replicas.get(key)
     if progress is None:
         return
@@ -120,6 +121,7 @@ def advance(turn: StepContext, role: Leader) -> None:
     if role.high_watermark is None or end > role.high_watermark:
         role.high_watermark = end
         turn.commit(end)
+        assert role.high_watermark == turn.log.high_watermark, (role.high_watermark, turn.log.high_watermark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,9 @@ def majority(count: int) -> int:
     [1, 2, 2, 3, 3]
     """
     assert count >= 1, count
-    return count // 2 + 1
+    size = count // 2 + 1
+    assert 2 * size > count, (size, count)  # two majorities share a voter (Raft 5.2)
+    return size
 
 
 def is_won(*, granted: AbstractSet[NodeId], voters: AbstractSet[NodeId]) -> bool:
@@ -45,4 +47,5 @@ def agreed_end(ends: Sequence[Offset | None]) -> Offset | None:
     """
     descending = sorted([UNKNOWN if end is None else end for end in ends], reverse=True)
     end = descending[majority(len(descending)) - 1]
+    assert sum(known >= end for known in descending) >= majority(len(descending)), (end, descending)  # I-18
     return None if end == UNKNOWN else end

@@ -35,6 +35,7 @@ def ask_voters(turn: StepContext, role: Leader) -> None:
             role.probes += 1
             role.probe = ReadIndexRound(number=role.probes, requests=tuple(role.unconfirmed))
             role.unconfirmed.clear()
+            assert role.probe.requests, role.probe
         own = {turn.node.id} if turn.is_voter else set()
         acknowledged = {key.id for key in role.probe.acknowledged if turn.voters.has(key)}
         if not quorum.is_won(granted=acknowledged | own, voters=turn.voters.ids):

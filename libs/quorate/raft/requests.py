@@ -91,14 +91,17 @@ class Requests:
         """Records that `flight` was sent under `token`."""
         way = (flight.to, flight.lane)
         assert way not in self._tokens, flight  # one request in flight to each peer and lane
+        assert token not in self._flights, (token, flight)
         self._flights[token] = flight
         self._tokens[way] = token
+        assert len(self._tokens) == len(self._flights), (self._tokens, self._flights)
 
     def take(self, token: object) -> InFlightRequest | None:
         """Removes and returns the request that `token` answers; None if it is no longer awaited."""
         flight = self._flights.pop(token, None) if isinstance(token, int) else None
         if flight is not None:
             del self._tokens[flight.to, flight.lane]
+        assert len(self._tokens) == len(self._flights), (self._tokens, self._flights)
         return flight
 
     def fail(self, peer: NodeId, lane: RequestClass = RequestClass.LOG, *, retry_at_ms: int) -> None:
@@ -106,6 +109,7 @@ class Requests:
         token = self._tokens.pop((peer, lane), None)
         if token is not None:
             del self._flights[token]
+        assert len(self._tokens) == len(self._flights), (self._tokens, self._flights)
         self._failures[peer, lane] = self.failures(peer, lane) + 1
         self._retry_at_ms[peer, lane] = retry_at_ms
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
+from quorate.raft import quorum
 from quorate.raft.log import LeaderChange, VotersChange
 from quorate.raft.roles import (
     Candidate,
@@ -83,6 +84,7 @@ def prospective(turn: StepContext, role: Role, *, retries: int = 1, reason: str)
 
 def candidate(turn: StepContext, *, epoch: Epoch, retries: int, reason: str) -> Candidate:
     """Returns a Candidate of `epoch` that has voted for itself; its vote counts only if it is a voter."""
+    assert turn.may_stand_in(epoch), (epoch, turn.node)
     turn.reason = reason
     return Candidate(
         epoch=epoch,
@@ -100,6 +102,7 @@ def leader(turn: StepContext, role: Candidate, *, reason: str) -> Leader:
     followers with the end offsets of earlier epochs. The leader starts without a high watermark, because it does not
     know yet which of its records are committed (I-19).
     """
+    assert quorum.is_won(granted=role.granted, voters=turn.voters.ids), (role, turn.voters.ids)  # I-06
     epoch_start_offset = turn.log.leo
     first = LeaderChange(
         base_offset=epoch_start_offset,

@@ -289,3 +289,22 @@ def unpersisted(role: Role, persisted: ElectionState) -> ElectionState | None:
 def known_leader(role: Role) -> NodeId | None:
     """Returns the leader that this node names to others; None if unknown, or if this node itself has resigned."""
     return None if isinstance(role, Resigned) else role.leader_id
+
+
+def check_change(before: Role, after: Role) -> None:
+    """Asserts that a node may become `after` in a running process: the arrows of the diagram in the README."""
+    assert after.epoch >= before.epoch, (before, after)  # I-03
+    if after.epoch == before.epoch:
+        # At kraft.version 0 the stored vote may lack the directory id, so that only the ids are compared.
+        assert before.voted is None or after.voted is not None, (before, after)  # I-04
+        assert before.voted is None or after.voted is None or after.voted.id == before.voted.id, (before, after)  # I-04
+        assert None in (before.leader_id, after.leader_id) or after.leader_id == before.leader_id, (before, after)
+    if isinstance(after, Candidate):
+        assert isinstance(before, Prospective), (before, after)  # only won pre-votes raise the epoch (KIP-996)
+        assert after.epoch == before.epoch + 1, (before, after)
+    if isinstance(after, Leader):
+        assert isinstance(before, Candidate), (before, after)  # I-06
+        assert after.epoch == before.epoch, (before, after)
+    if isinstance(after, Resigned):
+        assert isinstance(before, Leader), (before, after)
+        assert after.epoch == before.epoch, (before, after)

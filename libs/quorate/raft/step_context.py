@@ -223,6 +223,7 @@ class StepContext(msgspec.Struct, kw_only=True):
     ) -> None:
         """Replaces the log by a snapshot. All of it is committed, so the high watermark moves to its end."""
         assert not self.effects.append, (snapshot_id, self.effects.append)
+        assert self.effects.install is None, (snapshot_id, self.effects.install)
         self.log.install(snapshot_id, size=size, voters=voters, kraft_version=kraft_version)
         self.effects.install = snapshot_id
         self.effects.high_watermark = self.log.high_watermark

@@ -135,7 +135,9 @@ class VoterSet:
 
     def _changed(self, *voters: Voter) -> VoterSet:
         """Returns other voters with the same target, or without it once they are the target."""
-        return VoterSet(voters).walking_to(self.target)
+        changed = VoterSet(voters).walking_to(self.target)
+        assert self.overlaps(changed), (self.keys, changed.keys)  # I-30
+        return changed
 
     def overlaps(self, other: VoterSet) -> bool:
         """Returns whether at most one voter was added and at most one removed: Kafka's check of a new voter set."""

@@ -125,6 +125,7 @@ class DiskLog:
             if size > self._room:
                 self._room = max(size, min(room_for(size + SPARE_BYTES, self.directory) - SPARE_BYTES, TRUSTED_BYTES))
         self._room -= size
+        assert self._room >= 0, (self._room, size)
 
     def _append(self, data: bytes) -> None:
         header = check_batch(data)
@@ -164,12 +165,14 @@ class DiskLog:
         Appends and reads may continue meanwhile. If the wait fails, call `fail_flush`, and end the process.
         """
         self._require_working()
+        assert self._segments[-1].base_offset <= self.leo, (self._segments[-1].base_offset, self.leo)
         return Flush(self.leo, self._segments[-1]) if self.flushed < self.leo else None
 
     def end_flush(self, flush: Flush) -> Offset:
         """Ends a flush whose wait succeeded. Returns the end of the flushed records (exclusive)."""
         assert flush.end <= self.leo, (flush.end, self.leo)  # unflushed records are never truncated
         self.flushed = max(self.flushed, flush.end)
+        assert self.flushed <= self.leo, (self.flushed, self.leo)
         if self._marked_bytes >= MARK_INTERVAL_BYTES:
             self._mark.write(self.flushed)
             self._marked_bytes = 0
@@ -204,6 +207,7 @@ class DiskLog:
             self.epochs.truncate(to=offset)
             self._epochs_file.write(self.epochs.entries, leo=offset)
         self.leo = self.flushed = offset
+        assert self._segments[-1].base_offset <= offset, (self._segments[-1].base_offset, offset)
 
     def restart_at(self, snapshot: OffsetAndEpoch) -> None:
         """Removes all segments and continues from the end of a snapshot, which must be on disk (KIP-630).
@@ -221,6 +225,7 @@ class DiskLog:
             self._epochs_file.write(self.epochs.entries, leo=snapshot.offset)
             self._mark.write(snapshot.offset)
         self.leo = self.flushed = snapshot.offset
+        assert self.first_base == self.start == self.leo, (self.first_base, self.start, self.leo)
 
     def start_at(self, snapshot: OffsetAndEpoch) -> list[Segment]:
         """Sets the log start offset to the end of a snapshot, which must be on disk, and retires older segments.
@@ -240,6 +245,7 @@ class DiskLog:
                 sync_directory(self.directory)  # durable before the next one, so that a crash leaves no gap
             reach("log.after_retire")
         self.epochs.start_at(snapshot)
+        assert self.first_base <= self.start <= self.leo, (self.first_base, self.start, self.leo)
         self._is_epochs_file_stale = True
         with suppress(NoSpace), self._raising_no_space():  # a full disk must not stop cleaning; an append retries it
             self._epochs_file.write(self.epochs.entries, leo=self.leo)
@@ -301,6 +307,8 @@ class DiskLog:
         elif course.offset < floor.offset:
             why = f"the log ends at offset {course.offset}, before offset {floor.offset} where its checkpoint ends"
             raise Corrupt(why, path=self._segments[0].path, position=0)
+        assert self.first_base <= self.start, (self.first_base, self.start)
+        assert self.start <= self.flushed == self.leo, (self.start, self.flushed, self.leo)
         self._epochs_file.write(self.epochs.entries, leo=self.leo)
         self._mark.write(self.leo)
 
@@ -347,6 +355,7 @@ class DiskLog:
     def _roll(self) -> None:
         """Starts a new segment. The old one is flushed first, so that only the last segment can have a torn tail."""
         full = self._segments[-1]
+        assert full.base_offset < self.leo, (full.base_offset, self.leo)  # a segment without a batch does not end
         with self._durably():
             full.flush()
         self.flushed = self.leo
@@ -362,6 +371,7 @@ class DiskLog:
 
     def _segment_of(self, offset: Offset) -> Segment:
         at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        assert at >= 0, (offset, self.first_base)
         return self._segments[at]
 
     def _require_boundary(self, offset: Offset) -> None:

@@ -38,6 +38,7 @@ class DurableMark:
 
     def write(self, offset: Offset) -> None:
         """Sets the mark: every record below `offset` has been flushed. The file itself is not synced."""
+        assert offset >= 0, offset
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         digits = f"{offset:020d}"

@@ -92,6 +92,9 @@ class ElectionFile:
         """Writes epoch, leader and vote durably, before any answer contains them. An OSError must end the process."""
         assert version in (0, 1), version
         assert 0 <= election.epoch < EPOCHS_END, election.epoch
+        # A negative id would be read back as nobody: a vote that is forgotten could be given twice (I-04).
+        assert election.voted is None or election.voted.id >= 0, election.voted
+        assert election.leader_id is None or election.leader_id >= 0, election.leader_id
         leader_id = NOBODY if election.leader_id is None else election.leader_id
         voted = election.voted or ReplicaKey(NOBODY)
         state: dict[str, Any]

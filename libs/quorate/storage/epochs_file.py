@@ -37,6 +37,8 @@ class EpochsFile:
 
     def write(self, entries: Sequence[tuple[Epoch, Offset]], *, leo: Offset) -> None:
         """Writes the entries of an EpochCache, durably. Epochs without a record below `leo` are left out."""
+        assert list(entries) == sorted(entries), entries  # I-09
+        assert not entries or entries[-1][1] <= leo, (entries[-1], leo)
         ends = [start for _, start in entries[1:]] + [leo]
         kept = [(epoch, start) for (epoch, start), end in zip(entries, ends, strict=True) if start < end]
         lines = [VERSION, str(len(kept)), *(f"{epoch} {start}" for epoch, start in kept)]

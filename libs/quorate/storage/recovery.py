@@ -99,6 +99,7 @@ def scan(data: bytes | mmap, path: Path, course: ScanPosition, *, is_last: bool,
         end = position + header.size
         note(header, data[position:end])
         position = end
+    assert position == size, (position, size)
     return None
 
 

@@ -48,6 +48,9 @@ class Segment:
 
     def append(self, data: bytes, header: BatchHeader) -> None:
         """Writes one batch at the end. Raises OSError; then the file is cut back to its old size."""
+        assert self._log != CLOSED, self.path
+        assert len(data) == header.size, (len(data), header.size)
+        assert header.base_offset >= self.base_offset, (header.base_offset, self.base_offset)
         if self._may_have_indexes:
             self._remove_indexes()
         try:
@@ -131,6 +134,7 @@ class Segment:
 
     def truncate(self, position: int) -> None:
         """Removes the batches from `position` on, durably, and the index files."""
+        assert 0 <= position <= self.size, (position, self.size)
         reach("truncate.before")
         self._remove_indexes()
         with naming(self.path):
@@ -157,6 +161,7 @@ class Segment:
     def close(self) -> None:
         """Closes the file."""
         # The descriptor's number may be reused for another file: nothing may use it from now on.
+        assert self._log != CLOSED, self.path
         descriptor, self._log = self._log, CLOSED
         os.close(descriptor)
 
@@ -165,6 +170,7 @@ class Segment:
 
         The caller syncs the directory.
         """
+        assert self.path.suffix == LOG, self.path
         self._remove_indexes()
         aside = self.path.with_name(self.path.name + DELETED)
         os.replace(self.path, aside)

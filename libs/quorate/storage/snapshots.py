@@ -111,6 +111,7 @@ class SnapshotWriter:
             self._values, self._values_bytes = [], HEADER_BYTES
 
     def _write(self, batch: bytes, count: int) -> None:
+        assert count > 0, (self.id, self._next)
         self._file.append(batch)
         self._next += count
 

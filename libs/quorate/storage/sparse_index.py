@@ -39,6 +39,7 @@ class SparseIndex:
         if header.max_timestamp > self._largest[0]:
             self._largest = header.max_timestamp, header.last_offset
         if self._since_entry > INDEX_INTERVAL_BYTES:
+            assert not self._positions or position > self._positions[-1], (position, self._positions[-1])
             self._offsets.append(header.last_offset)
             self._positions.append(position)
             self._times.append(self._largest[0])
@@ -57,6 +58,7 @@ class SparseIndex:
             for column in (self._offsets, self._positions, self._times, self._time_offsets):
                 column.pop()
         self._since_entry = 0
+        assert not self._positions or self._positions[-1] < position, (self._positions[-1], position)
         if not self._positions:
             self._largest = (NEVER, self._base_offset)
             return 0
