@@ -20,6 +20,7 @@ from quorate.storage.durable_mark import DurableMark
 from quorate.storage.failpoints import ENVIRONMENT, NAMES, at_count, set_failpoint, set_from_environment
 from quorate.storage.files import NoSpace
 from quorate.storage.names import DURABLE_MARK, segment_bases
+from quorate.wire.batch import HEADER_BYTES
 from tests.storage.logs import (
     Crash,
     batch,
@@ -270,6 +271,21 @@ def test_bytes_that_change_under_a_running_log_are_not_served(tmp_path: Path) ->
         log.read(2, 1)
 
     assert (last_segment(tmp_path), len(written[0])) == (damage.value.path, damage.value.position)
+    log.abandon()
+
+
+@pytest.mark.parametrize("byte", range(HEADER_BYTES))
+def test_a_header_that_changes_under_a_running_log_is_damage_and_no_bug(tmp_path: Path, byte: int) -> None:
+    """A search for an offset goes over the headers before it: whatever they say now, nothing but Corrupt is raised."""
+    written = write_log(tmp_path)
+    log = DiskLog(tmp_path)
+    broken = bytearray(b"".join(written))
+    for bit in range(8):
+        broken[byte] ^= 1 << bit
+        last_segment(tmp_path).write_bytes(broken)
+        with suppress(Corrupt):
+            log.read(2, 1)
+        broken[byte] ^= 1 << bit
     log.abandon()
 
 

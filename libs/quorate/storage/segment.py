@@ -82,7 +82,10 @@ class Segment:
         reach("log.after_fsync")
 
     def position_of(self, offset: Offset) -> int:
-        """Returns the position of the batch with `offset`, or of the first one after it; the size if there is none."""
+        """Returns the position of the batch with `offset`, or of the first one after it; the size if there is none.
+
+        Raises Corrupt if a header on the way cannot be read, or says that its batch goes beyond the end.
+        """
         position = begin = self._index.position_before(offset)
         window = b""
         while position < self.size:
@@ -91,6 +94,9 @@ class Segment:
             header = self._peek(window, position - begin, begin)
             if header.next_offset > offset:
                 return position
+            if header.size > self.size - position:
+                why = f"a batch of {header.size} bytes, {self.size - position} are left"
+                raise Corrupt(why, path=self.path, position=position)
             position += header.size
         assert position == self.size, (position, self.size)
         return position
