@@ -17,7 +17,7 @@ from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long, items
 from quorate.controller.policies import ConfigChange
 from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import Steps, slices
+from quorate.controller.steps import ITEMS_PER_STEP, Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
@@ -63,8 +63,9 @@ def alter(
     counts = Counter(each.resource for each in listed)
     outcomes: dict[ConfigResource, Outcome] = {}
     records: list[ConfigRecord] = []
+    is_long = len(listed) > ITEMS_PER_STEP
     for some in slices(listed):
-        if outcomes:
+        if is_long:
             yield
         for each in some:
             if each.resource in outcomes:
@@ -75,6 +76,8 @@ def alter(
                 outcomes[each.resource] = Outcome(each.resource)
             except ApiError as refusal:
                 outcomes[each.resource] = Outcome(each.resource, refusal)
+    if is_long:
+        yield
     return list(outcomes.values()), [*records, *cleared(state, records)]
 
 

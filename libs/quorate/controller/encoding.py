@@ -23,17 +23,23 @@ RECORDS_PER_STEP: Final = 1_000
 def encoding(
     records: Sequence[Message], level: int, *, traceparent: bytes | None, mark: bytes | None
 ) -> Steps[tuple[bytes, ...]]:
-    """Encodes records; the first carries trace context and request mark. Raises ApiError(RECORD_LIST_TOO_LARGE)."""
+    """Encodes records; the first carries trace context and request mark. Raises ApiError(RECORD_LIST_TOO_LARGE).
+
+    Many are encoded in steps of their own, with none of the decision before or of the application after them.
+    """
     first = records[0]
     if traceparent is not None:
         first = with_trace(first, traceparent)
     if mark is not None:
         first = with_request(first, mark)
     values: list[bytes] = []
+    is_long = len(records) > RECORDS_PER_STEP
+    if is_long:
+        yield
     for part in slices((first, *records[1:]), RECORDS_PER_STEP):
-        if values:
-            yield
         values += [encode_record(record, record_version(record, level)) for record in part]
+        if is_long:
+            yield
     size = sum(map(len, values))
     if size > BYTES_PER_WRITE_MAX:
         raise ApiError(
