@@ -169,6 +169,7 @@ class Brokers:
         broker = self._brokers.get(broker_id)
         if broker is None:
             raise ReplayFault(f"broker {broker_id} is not registered")
+        assert broker.id == broker_id, (broker, broker_id)
         if broker.epoch != epoch:
             raise ReplayFault(f"broker {broker_id} is registered in epoch {broker.epoch}, not in epoch {epoch}")
         return broker

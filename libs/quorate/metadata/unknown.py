@@ -45,4 +45,6 @@ class Unknown:
             raise ReplayFault(
                 f"record type {record.api_key} in version {record.version} is not known here: who wrote it is newer"
             )
-        self._kept[len(self._kept)] = record
+        place = len(self._kept)
+        assert place not in self._kept, (place, record)  # records are only added, or undone from the last one on
+        self._kept[place] = record

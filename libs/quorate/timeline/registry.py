@@ -172,6 +172,8 @@ class SnapshotRegistry:
         self._held = {held: count for held, count in self._held.items() if held <= offset}
         self._snapshots[place].revert()
         self.newest = self._snapshots[place]
+        assert self.latest == offset, (self.latest, offset)
+        assert all(held in self for held in self._held), (self._held, self.offsets)
 
     def forget_before(self, offset: Offset) -> None:
         """Forgets the snapshots below `offset`, except held ones. `offset` need not be that of a snapshot."""
@@ -186,6 +188,7 @@ class SnapshotRegistry:
                 kept[-1].absorb(snapshot)
         self._snapshots[:end] = kept
         self.newest = self._snapshots[-1] if self._snapshots else None
+        assert all(held in self for held in self._held), (self._held, self.offsets)
 
     def delete(self, offset: Offset) -> None:
         """Forgets one snapshot, which must not be held. The one before it, if any, takes over its values."""
@@ -195,6 +198,7 @@ class SnapshotRegistry:
             self._snapshots[place - 1].absorb(self._snapshots[place])
         del self._snapshots[place]
         self.newest = self._snapshots[-1] if self._snapshots else None
+        assert offset not in self, (offset, self.offsets)
 
     def reset(self) -> None:
         """Removes all snapshots and empties every collection, before a checkpoint is loaded."""
