@@ -1,4 +1,4 @@
-"""`python -m deploy.local [--once]`: starts the control plane on loopback, creates a topic, and shows its trace."""
+"""`python -m deploy.local [--once] [--gateways]`: starts the control plane, creates a topic, and shows its trace."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ from quorate.errors import ApiError
 TOPIC = "orders"
 
 
-async def main(*, once: bool, directory: Path) -> int:
-    """Runs the demonstration, then waits for Ctrl-C unless `once`; stops everything. Returns the exit code."""
+async def main(*, once: bool, directory: Path, with_gateways: bool = False) -> int:
+    """Runs the demonstration, then waits for Ctrl-C unless `once`; stops everything. Returns the exit code.
+
+    `with_gateways`: a gateway runs beside each node, for clients that speak Kafka's own wire.
+    """
     console = Console(highlight=False)
-    plan = make_plan(directory)
+    plan = make_plan(directory, with_gateways=with_gateways)
     running = Running(plan)
     brokers = [stand_in(plan, broker_id) for broker_id in plan.brokers]
     admin = Admin(plan)
@@ -97,7 +100,9 @@ async def interrupted() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
     parser.add_argument("--once", action="store_true", help="exit after the demonstration")
+    parser.add_argument("--gateways", action="store_true", help="a gateway beside each node, for Kafka's own tools")
     parser.add_argument("--directory", type=Path, help="where state is kept; a temporary directory if not given")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="quorate-") as made:
-        sys.exit(asyncio.run(main(once=arguments.once, directory=arguments.directory or Path(made))))
+        place = arguments.directory or Path(made)
+        sys.exit(asyncio.run(main(once=arguments.once, directory=place, with_gateways=arguments.gateways)))

@@ -59,7 +59,7 @@ def trace_lines(console: Console, spans: Sequence[SpanData]) -> None:
 
 
 def lines_to_paste(plan: ClusterPlan) -> list[str]:
-    """Returns the address of each process, and grpcurl commands for them."""
+    """Returns the address of each process, grpcurl commands for them, and one of Kafka's own if there are gateways."""
     controller, observer = plan.controllers[0].address, plan.observer.address
     topic = '{"topics": [{"name": "payments", "num_partitions": 2, "replication_factor": 3}]}'
     quorum = '{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]}'
@@ -70,4 +70,9 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
         f"  grpcurl -plaintext -d '{topic}' {controller} kraft.service.Controller/CreateTopics",
         f"  grpcurl -plaintext -d '{quorum}' {controller} kraft.service.Controller/DescribeQuorum",
         f"  grpcurl -plaintext -d '{{\"limit\": 5}}' {observer} kraft.service.Observer/ListTraces",
+        *(
+            [f"  kafka-metadata-quorum.sh --bootstrap-controller {plan.bootstrap_controllers} describe --status"]
+            if plan.gateways
+            else []
+        ),
     ]

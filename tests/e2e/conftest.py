@@ -40,5 +40,6 @@ async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         session_timeout_ms=getattr(request.module, "SESSION_TIMEOUT_MS", SESSION_TIMEOUT_MS),
         quorum_settings=getattr(request.module, "QUORUM_SETTINGS", {}),
         controller_settings=getattr(request.module, "CONTROLLER_SETTINGS", {}),
+        with_gateways=getattr(request.module, "WITH_GATEWAYS", False),
     ) as running:
         yield running
