@@ -27,7 +27,7 @@ from services.observer.spans import SpanStore
 SPANS_PER_TURN: Final = 500
 """Spans that are converted (about 5 ms) before the event loop runs other tasks."""
 TRACE_BYTES_MAX: Final = 3 << 20
-"""The bytes of spans in one answer: a gRPC client takes a message of 4 MiB if it is not told otherwise."""
+"""The bytes of spans in one answer: a gRPC client takes a message of 4 MiB unless it is configured otherwise."""
 
 
 class ObserverService(ObserverServicer):
