@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import grpc
 
@@ -30,12 +30,12 @@ class Nodes:
             process.settings["controller.absence.timeout.ms"] = "600000"
             await self.running.format(process)
 
-    async def start(self, *node_ids: NodeId) -> None:
-        """Processes on formatted directories; they are ready."""
+    async def start(self, *node_ids: NodeId, environ: Mapping[str, str] | None = None) -> None:
+        """Processes on formatted directories; they are ready. `environ` is added to their environment."""
         await self.format(*node_ids)
         those = [self.plan.quorum[node_id - 1] for node_id in node_ids]
         for process in those:
-            await self.running.spawn(process)
+            await self.running.spawn(process, environ=environ)
         await self.running.ready(those)
 
     async def find(self, node_id: NodeId) -> FindQuorumResponse:

@@ -35,12 +35,20 @@ async def scraped(port: int) -> dict[str, float]:
     return {name: float(value) for name, value in SAMPLE.findall(await asyncio.to_thread(get))}
 
 
+def exporter(port: int) -> dict[str, str]:
+    """The environment of a process that says its numbers at this port."""
+    return {
+        "OTEL_METRICS_EXPORTER": "prometheus",
+        "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
+        "OTEL_EXPORTER_PROMETHEUS_PORT": str(port),
+    }
+
+
 async def exporting(cluster: Cluster, process: Process) -> int:
     """It starts anew, and says its numbers at this port."""
     (port,) = free_ports(1)
     await cluster.kill(process)
-    environ = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": str(port)}
-    await cluster.running.spawn(process, environ=environ | {"OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1"})
+    await cluster.running.spawn(process, environ=exporter(port))
     await cluster.running.ready([process])
     return port
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 from crc32c import crc32c
 
 from deploy.local.plan import make_plan
+from deploy.local.ports import free_ports
 from kraft import Uuid
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.api.vote_pb2 import VoteRequest, VoteResponse
@@ -27,6 +28,7 @@ from quorate.wire.codec import encode
 from services.quorum import translate
 from tests.e2e.calls import WITHIN_S, eventually
 from tests.e2e.nodes import Nodes
+from tests.e2e.test_metrics import exporter, scraped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -34,6 +36,9 @@ FETCHES_MAX: Final = 100
 """Until the leader is given up, after 2 s. It was 960 a second; with pauses of 20 ms, doubled, it is about ten."""
 ATTRIBUTES: Final = 21
 """Where they stand in a batch."""
+
+DENIED_COUNT: Final = "kraft_quorum_requests_denied_total"
+REFUSED_COUNT: Final = "kraft_quorum_answers_refused_total"
 
 Partition = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -95,12 +100,18 @@ NONSENSE: Final = {
 DENIED: Final = Partition(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def numbers() -> int:
+    """The port at which node 1 says its numbers."""
+    return free_ports(1)[0]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nodes]:
+async def nodes(tmp_path_factory: pytest.TempPathFactory, numbers: int) -> AsyncIterator[Nodes]:
     """Node 1 alone of three; the addresses of the others are free."""
     running = Nodes(make_plan(tmp_path_factory.mktemp("ours") / "run"))
     try:
-        await running.start(1)
+        await running.start(1, environ=exporter(numbers))
         yield running
     finally:
         await running.stop()
@@ -132,19 +143,23 @@ async def test_a_leader_that_answers_with_nonsense_neither_ends_nor_spins_a_node
     assert nodes.running.is_up(nodes.plan.quorum[0])
 
 
-async def test_who_is_not_authorized_asks_seldom_and_says_it_once(nodes: Nodes) -> None:
+async def test_who_is_not_authorized_asks_seldom_and_says_it_once(nodes: Nodes, numbers: int) -> None:
+    before = (await scraped(numbers)).get(DENIED_COUNT, 0)
     async with leading(nodes, DENIED) as leader:
         await asyncio.wait_for(leader.given_up.wait(), WITHIN_S)
 
         assert len(leader.fetches) <= 3
+        await eventually(lambda: scraped(numbers), lambda found: 1 <= found.get(DENIED_COUNT, 0) - before <= 3)
     said = (nodes.plan.directory / f"{nodes.plan.quorum[0].name}.log").read_text()
 
     assert 1 == said.count("not authorized by a peer: CLUSTER_AUTHORIZATION_FAILED")
 
 
-async def test_after_nonsense_what_is_right_is_taken(nodes: Nodes) -> None:
+async def test_after_nonsense_what_is_right_is_taken(nodes: Nodes, numbers: int) -> None:
+    before = (await scraped(numbers)).get(REFUSED_COUNT, 0)
     async with leading(nodes, Partition(records=voters(1, 2, 2))) as leader:
         await eventually(lambda: fetched(leader))
+        await eventually(lambda: scraped(numbers), lambda found: found.get(REFUSED_COUNT, 0) > before)
         leader.partition.records = data_batch(base_offset=0, epoch=1, timestamp_ms=0, values=[b"value"])
         await eventually(lambda: offset(leader), lambda at: at == 1)
 
