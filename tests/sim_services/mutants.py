@@ -150,7 +150,6 @@ def _lets_writes_slip_in(patch: Patch) -> None:
 MUTANTS: Final = (
     Mutant("G1", "a read is answered without asking whether its node leads", _is_sure_of_itself, LEADING),
     Mutant("G2", "a call that was passed on is passed on again", _passes_on_what_was_passed_on),
-    Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),
     Mutant("G4", "who renounces keeps the appends that wait", _keeps_what_waits, LEADING),
     Mutant("G5", "chores are done on standby", _does_chores_on_standby),
     Mutant("G6", "the caller's deadline is ignored when it is handed over", _ignores_the_deadline),
@@ -162,3 +161,5 @@ MUTANTS: Final = (
     Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
     Mutant("G13", "a write slips in between two steps of a decision, and nobody notices", _lets_writes_slip_in),
 )
+LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)
+"""Bugs that no seed is known to meet: see "Open" in the README. A test of the services finds each of them."""
