@@ -15,7 +15,7 @@ from deploy.local.plan import Process
 from deploy.local.ports import HOST, free_ports
 from quorate.runtime.loop import ExitCode
 from quorate.storage.lock import DirectoryLock
-from quorate.storage.names import META_PROPERTIES
+from quorate.storage.names import META_PROPERTIES, PARTITION_METADATA
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, stored_batches
 from tests.e2e.starting import content, start
 from tests.e2e.writer import caught_up
@@ -38,6 +38,17 @@ def taken(settings: Settings, _: Path) -> Iterator[None]:
 
 def locked(_: Settings, directory: Path) -> AbstractContextManager[object]:
     return DirectoryLock(directory)
+
+
+@contextmanager
+def emptied(_: Settings, directory: Path) -> Iterator[None]:
+    """partition.metadata is empty, as after a power loss, and stays so."""
+    (path,) = directory.rglob(PARTITION_METADATA)
+    before = path.read_bytes()
+    path.write_bytes(b"")
+    yield
+    assert b"" == path.read_bytes()
+    path.write_bytes(before)
 
 
 def without(*keys: str) -> Callable[[Settings], Settings]:
@@ -78,6 +89,11 @@ BAD = {
         settings=setting(metadata_log_dir="/nowhere"),
         code=ExitCode.CORRUPT,
         named=(f"/nowhere/{META_PROPERTIES}", "is not formatted"),
+    ),
+    "an empty partition.metadata": Bad(
+        around=emptied,
+        code=ExitCode.CORRUPT,
+        named=(PARTITION_METADATA, "remove the file, and a start makes it anew"),
     ),
     "settings that are missing": Bad(
         settings=without("node.id", "listeners"), named=("2 problems", "node.id: is missing", "listeners: is missing")
