@@ -90,12 +90,12 @@ class Raft:
         self._random = random
         self._log = log
         self._requests = Requests()
-        self._handover = TransferState()
         self._effects = Effects()
         self._deadline: int | None = None
         self._now_ms = now_ms
         self._persisted = election or ElectionState()
         assert self._persisted.epoch >= 0, election
+        self._handover = TransferState(reported_epoch=self._persisted.epoch)
         turn = self._turn(now_ms)
         self._role: Role = role_entry.first_role(turn, self._persisted)
         self._leadership = Leadership(epoch=0, leader_id=None)

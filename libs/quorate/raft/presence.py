@@ -20,24 +20,27 @@ from quorate.raft.step_context import StepContext
 
 
 def report_presence(turn: StepContext, role: Follower) -> None:
-    """Sends controller presence to the leader if it differs from what the leader knows; it assumes present at first."""
-    is_present = turn.handover.presence.is_present
-    if (
-        not turn.is_voter
-        or role.reported_present == is_present
-        or not turn.may_ask(role.leader_id, RequestClass.PRESENCE)
-    ):
+    """Sends controller presence to the leader if the leader may know otherwise.
+
+    A new leader assumes that controllers are present. A report outlives the role in which it was sent: a follower that
+    stood for pre-votes, or a process that started again, may return to a leader that still has an earlier report (I-85).
+    """
+    handover = turn.handover
+    is_present = handover.presence.is_present
+    known = handover.reported_present if handover.reported_epoch == role.epoch else True
+    if not turn.is_voter or known == is_present or not turn.may_ask(role.leader_id, RequestClass.PRESENCE):
         return
+    handover.reported_epoch, handover.reported_present = role.epoch, None
     request = ControllerPresenceRequest(epoch=role.epoch, replica=turn.node, is_present=is_present)
     turn.ask(role.leader_id, request)
 
 
-def take_presence_acknowledged(turn: StepContext, role: Follower, response: ControllerPresenceResponse) -> None:
+def take_presence_acknowledged(turn: StepContext, _: Follower, response: ControllerPresenceResponse) -> None:
     """Records what the leader now knows; after an error, the report is sent again after a pause."""
     request = turn.flight.request if turn.flight is not None else None
     assert isinstance(request, ControllerPresenceRequest), request
     if response.error is ErrorCode.NONE:
-        role.reported_present = request.is_present
+        turn.handover.reported_present = request.is_present
     else:
         turn.pause(turn.peer, RequestClass.PRESENCE)
 

@@ -251,8 +251,6 @@ class Follower:
     """When UpdateRaftVoter, RemoveRaftVoter or AddRaftVoter may next be sent to the leader."""
     has_announced: bool = False
     """Whether this leader has accepted this node's UpdateRaftVoter. At kraft.version 0 each new leader needs one."""
-    reported_present: bool = True
-    """The controller presence that the leader knows of this node. It assumes True until a report says otherwise."""
 
 
 @dataclass(slots=True, kw_only=True)

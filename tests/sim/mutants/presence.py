@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quorate.nouns import ReplicaKey
 from quorate.raft import presence, role_entry
-from quorate.raft.roles import Leader, Progress, Role
+from quorate.raft.roles import Follower, Leader, Progress, Role
 from quorate.raft.step_context import StepContext
 from tests.sim.mutants.base import Mutant, Patch, replace_pursuit
 
@@ -42,8 +42,23 @@ def _never_stands(patch: Patch) -> None:
     )
 
 
+def _forgets_reports(patch: Patch) -> None:
+    """As it was: a follower takes it that the leader knows nothing yet, also if it reported in an earlier role."""
+    report_presence = presence.report_presence
+    roles: dict[int, Follower] = {}
+
+    def forgetful(turn: StepContext, role: Follower) -> None:
+        if roles.get(id(turn.handover)) is not role:
+            roles[id(turn.handover)] = role
+            turn.handover.reported_epoch, turn.handover.reported_present = role.epoch, True
+        report_presence(turn, role)
+
+    replace_pursuit(patch, report_presence, forgetful)
+
+
 MUTANTS = (
     Mutant("E45", "leadership goes round among voters without a controller", _hands_over_blindly),
     Mutant("E46", "a leader without its controller stays", _stays),
     Mutant("E47", "a voter without its controller never stands", _never_stands),
+    Mutant("E48", "a report of controller presence is forgotten with the role", _forgets_reports),
 )
