@@ -22,8 +22,8 @@ from quorate.raft.step_context import StepContext
 def report_presence(turn: StepContext, role: Follower) -> None:
     """Sends controller presence to the leader if the leader may know otherwise.
 
-    A new leader assumes that controllers are present. A report outlives the role in which it was sent: a follower that
-    stood for pre-votes, or a process that started again, may return to a leader that still has an earlier report (I-85).
+    A new leader assumes that controllers are present. It keeps a report longer than the follower's role may last: a
+    voter that stood for pre-votes, or was started again, returns to a leader that still has the earlier report (I-85).
     """
     handover = turn.handover
     is_present = handover.presence.is_present

@@ -55,7 +55,7 @@ class TransferState:
     transfer: LeadershipTransfer | None = None
     presence: Presence = Presence()
     reported_epoch: Epoch = 0
-    """The epoch to whose leader controller presence was last reported; at first the epoch in which the process started."""
+    """The epoch to whose leader controller presence was last reported; at first the epoch at the process's start."""
     reported_present: bool | None = None
     """What the leader of `reported_epoch` knows. None if that is unknown: the report may or may not have arrived."""
 
