@@ -235,8 +235,12 @@ class Disk:
             return []  # loading such a checkpoint reports its damage
 
     def _keep_promise(self) -> None:
-        """Clears `damaged_to` once the flushed log is as long again as it was before the damage."""
-        last = OffsetAndEpoch(epoch=self.log.epochs.epoch_at(self.log.flushed - 1), offset=self.log.flushed)
+        """Clears `damaged_to` once the flushed log is as long again as it was before the damage.
+
+        Where the log starts at a snapshot, everything below is on disk with that.
+        """
+        end = max(self.log.flushed, self.log.start)
+        last = OffsetAndEpoch(epoch=self.log.epochs.epoch_at(end - 1), offset=end)
         if self.damaged_to is not None and last >= self.damaged_to:
             self._promise.clear()
             self.damaged_to = None

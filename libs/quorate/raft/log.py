@@ -215,13 +215,18 @@ class LogView:
         assert self.voters.latest_offset is None, self.voters.latest_offset  # the set of the snapshot's header counts
 
     def start_at(self, snapshot: OffsetAndEpoch) -> None:
-        """Removes the records below the end of `snapshot`, and the snapshots before it (I-27)."""
+        """Removes the records below the end of `snapshot`, and the snapshots before it (I-27).
+
+        The snapshot is on stable storage, and with it everything below its end: `flushed` is at least there, also if a
+        follower has not flushed those records (its `high_watermark` may pass its `flushed`).
+        """
         assert snapshot in self.snapshots, (snapshot, self.snapshots)
         assert self.start <= snapshot.offset <= self.high_watermark, (self.start, snapshot, self.high_watermark)
         self.epochs.start_at(snapshot)
         self.voters.start_at(snapshot.offset)
         self.kraft_versions.start_at(snapshot.offset)
         self.start = snapshot.offset
+        self.flushed = max(self.flushed, self.start)
         self.snapshots = {kept: size for kept, size in self.snapshots.items() if kept.offset >= snapshot.offset}
         assert self.epochs.floor == snapshot, (self.epochs.floor, snapshot)  # I-27
         assert self.start <= self.leo, (self.start, self.leo)

@@ -56,8 +56,9 @@ class Flush:
 class DiskLog:
     """The metadata log of one node, opened for writing.
 
-    `start` ≤ `flushed` ≤ `leo`: the log start offset, the end of the flushed records and the log end offset, the last
-    two exclusive. `torn` is the torn tail that the scan at opening has cut off, or None.
+    `start` is the log start offset; `flushed`, the end of the flushed records, and `leo`, the log end offset, are
+    exclusive, and neither `start` nor `flushed` passes `leo`. `start` may pass `flushed`: a snapshot that replaces
+    records does not flush them. `torn` is the torn tail that the scan at opening has cut off, or None.
     """
 
     def __init__(
