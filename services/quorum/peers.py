@@ -87,7 +87,8 @@ class Peers:
             await channel.close()
 
     def _fetch(self, to: NodeId, request: raft.FetchRequest) -> None:
-        self.stop_fetching(unless_from=to)
+        # The core asks again only when it has given up on the request before, whose answer may never come.
+        self.stop_fetching(unless_from=None if self._stream is not None and self._stream.is_busy else to)
         if self._stream is None:
             try:
                 self._stream = _FetchStream(to, self._stub(to), self._endpoints)
@@ -202,6 +203,11 @@ class _FetchStream:
         self.reading: asyncio.Task[None] | None = None
         self._requests: asyncio.Queue[raft.FetchRequest] = asyncio.Queue()
         self._call = stub.FetchStream()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is queued or awaits its answer."""
+        return bool(self.waiting) or not self._requests.empty()
 
     def write(self, request: raft.FetchRequest) -> None:
         self._requests.put_nowait(request)

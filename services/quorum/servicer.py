@@ -104,8 +104,11 @@ class PeerServicer(MembershipServicer, NodeLogService):
         replica, stream = NOBODY, object()
         try:
             async for request in request_iterator:
-                replica = request.replica_state.replica_id
-                self._streams[replica] = stream
+                # Only the first request makes a stream the replica's own: a later one may be left over from a process
+                # that has ended, and arrive after the replica's new process has opened another stream.
+                if replica != request.replica_state.replica_id:
+                    replica = request.replica_state.replica_id
+                    self._streams[replica] = stream
                 yield await self.Fetch(request, context)
         finally:
             # A dead stream may end long after the replica has opened another one, whose parked fetch must stay.

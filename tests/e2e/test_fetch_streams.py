@@ -31,13 +31,13 @@ class Stream:
         self._leader = leader
         self._call = cluster.quorum_stub(leader).FetchStream()
 
-    async def ask(self) -> None:
-        """The leader may hold the question for a while."""
+    async def ask(self, *, beyond: int = 0) -> None:
+        """The leader may hold the question for a while; one from an offset `beyond` its log is answered at once."""
         view = await self._cluster.find(self._leader)
         partition = FetchRequest.FetchTopic.FetchPartition(
             partition=METADATA_PARTITION,
             current_leader_epoch=view.leader_epoch,
-            fetch_offset=view.high_watermark,
+            fetch_offset=view.high_watermark + beyond,
             last_fetched_epoch=view.leader_epoch,
             high_watermark=view.high_watermark,
         )
@@ -76,3 +76,25 @@ async def test_an_old_stream_that_ends_does_not_silence_the_one_after_it(cluster
 
         old = young
     old.end()
+
+
+async def test_a_late_question_of_an_old_stream_does_not_silence_the_one_after_it(cluster: Cluster) -> None:
+    """A process that was killed may have left a question on its connection, which comes after those of the next one."""
+    leader = await cluster.active()
+    for _ in range(ROUNDS):
+        old, young = Stream(cluster, leader), Stream(cluster, leader)
+        await old.ask(beyond=1_000)
+
+        assert ErrorCode.NONE == await old.answer()
+
+        await young.ask()
+        await cluster.find(leader)  # by then the question is there
+        await old.ask(beyond=1_000)
+
+        assert ErrorCode.NONE == await old.answer()
+
+        old.end()
+
+        assert ErrorCode.NONE == await young.answer()
+
+        young.end()
