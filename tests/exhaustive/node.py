@@ -24,7 +24,15 @@ from quorate.raft import (
 from quorate.raft import invariants as core_invariants
 from quorate.raft.history import History
 from quorate.raft.log import VotersChange
-from quorate.raft.messages import FetchResponse, Message, Response, VoteRequest, VoteResponse
+from quorate.raft.messages import (
+    ControllerPresenceRequest,
+    ControllerPresenceResponse,
+    FetchResponse,
+    Message,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
 from quorate.raft.ready import Effects
 from quorate.raft.requests import InFlightRequest, Requests
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective
@@ -209,7 +217,15 @@ class Node:
         self.answers += [(cast(Route, answer.reply_to), self._filled(answer)) for answer in ready.answers]
         for send in ready.requests:
             token = cast(int, send.request.reply_to)
-            self.requests.append((send.to, token, send.request))
+            if isinstance(send.request, ControllerPresenceRequest):
+                self._acknowledge(send.to, token, send.request)
+            else:
+                self.requests.append((send.to, token, send.request))
+
+    def _acknowledge(self, leader_id: NodeId, token: int, report: ControllerPresenceRequest) -> None:
+        """Answers a report of controller presence in the leader's place: all controllers are present, as it assumes."""
+        assert report.is_present, report
+        self.raft.step(ControllerPresenceResponse(epoch=report.epoch, leader_id=leader_id, reply_to=token), NOW_MS)
 
     def persist(self, state: ElectionState) -> None:
         """Writes the election state, and waits until it is on stable storage."""
@@ -327,6 +343,7 @@ def _is_pre_vote(message: Message) -> bool:
 
 def _forget_dead(raft: Raft) -> None:
     """Clears what only tells how long to wait, and what is only shown to operators."""
+    raft._handover.reported_epoch, raft._handover.reported_present = 0, None  # every report has been acknowledged
     role = raft.role
     match role:
         case Candidate():
