@@ -106,7 +106,7 @@ class Admin:
 
     async def _remove(self) -> None:
         keys, leader = self._voters.keys, self._leader()
-        if len(keys) <= self._least:
+        if len(keys) <= self._least or not self.is_found:
             return
         key = self._random.choice(keys)
         if leader is not None and leader.key in keys and self._random.randrange(3) == 0:
@@ -120,6 +120,8 @@ class Admin:
 
     async def _walk(self) -> None:
         """To any other set of voters, by whichever node."""
+        if not self.is_found:
+            return
         nodes = list(self._world.nodes.values())
         target = self._random.sample(nodes, self._random.randrange(max(2, self._least), len(nodes) + 1))
         request = AlterQuorumRequest(
@@ -199,10 +201,15 @@ class Admin:
             )
 
     async def _move(self) -> None:
-        """A node comes back with another port, and tells the leader itself."""
+        """A node comes back with another port, and tells the leader itself.
+
+        Until that is committed no voter is removed. If the leader is lost before, and too few voters are left that know
+        where the others are, none can be elected: the requests of an election carry no endpoints (KIP-853).
+        """
         nodes = list(self._world.nodes.values())
         node = self._random.choice(nodes)
-        if self.is_found and all(map(self._is_informed, nodes)) and len(self._voters.ids) > 2:
+        is_settled = self.is_found and self._voters.target is None and all(map(self._is_informed, nodes))
+        if is_settled and len(self._voters.ids) > 2:
             node.port += 1
             self._world.fired("moves")
             node.crash("for another port", is_power_cut=False)

@@ -15,7 +15,7 @@ QUICK = ("D1", "D2", "D13")
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.number in QUICK], ids=lambda mutant: mutant.number)
 def test_a_bug_that_is_met_often_is_found(mutant: Mutant) -> None:
-    assert kill(mutant, base=0, limit=8) is not None, mutant.what
+    assert kill(mutant, base=0, limit=20) is not None, mutant.what
 
 
 @pytest.mark.mutants
