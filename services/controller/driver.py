@@ -31,6 +31,7 @@ from quorate.wire.batch import batches, data_values
 from services.controller.activating import report_activation, unrefused
 from services.controller.decision_queue import DecisionQueue
 from services.controller.failing import failing
+from services.controller.outliving import to_the_end
 from services.controller.pending import FOR_NOW, PendingWrite, response_of
 from services.controller.performance import PerformanceLog
 from services.controller.quorum_link import EventsBehind, QuorumLink
@@ -137,7 +138,7 @@ class ControllerDriver:
         Each command is drawn from `turns` when the one before has been decided. The change runs to its end even if the
         caller has gone. Raises ApiError as `write` does; the chunks that were written before stay.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._write_chunks(api, turns, lane)))
+        return await to_the_end(self._write_chunks(api, turns, lane))
 
     async def _write_chunks(self, api: str, turns: Iterable[Command[T]], lane: QueueLimit) -> Answer:
         under_way: deque[asyncio.Future[Answer]] = deque()

@@ -12,6 +12,7 @@ from quorate.controller.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
 from quorate.runtime.client import Client
+from services.controller.outliving import to_the_end
 
 DEADLINE_MS: Final = 5_000
 PARTITIONS_PER_TURN: Final = 1_000
@@ -44,10 +45,9 @@ class Placing:
         if self._next is None:
             self._next = _Round()
             self._next.answer = asyncio.ensure_future(self._ask(self._next, self._under_way))
-            self._next.answer.add_done_callback(_retrieved)
         asked, start = self._next, len(self._next.specs)
         asked.specs += [spec for _, spec in wanted]
-        response = await asyncio.shield(asked.answer)
+        response = await to_the_end(asked.answer)
         topics = response.topics[start : start + len(wanted)]
         placements = {name: _placed(name, topic) for (name, _), topic in zip(wanted, topics, strict=True)}
         if sum(spec.partition_count for _, spec in wanted) > PARTITIONS_PER_TURN:
@@ -74,12 +74,6 @@ class Placing:
                 f"the placer answered for {len(response.topics)} topics; it was asked for {len(asked.specs)}",
             )
         return response
-
-
-def _retrieved(answer: asyncio.Future[PlaceResponse]) -> None:
-    """Retrieves the exception of an answer whose callers have gone, so that asyncio does not report it as lost."""
-    if not answer.cancelled():
-        answer.exception()
 
 
 def _placed(name: str, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:

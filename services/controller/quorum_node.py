@@ -18,6 +18,7 @@ from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError, ErrorCode, error_name, refusal_of
 from quorate.nouns import Epoch, NodeId
 from quorate.runtime.client import call
+from services.controller.outliving import to_the_end
 
 DEADLINE_MS: Final = 5_000
 """Deadline of RPCs that the quorum node answers from its present state."""
@@ -59,7 +60,7 @@ class QuorumNode:
         """
         if self._next is None:
             self._next = asyncio.ensure_future(self._confirm_after(self._under_way, epoch))
-        await asyncio.shield(self._next)
+        await to_the_end(self._next)
 
     async def _confirm_after(self, under_way: asyncio.Future[None] | None, epoch: Epoch) -> None:
         if under_way is not None:

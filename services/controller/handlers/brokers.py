@@ -18,8 +18,9 @@ from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import Handler, to_the_end, written
+from services.controller.handlers.kinds import Handler, written
 from services.controller.isr_updates import Noted
+from services.controller.outliving import to_the_end
 
 __all__ = ["BROKERS"]
 

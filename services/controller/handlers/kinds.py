@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from kraft import Uuid
@@ -13,7 +12,7 @@ from quorate.controller.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
 
-__all__ = ["Handler", "random_id", "read", "to_the_end", "written"]
+__all__ = ["Handler", "random_id", "read", "written"]
 
 Handler: TypeAlias = Callable[[Apis, Call], Awaitable[Answer]]
 """Serves one call; raises ApiError to refuse it as a whole."""
@@ -41,11 +40,6 @@ def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
         return await apis.driver.query(call.rpc, command(apis, call))
 
     return handle
-
-
-async def to_the_end(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Runs `work` to its end even if the caller is cancelled: a chunked change must not stop halfway."""
-    return await asyncio.shield(asyncio.ensure_future(work))
 
 
 def random_id() -> Uuid:
