@@ -25,11 +25,14 @@ async def main(arguments: argparse.Namespace) -> int:
                 plane, seed=arguments.seed, burst=arguments.burst, only=arguments.only, stops=not arguments.go_on
             )
             print(f"seed {arguments.seed}; again: python -m tests.fuzz --seed {arguments.seed}", flush=True)
-            began = time.monotonic()
+            began, shown = time.monotonic(), 0
             async for report in campaign.rounds():
                 spent = time.monotonic() - began
                 rate = campaign.inputs / spent
                 print(f"round {report}: {campaign.inputs} inputs in {spent:.0f} s, {rate:.0f}/s", flush=True)
+                for fault in campaign.faults[shown:FAULTS_SHOWN]:  # at once: a long run may be ended from outside
+                    print(fault[:FAULT_CHARACTERS], flush=True)
+                shown = len(campaign.faults)
                 enough = arguments.count and campaign.inputs >= arguments.count
                 if (
                     (campaign.faults and not arguments.go_on)
@@ -37,8 +40,6 @@ async def main(arguments: argparse.Namespace) -> int:
                     or (arguments.seconds and spent >= arguments.seconds)
                 ):
                     break
-    for fault in campaign.faults[:FAULTS_SHOWN]:
-        print(fault[:FAULT_CHARACTERS])
     totals: Counter[str] = sum(campaign.statuses.values(), Counter())
     print(f"{campaign.inputs} inputs at {len(campaign.statuses)} doors; {dict(totals.most_common())}")
     if arguments.table:
