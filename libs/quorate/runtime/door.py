@@ -117,12 +117,15 @@ class Door:
                 except asyncio.CancelledError:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise
+                except grpc.aio.InternalError as gone:
+                    _note_status(span, grpc.StatusCode.CANCELLED.name)
+                    raise _cancelled(method, gone) from None
                 except Exception as error:  # the one place that answers every error (style.md, rule 15)
                     refusal = self._refusal(method, context, span, error)
                 else:
                     _note_status(span, _name(context))
                     return response
-            return await _abort(context, refusal)
+            return await _abort(method, context, refusal)
 
         return answer
 
@@ -135,6 +138,9 @@ class Door:
                     async with aclosing(behavior(take(request), context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             yield response
+                except grpc.aio.InternalError as gone:
+                    _note_status(span, grpc.StatusCode.CANCELLED.name)
+                    raise _cancelled(method, gone) from None
                 except Exception as error:  # as above
                     refusal = self._refusal(method, context, span, error)
                 else:
@@ -143,7 +149,7 @@ class Door:
                 finally:
                     if ip is not None:
                         ledger.leave(ip, is_stream=True)
-            await _abort(context, refusal)
+            await _abort(method, context, refusal)
 
         return answer
 
@@ -188,12 +194,24 @@ def _not_served(method: str) -> Unary:
     return refuse
 
 
-async def _abort(context: Context, refusal: ApiError | grpc.aio.AbortError) -> Never:
+def _cancelled(method: str, gone: grpc.aio.InternalError) -> asyncio.CancelledError:
+    """Returns the cancellation with which a call ends whose caller has gone before gRPC could send it the status.
+
+    gRPC says so by a failed batch, instead of the cancellation, if the loop was held meanwhile.
+    """
+    log.debug("the caller has gone", method=method, reason=str(gone))
+    return asyncio.CancelledError()
+
+
+async def _abort(method: str, context: Context, refusal: ApiError | grpc.aio.AbortError) -> Never:
     if isinstance(refusal, grpc.aio.AbortError):
         raise refusal
     # Trailing metadata that the handler has set (leader, offset) is also sent with a refusal.
     kept = tuple(context.trailing_metadata() or ())
-    await context.abort(status_code(refusal.code), shortened(refusal.message), kept + trailing_metadata(refusal))
+    try:
+        await context.abort(status_code(refusal.code), shortened(refusal.message), kept + trailing_metadata(refusal))
+    except grpc.aio.InternalError as gone:
+        raise _cancelled(method, gone) from None
 
 
 async def _capped(behavior: Awaitable[Message | None], cap_s: float) -> Message | None:
