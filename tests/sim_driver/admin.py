@@ -221,12 +221,14 @@ class Admin:
 
     @property
     def is_found(self) -> bool:
-        """Does every node know where each is that votes by its log? If not, one lost more might be one too many."""
-        for node in self._world.nodes.values():
-            voters = () if node.driver is None else node.driver.core.log.voters.latest.voters
-            if any(voter.endpoints not in ((), (self._world.nodes[voter.key.id].endpoint,)) for voter in voters):
-                return False
-        return True
+        """Does every node know where each is that votes by its log? If not, one lost more might be one too many.
+
+        What a node knows that is down is not looked at; but what is committed must be right.
+        """
+        nodes = self._world.nodes
+        logs = [node.driver.core.log.voters.latest for node in nodes.values() if node.driver is not None]
+        voters = [voter for known in (self._voters, *logs) for voter in known.voters]
+        return all(voter.endpoints in ((), (nodes[voter.key.id].endpoint,)) for voter in voters)
 
     # Of whom.
 
