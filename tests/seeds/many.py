@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.seeds.outcome import VIOLATED, VOID, Outcome, of
@@ -16,11 +17,14 @@ BUG = re.compile(r"([A-Z]+[0-9]+f?): ")
 
 
 def run_many(run: Run, seeds: Sequence[int], *, jobs: int, chunk: int) -> Iterator[Outcome]:
-    """All of `seeds`, in order, by so many processes; each takes `chunk` at a time. `run` can be pickled."""
+    """All of `seeds`, in order, by so many processes; each takes `chunk` at a time. `run` can be pickled.
+
+    The processes are new ones: a fork of this one would take over the locks of gRPC's threads, and might end by them.
+    """
     if jobs == 1:
         yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         yield from pool.map(run, seeds, chunksize=chunk)
 
 
