@@ -1,4 +1,4 @@
-"""One cluster of real processes for each module of stories, never two at once; and what was measured, at the end."""
+"""A cluster of real processes for each module (two modules may run at once), and a summary of what was measured."""
 
 from __future__ import annotations
 
