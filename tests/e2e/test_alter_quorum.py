@@ -9,10 +9,11 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse, SetTargetVotersResponse
 from quorate.errors import ErrorCode
 from quorate.runtime.client import error_from_call
-from tests.e2e.calls import WITHIN_S, call_once, eventually
+from tests.e2e.calls import WITHIN_S, call_once, call_with_retries, eventually
 from tests.e2e.voters import Nodes, description, named_steps, planned, three
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
@@ -131,27 +132,63 @@ async def test_a_target_for_another_cluster_is_refused_and_changes_nothing(nodes
     assert [("STEP_ADDED", 2), ("STEP_DONE", -1)] == steps[-2:]
 
 
-async def test_every_voter_is_described_with_its_listeners_and_a_follower_says_why_it_cannot(nodes: Nodes) -> None:
+async def described(nodes: Nodes) -> dict[int, list[tuple[str, str, int]]]:
+    """The listeners of each node, as DescribeQuorum of node 1 has them."""
+    answer = (await call_with_retries(nodes.stub(1).DescribeQuorum, description())).response
+    assert ErrorCode.NONE == answer.topics[0].partitions[0].error_code
+    return {node.node_id: [(each.name, each.host, each.port) for each in node.listeners] for node in answer.nodes}
+
+
+def own(nodes: Nodes, node_id: int) -> tuple[str, str, int]:
+    listener = nodes.listener(node_id)
+    return listener.name, listener.host, listener.port
+
+
+async def test_every_voter_is_described_with_the_listeners_of_the_voters_record(nodes: Nodes) -> None:
+    """The record is changed for the leader, because a follower replaces listeners that are not its own at once."""
+    await three(nodes)
+    first, second = nodes.listener(1), nodes.listener(1)
+    second.name = "SECOND"
+    request = UpdateRaftVoterRequest(
+        cluster_id=nodes.plan.cluster_id,
+        current_leader_epoch=(await nodes.find(1)).leader_epoch,
+        voter_id=1,
+        voter_directory_id=nodes.directory_id(1),
+        listeners=[
+            UpdateRaftVoterRequest.Listener(name=each.name, host=each.host, port=each.port) for each in (first, second)
+        ],
+        k_raft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(max_supported_version=1),
+    )
+
+    assert ErrorCode.NONE == (await nodes.stub(1).UpdateRaftVoter(request, timeout=WITHIN_S)).error_code
+    assert {
+        1: [own(nodes, 1), (second.name, second.host, second.port)],
+        2: [own(nodes, 2)],
+        3: [own(nodes, 3)],
+    } == await described(nodes)
+
+
+async def test_a_voter_replaces_listeners_that_are_not_its_own(nodes: Nodes) -> None:
+    """KIP-853: a voter whose entry in the voter set differs from its configuration sends UpdateRaftVoter."""
     await nodes.start(1)
     await nodes.start(2)
     await nodes.heard_of(1, 2)
     target = nodes.target((1, 2))
-    second = nodes.listener(2)
-    second.name = "SECOND"
-    target.voters[1].listeners.append(second)
-    assert [step async for step in nodes.stub(1).AlterQuorum(target, timeout=WITHIN_S)]
-    leads, follows = [
-        (await call_once(nodes.stub(node_id).DescribeQuorum, description())).response for node_id in (1, 2)
-    ]
-    told, refused = leads.topics[0].partitions[0], follows.topics[0].partitions[0]
+    another = nodes.listener(2)
+    another.name = "ANOTHER"
+    target.voters[1].listeners.append(another)
 
-    assert (ErrorCode.NONE, "") == (told.error_code, told.error_message)
+    assert [step async for step in nodes.stub(1).AlterQuorum(target, timeout=WITHIN_S)]
+    await eventually(lambda: described(nodes), lambda seen: seen == {1: [own(nodes, 1)], 2: [own(nodes, 2)]})
+
+
+async def test_a_follower_says_why_it_cannot_describe_the_quorum(nodes: Nodes) -> None:
+    await three(nodes)
+    follows = (await call_once(nodes.stub(2).DescribeQuorum, description())).response
+    refused = follows.topics[0].partitions[0]
+
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER == refused.error_code
-    assert f"node 2 does not lead in epoch {told.leader_epoch}" == refused.error_message
-    listeners = {node.node_id: [(each.name, each.host, each.port) for each in node.listeners] for node in leads.nodes}
-    assert {
-        node.id: [(each.name, each.host, each.port) for each in node.listeners] for node in target.voters
-    } == listeners
+    assert f"node 2 does not lead in epoch {(await nodes.find(1)).leader_epoch}" == refused.error_message
 
 
 @pytest.mark.parametrize("validate_only", [True, False])
