@@ -105,7 +105,7 @@ TRACE_TAG: Final = 10_000
 REQUEST_TAG: Final = 10_001
 """The tag of a request id with its answer, on the first record of the last batch of the request.
 
-See `quorate.controller.deduplication`.
+See `quorate.controller.engine.deduplication`.
 """
 TARGET_TAG: Final = 10_002
 """The tag of AlterQuorum's target on a VotersRecord: its voters as another VotersRecord.

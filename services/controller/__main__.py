@@ -15,8 +15,8 @@ from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.runtime import cluster_metrics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.engine import Answer
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.runtime.logs import logger

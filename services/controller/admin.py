@@ -19,10 +19,10 @@ from kraft.service.admin_pb2 import (
     AdminResponses,
     ProposedRecord,
 )
-from quorate.controller.configs.secrets import redacted
-from quorate.controller.decision import Proposal
-from quorate.controller.deduplication import ID_BYTES, RequestId
-from quorate.controller.engine import Answer
+from quorate.controller.engine.decision import Proposal
+from quorate.controller.engine.deduplication import ID_BYTES, RequestId
+from quorate.controller.engine.engine import Answer
+from quorate.controller.secrets import redacted
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
 from quorate.nouns import Offset

@@ -10,7 +10,7 @@ from google.protobuf.message import Message as ProtobufMessage
 from msgspec.structs import replace
 
 from kraft import Message
-from quorate.controller.steps import ITEMS_PER_STEP, slices
+from quorate.controller.engine.steps import ITEMS_PER_STEP, slices
 from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import FieldType, layout_of
 

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeAlias
 
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.authorizer import StandardAuthorizer
-from quorate.controller.committed import Committed
-from quorate.controller.decision import Command, propose
-from quorate.controller.engine import Answer, QueueLimit
-from quorate.controller.metered import metered
-from quorate.controller.mutation_quotas import MutationQuotas, RequestTokens, quota_of
-from quorate.controller.new_partitions import Placements, StalePlacement, usable_brokers
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.committed import Committed
+from quorate.controller.engine.decision import Command, propose
+from quorate.controller.engine.engine import Answer, QueueLimit
+from quorate.controller.partitions.new_partitions import Placements, StalePlacement, usable_brokers
+from quorate.controller.quotas.metered import metered
+from quorate.controller.quotas.mutation_quotas import MutationQuotas, RequestTokens, quota_of
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec

@@ -20,9 +20,9 @@ from quorate.authorizer import (
     StandardAuthorizer,
     host_address,
 )
-from quorate.controller.committed import Committed
-from quorate.controller.decision import Proposal
-from quorate.controller.engine import Answer, Engine
+from quorate.controller.engine.committed import Committed
+from quorate.controller.engine.decision import Proposal
+from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal

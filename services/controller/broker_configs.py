@@ -7,7 +7,7 @@ from typing import Final
 
 from quorate.controller.configs.broker import DYNAMIC, file_faults
 from quorate.controller.configs.broker_file import FILE_ONLY
-from quorate.controller.configs.secrets import is_secret
+from quorate.controller.secrets import is_secret
 from quorate.metadata.configs import BROKER
 from quorate.runtime.config import ConfigError, given_texts
 

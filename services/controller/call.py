@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from quorate.controller.deduplication import RequestId
-from quorate.controller.delegation_tokens import Allows, allows_all
+from quorate.controller.access.rights import Allows, allows_all
+from quorate.controller.engine.deduplication import RequestId
 from quorate.nouns import ANONYMOUS, Offset, Principal
 from services.controller.deadlines import Deadline
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from quorate.controller.engine import Engine, QueueLimit
+from quorate.controller.engine.engine import Engine, QueueLimit
 from quorate.errors import ApiError, ErrorCode
 
 __all__ = ["DecisionQueue"]

@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 import grpc
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
-from quorate.controller.deduplication import RequestId
-from quorate.controller.engine import Answer, Engine, QueueLimit
-from quorate.controller.failures import Consequence, Fault, Where, row_for, told_to_caller
-from quorate.controller.preparation import Undecided
-from quorate.controller.steps import Steps
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
+from quorate.controller.engine.deduplication import RequestId
+from quorate.controller.engine.engine import Answer, Engine, QueueLimit
+from quorate.controller.engine.failures import Consequence, Fault, Where, row_for, told_to_caller
+from quorate.controller.engine.preparation import Undecided
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset

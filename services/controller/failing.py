@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from kraft import Message
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
-from quorate.controller.steps import Steps
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
+from quorate.controller.engine.steps import Steps
 from quorate.metadata.state import ClusterState
 from quorate.records import FeatureLevelRecord, FenceBrokerRecord
 from quorate.storage.failpoints import reach

@@ -7,7 +7,7 @@ from typing import Any
 
 from kraft import Uuid
 from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.state import ClusterState
 
 __all__ = ["IsrUpdates", "Noted"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.runtime.metric_rows import Row, declare, one
 from quorate.runtime.metrics import histogram
 from services.controller.isr_updates import IsrUpdates
@@ -46,7 +46,7 @@ ROWS: Final = (
         name="kraft.controller.metadata.errors",
         kind="counter",
         unit="{error}",
-        help="Failures of the controller's own that count, by the table of quorate.controller.failures. KIP-859.",
+        help="Failures of the controller's own that count, by the table in quorate.controller.engine. KIP-859.",
         kafka=(CONTROLLER + "MetadataErrorCount",),
         read=one(lambda driver: driver.engine.metadata_error_count),
     ),

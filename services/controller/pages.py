@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
 

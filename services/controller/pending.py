@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.controller.engine import Answer
+from quorate.controller.engine.engine import Answer
 from quorate.errors import ErrorCode
 
 __all__ = ["FOR_NOW", "LEADER_EPOCH", "OFFSET", "PendingWrite", "response_of"]
@@ -15,8 +15,8 @@ FOR_NOW: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the quorum's leader has no room on its disk",
     ErrorCode.REQUEST_TIMED_OUT: "the quorum's leader is transferring its leadership",
 }
-"""Append errors after which this controller may stay active (`quorate.controller.failures`), and the message that
-waiting callers get."""
+"""Append errors after which this controller may stay active (`quorate.controller.engine.failures`), and the message
+that waiting callers get."""
 OF_NO_STATE: Final = frozenset({*FOR_NOW, ErrorCode.NOT_CONTROLLER})
 """Error codes that are sent without `leader_epoch` and `offset`, as they do not depend on committed state."""
 LEADER_EPOCH: Final = "leader_epoch"

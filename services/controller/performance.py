@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from quorate.controller.performance import Performance
+from quorate.controller.engine.performance import Performance
 from quorate.runtime.logs import logger
 from services.controller.metrics import DECISION_TIME
 

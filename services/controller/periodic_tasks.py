@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.periodic import CHORES, PeriodicTask
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.logs import logger
 from services.controller.driver import ControllerDriver

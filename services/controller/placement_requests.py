@@ -8,7 +8,7 @@ from typing import Final
 
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
-from quorate.controller.new_partitions import Placements
+from quorate.controller.partitions.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
 from quorate.runtime.client import Client

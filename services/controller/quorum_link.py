@@ -18,7 +18,7 @@ from kraft.service.quorum_pb2 import (
     ListenResponse,
 )
 from kraft.service.quorum_pb2_grpc import RaftClientStub
-from quorate.controller.engine import Append
+from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode, error_of
 from quorate.nouns import Offset
 from quorate.runtime.logs import logger

@@ -23,7 +23,7 @@ from kraft.service.controller_pb2_grpc import ControllerServicer
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
 from quorate.controller.api_versions import api_versions
 from quorate.controller.commands.change_broker_state import change_in_turns
-from quorate.controller.engine import Answer
+from quorate.controller.engine.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import parse_uuid

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from quorate.authorizer import StandardAuthorizer
-from quorate.controller.delegation_tokens import TokenSettings
-from quorate.controller.mutation_quotas import QuotaWindows
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.access.delegation_tokens import TokenSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.quotas.mutation_quotas import QuotaWindows
 from quorate.runtime.config import describe
 from services.controller.config import ControllerConfig
 from services.controller.performance import PerformanceLog

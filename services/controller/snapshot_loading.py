@@ -9,7 +9,7 @@ from itertools import islice
 
 from kraft import Message
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.errors import Corrupt
 from quorate.records import decode_record
 from quorate.runtime.turns import RECORDS_PER_TURN

@@ -15,7 +15,7 @@ import grpc
 
 from kraft.service.quorum_pb2 import CreateSnapshotRequest, CreateSnapshotResponse
 from kraft.service.quorum_pb2_grpc import RaftClientStub
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.records import encode_record

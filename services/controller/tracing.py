@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft import Message
-from quorate.controller.engine import Answer
+from quorate.controller.engine.engine import Answer
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.records import trace_of
 from quorate.runtime.clock import Clock

@@ -17,7 +17,7 @@ from kraft.service.observer_pb2 import Span as SpanMessage
 from kraft.service.observer_pb2_grpc import ObserverServicer
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
-from quorate.controller.decision import Command, Moment
+from quorate.controller.engine.decision import Command, Moment
 from quorate.runtime.caps import check_items
 from quorate.runtime.replica import Replica
 from quorate.traces import SpanData

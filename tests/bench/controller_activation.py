@@ -10,7 +10,7 @@ from typing import Final
 
 from deploy.local.plan import Process
 from quorate.controller.activation import activate
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
 from tests.bench.controller_core import standby
 from tests.bench.controller_nodes import Controllers, controllers
 from tests.bench.measure import REPEATS, Table, memory

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Append, Engine
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.engine import Append, Engine
 from quorate.metadata.state import ClusterState
 from quorate.records import decode_record
 from tests.bench.synthetic import Shape, values

@@ -14,8 +14,8 @@ from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClust
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.controller.commands.change_broker_state import change_in_turns
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
 from quorate.liveness import ControlState
 from quorate.nouns import NodeId
 from quorate.runtime.client import open_channel

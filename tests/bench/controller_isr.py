@@ -14,8 +14,8 @@ from typing import Any, Final
 from kraft.api.alter_partition_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.controller.commands.alter_partition import alter_partition
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
 from quorate.nouns import NodeId, uuid_text
 from quorate.records import PartitionRecord
 from quorate.wire.protobuf import to_struct

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from kraft import Uuid
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Engine
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.records import PartitionChangeRecord, decode_record
 from quorate.storage.snapshots import SnapshotReader

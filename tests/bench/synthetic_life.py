@@ -35,9 +35,9 @@ from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.commands.register_broker import register_broker
 from quorate.controller.commands.register_controller import register_controller
-from quorate.controller.new_partitions import Placements, usable_brokers
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.partitions.new_partitions import Placements, usable_brokers
 from quorate.controller.periodic import CHORES, ELECTIONS_PER_WRITE_MAX
-from quorate.controller.settings import ControllerSettings
 from quorate.liveness import ControlState
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.features import default_levels, supported_features

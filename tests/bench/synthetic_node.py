@@ -14,8 +14,8 @@ from random import Random
 from typing import Final, TypeVar
 
 from kraft import Message, Uuid
-from quorate.controller.decision import Command
-from quorate.controller.engine import Engine
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey, uuid_text
 from quorate.raft.log import LeaderChange, VotersChange

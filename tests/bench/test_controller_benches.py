@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from quorate.controller.commands.change_broker_state import change_broker_state
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState

@@ -7,7 +7,7 @@ from random import Random
 
 from kraft import Uuid
 from quorate.cli.image_json import as_json
-from quorate.controller.configs.secrets import REDACTED
+from quorate.controller.secrets import REDACTED
 from quorate.doubles import dumps
 from quorate.metadata.state import ClusterState
 from quorate.records import (

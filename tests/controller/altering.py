@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.incremental_alter_configs import ConfigOperation, incremental_alter_configs
-from quorate.controller.decision import Decision
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Decision
 from quorate.controller.policies import ConfigChange, PolicyViolation
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import TOPIC, ConfigResource
 from quorate.records import ConfigRecord

@@ -20,8 +20,8 @@ from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import UpgradeType, update_features
-from quorate.controller.decision import Command
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION
 from quorate.metadata.state import ClusterState

@@ -19,6 +19,7 @@ from kraft.api.describe_user_scram_credentials import DescribeUserScramCredentia
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraft.api.renew_delegation_token import RenewDelegationTokenRequest
+from quorate.controller.access.delegation_tokens import parse_principal, token_hmac
 from quorate.controller.commands.alter_client_quotas import alter_client_quotas
 from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.alter_user_scram_credentials import alter_user_scram_credentials
@@ -33,9 +34,8 @@ from quorate.controller.commands.describe_user_scram_credentials import describe
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
-from quorate.controller.decision import Command
-from quorate.controller.delegation_tokens import parse_principal, token_hmac
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal

@@ -24,9 +24,9 @@ from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
-from quorate.controller.decision import Command
-from quorate.controller.new_partitions import Placements, usable_brokers
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
+from quorate.controller.partitions.new_partitions import Placements, usable_brokers
 from quorate.errors import ApiError
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState

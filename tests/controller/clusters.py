@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from kraft import Message, Uuid
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from quorate.controller.broker_changes import rules_for
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
 from quorate.controller.commands.register_broker import register_broker
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.new_partitions import usable_brokers
-from quorate.controller.partition_change import PartitionTarget, partition_change
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.partitions.broker_changes import rules_for
+from quorate.controller.partitions.new_partitions import usable_brokers
+from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
 from quorate.errors import ApiError
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import Allows, TokenSettings, allows_all
+from quorate.controller.access.delegation_tokens import TokenSettings
+from quorate.controller.access.rights import Allows, allows_all
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal, uuid_text

@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 from hypothesis import strategies as st
 
 from kraft import Message
+from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.activation import activate
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import TokenSettings
-from quorate.controller.engine import Answer, Engine
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.engine import Answer, Engine
 from quorate.controller.periodic import CHORES
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError
 from quorate.metadata.canonical import canonical
 from quorate.metadata.features import ELR_VERSION

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from quorate.controller.activation import activate
-from quorate.controller.decision import Moment
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Moment
 from quorate.errors import ApiError
 from quorate.metadata.features import ELR_VERSION
 from quorate.metadata.state import ClusterState

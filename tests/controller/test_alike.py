@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from quorate.controller.broker_changes import leaving
-from quorate.controller.partition_change import AlikePartitions
+from quorate.controller.partitions.broker_changes import leaving
+from quorate.controller.partitions.partition_change import AlikePartitions
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER
 from quorate.records import PartitionChangeRecord

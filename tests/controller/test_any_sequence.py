@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kraft import Message
 from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.unregister_broker import UnregisterBrokerRequest
-from quorate.controller.broker_changes import rules_for
 from quorate.controller.commands.unregister_broker import unregister_broker
-from quorate.controller.partition_change import PartitionTarget, partition_change
+from quorate.controller.partitions.broker_changes import rules_for
+from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
 from quorate.controller.periodic import CHORES
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft import Uuid
-from quorate.controller.broker_changes import Rulebook, is_online, leaving, rules_for
-from quorate.controller.partition_change import PartitionTarget, partition_change
+from quorate.controller.partitions.broker_changes import Rulebook, is_online, leaving, rules_for
+from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY

@@ -20,8 +20,8 @@ from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_
 from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, propose
-from quorate.controller.engine import Engine, EngineReady
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, propose
+from quorate.controller.engine.engine import Engine, EngineReady
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.records import PartitionRecord, TopicRecord

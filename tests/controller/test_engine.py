@@ -9,9 +9,9 @@ import pytest
 
 from kraft import Message
 from quorate.controller.activation import activate
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer, Engine, QueueLimit
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.canonical import canonical
 from quorate.metadata.configs import TOPIC

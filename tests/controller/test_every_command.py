@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kraft import Message
 from quorate.cli.image_json import as_json
 from quorate.controller import commands
-from quorate.controller.decision import Decision, propose
+from quorate.controller.engine.decision import Decision, propose
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, record_version

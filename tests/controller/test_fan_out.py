@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from kraft import Message
 from kraft.api.unregister_broker import UnregisterBrokerRequest
-from quorate.controller.chunked_change import ChunkLimits, bites, in_isr
 from quorate.controller.commands.change_broker_state import change_broker_state, change_in_turns
 from quorate.controller.commands.unregister_broker import unregister_broker
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
+from quorate.controller.partitions.chunked_change import ChunkLimits, bites, in_isr
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical

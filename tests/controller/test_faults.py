@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import quorate.controller
+import quorate.controller.engine
 from kraft import Message
-from quorate.controller.decision import Command, Decision
-from quorate.controller.encoding import BYTES_PER_WRITE_MAX
-from quorate.controller.engine import Engine
-from quorate.controller.failures import TABLE, Consequence, Fault, Where
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision
+from quorate.controller.engine.encoding import BYTES_PER_WRITE_MAX
+from quorate.controller.engine.engine import Engine
+from quorate.controller.engine.failures import TABLE, Consequence, Fault, Where
 from quorate.controller.periodic import CHORES, PeriodicTask
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.canonical import canonical
 from quorate.metadata.configs import TOPIC
@@ -167,7 +167,7 @@ def test_a_refusal_is_no_failure() -> None:
 
 
 def test_the_readme_has_the_table() -> None:
-    readme = (Path(quorate.controller.__file__).parent / "README.md").read_text()
+    readme = (Path(quorate.controller.engine.__file__).parent / "README.md").read_text()
     rows = []
     for row in TABLE:
         kinds = ", ".join(kind.__name__ if isinstance(kind, type) else kind.name for kind in row.kinds)

@@ -12,9 +12,9 @@ from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.delete_topics import DeleteTopicsRequest
 from quorate.controller.commands.create_partitions import create_partitions
 from quorate.controller.commands.delete_topics import delete_topics
-from quorate.controller.decision import Command, Decision, Moment, propose
-from quorate.controller.metered import metered
-from quorate.controller.mutation_quotas import MutationQuotas, Quota, QuotaWindows, RequestTokens
+from quorate.controller.engine.decision import Command, Decision, Moment, propose
+from quorate.controller.quotas.metered import metered
+from quorate.controller.quotas.mutation_quotas import MutationQuotas, Quota, QuotaWindows, RequestTokens
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ZERO_UUID
 from quorate.records import PartitionRecord, RemoveTopicRecord

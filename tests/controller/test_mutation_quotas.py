@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.controller.mutation_quotas import (
+from quorate.controller.quotas.mutation_quotas import (
     BUCKETS_KEPT_MIN,
     MutationQuotas,
     Quota,

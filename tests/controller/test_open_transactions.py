@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kraft import Message
 from quorate.controller.activation import activate
-from quorate.controller.engine import Append, Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Append, Engine
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState
 from quorate.metadata.transactions import Transaction

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft import Uuid
-from quorate.controller.elections import Election
-from quorate.controller.partition_change import PartitionTarget, Rules, partition_change
+from quorate.controller.partitions.elections import Election
+from quorate.controller.partitions.partition_change import PartitionTarget, Rules, partition_change
 from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING, Partition, merged
 from quorate.nouns import parse_uuid
 from quorate.records import PartitionChangeRecord

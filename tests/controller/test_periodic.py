@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.periodic import AGAIN_MS, CHORES, PeriodicTask
-from quorate.controller.settings import ControllerSettings
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER
 from quorate.records import ConfigRecord, NoOpRecord, PartitionChangeRecord

@@ -11,8 +11,8 @@ from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.incremental_alter_configs import ConfigOperation, incremental_alter_configs
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.policies import ConfigChange, NewTopic, PolicyViolation
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import TOPIC, ConfigResource
 from quorate.runtime.setting_types import python_class

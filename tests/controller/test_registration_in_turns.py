@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from kraft import Message
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.unregister_broker import UnregisterBrokerRequest
-from quorate.controller.chunked_change import ChunkLimits
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
+from quorate.controller.partitions.chunked_change import ChunkLimits
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical

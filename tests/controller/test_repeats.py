@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from kraft import Message
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsResponse
-from quorate.controller import deduplication
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
-from quorate.controller.deduplication import KEPT_MAX, RequestDeduplication, RequestId, mark
-from quorate.controller.engine import Answer, Append, Engine
+from quorate.controller.engine import deduplication
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.controller.engine.deduplication import KEPT_MAX, RequestDeduplication, RequestId, mark
+from quorate.controller.engine.engine import Answer, Append, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState

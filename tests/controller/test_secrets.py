@@ -6,7 +6,7 @@ import pytest
 
 from kraft.api.describe_configs import DescribeConfigsRequest
 from quorate.controller.commands.describe_configs import describe_configs
-from quorate.controller.configs.secrets import PUBLIC, REDACTED, is_secret, redacted
+from quorate.controller.secrets import PUBLIC, REDACTED, is_secret, redacted
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from quorate.records import ConfigRecord, UserScramCredentialRecord
 from tests.controller.clusters import Cluster

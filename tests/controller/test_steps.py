@@ -17,12 +17,12 @@ from quorate.controller.commands.create_partitions import create_partitions
 from quorate.controller.commands.create_topics import create_topics
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, propose, steps_of
-from quorate.controller.engine import Engine
-from quorate.controller.failures import Fault
-from quorate.controller.preparation import Undecided
-from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import ITEMS_PER_STEP, Steps, finished
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, propose, steps_of
+from quorate.controller.engine.engine import Engine
+from quorate.controller.engine.failures import Fault
+from quorate.controller.engine.preparation import Undecided
+from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps, finished
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState

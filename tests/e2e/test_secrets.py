@@ -31,11 +31,11 @@ from kraft.metadata.config_record_pb2 import ConfigRecord
 from kraft.service.admin_pb2 import AdminRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.placer_pb2_grpc import PlacerStub
+from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.activation import activate
-from quorate.controller.configs.secrets import REDACTED
-from quorate.controller.delegation_tokens import TokenSettings
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
+from quorate.controller.secrets import REDACTED
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import supported_features

@@ -15,8 +15,8 @@ import pytest
 
 from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
-from quorate.controller.configs.secrets import is_secret
 from quorate.controller.configs.values import Values
+from quorate.controller.secrets import is_secret
 from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from tests.interop.kafka.release import absent, java
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.canonical import canonical
 from quorate.metadata.faults import ReplayFault
 from quorate.metadata.features import supported_features

@@ -199,7 +199,7 @@ BUGS: Final = (
     Planted(
         number="G13",
         what="a decision in steps is applied to another state than it was made on",
-        file="libs/quorate/controller/engine.py",
+        file="libs/quorate/controller/engine/engine.py",
         right="                while self._stamp() == begun:\n",
         wrong="                while True:\n",
         test="tests/controller/test_steps.py::"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from deploy.spark import HOW_TO_GET, is_installed
-from quorate.controller.configs.secrets import PUBLIC, is_secret
+from quorate.controller.secrets import PUBLIC, is_secret
 from tests.controller.test_secrets import PASSWORDS, TABLE
 
 if TYPE_CHECKING:

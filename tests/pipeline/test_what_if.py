@@ -11,8 +11,8 @@ from kraft import Message
 from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.commands.elect_leaders import elect_leaders
-from quorate.controller.decision import Moment
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Moment
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.sasl_authenticate import SaslAuthenticateRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from quorate.controller.scram_keys import kept_keys, salted_password
+from quorate.controller.access.scram_keys import kept_keys, salted_password
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
 from quorate.protocol import Close, Ready, Request, ServerSettings, api_of

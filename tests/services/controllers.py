@@ -12,8 +12,8 @@ import grpc
 from kraft.service.controller_pb2_grpc import ControllerStub, add_ControllerServicer_to_server
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 from quorate.runtime.client import Client, open_channel

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pytest
 
-from quorate.controller.delegation_tokens import TokenSettings
-from quorate.controller.settings import ControllerSettings as ControllerSettings
+from quorate.controller.access.delegation_tokens import TokenSettings
+from quorate.controller.configs.settings import ControllerSettings as ControllerSettings
 from quorate.raft.settings import RaftSettings as RaftSettings
 
 ROOT: Final = Path(__file__).parents[2]
@@ -33,8 +33,8 @@ SERVICES: Final = {
 }
 KEPT_ELSEWHERE: Final = {
     "quorate.raft.settings": (RaftSettings, ("libs/quorate/raft",)),
-    "quorate.controller.settings": (ControllerSettings, ("libs/quorate/controller", "services/controller")),
-    "quorate.controller.delegation_tokens": (TokenSettings, ("libs/quorate/controller",)),
+    "quorate.controller.configs.settings": (ControllerSettings, ("libs/quorate/controller", "services/controller")),
+    "quorate.controller.access.delegation_tokens": (TokenSettings, ("libs/quorate/controller",)),
 }
 
 GENERIC: Final = {
@@ -46,11 +46,11 @@ GENERIC: Final = {
     "partition": "services/quorum/translate/envelope.py",
     "timeout_ms": "services/controller/deadlines.py",
     "items": "libs/quorate/wire/protobuf.py",
-    "host_filter": "libs/quorate/controller/acl_filters.py",
-    "pattern_type_filter": "libs/quorate/controller/acl_filters.py",
-    "principal_filter": "libs/quorate/controller/acl_filters.py",
-    "resource_name_filter": "libs/quorate/controller/acl_filters.py",
-    "resource_type_filter": "libs/quorate/controller/acl_filters.py",
+    "host_filter": "libs/quorate/controller/access/acl_filters.py",
+    "pattern_type_filter": "libs/quorate/controller/access/acl_filters.py",
+    "principal_filter": "libs/quorate/controller/access/acl_filters.py",
+    "resource_name_filter": "libs/quorate/controller/access/acl_filters.py",
+    "resource_type_filter": "libs/quorate/controller/access/acl_filters.py",
 }
 """Fields that one module reads off many messages."""
 

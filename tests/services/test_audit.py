@@ -16,8 +16,8 @@ from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
-from quorate.controller.decision import Command
-from quorate.controller.engine import Answer, Engine
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, Principal

@@ -25,8 +25,8 @@ from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
-from quorate.controller.decision import Command, propose
-from quorate.controller.engine import Answer, Engine
+from quorate.controller.engine.decision import Command, propose
+from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal

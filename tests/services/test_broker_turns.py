@@ -28,10 +28,10 @@ from kraft.service.quorum_pb2_grpc import (
     add_RaftClientServicer_to_server,
 )
 from quorate.controller.activation import activate
-from quorate.controller.decision import Decision, Moment, Proposal
-from quorate.controller.deduplication import ID_BYTES, RequestId
-from quorate.controller.engine import Answer, Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Decision, Moment, Proposal
+from quorate.controller.engine.deduplication import ID_BYTES, RequestId
+from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.state import ClusterState

@@ -8,8 +8,8 @@ import gc
 import pytest
 
 from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
 from services.controller.outliving import to_the_end
 from tests.controller.clusters import Cluster

@@ -10,9 +10,9 @@ import pytest
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
-from quorate.controller.engine import Engine
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
 from quorate.controller.periodic import CHORES
-from quorate.controller.settings import ControllerSettings
 from quorate.metadata.partitions import NO_LEADER
 from quorate.records import ConfigRecord, PartitionChangeRecord
 from quorate.runtime.clock import SystemClock

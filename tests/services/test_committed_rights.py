@@ -8,9 +8,9 @@ import pytest
 
 from kraft import Message
 from quorate.authorizer import StandardAuthorizer
-from quorate.controller.committed import Committed
-from quorate.controller.decision import Decision
-from quorate.controller.engine import Engine
+from quorate.controller.engine.committed import Committed
+from quorate.controller.engine.decision import Decision
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.metadata.state import ClusterState

@@ -11,10 +11,10 @@ import pytest
 from kraft import Message
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
-from quorate.controller.decision import Decision
-from quorate.controller.engine import Engine
-from quorate.controller.failures import Fault, Where
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Decision
+from quorate.controller.engine.engine import Engine
+from quorate.controller.engine.failures import Fault, Where
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import METADATA_VERSION

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from quorate.controller.decision import Decision
-from quorate.controller.engine import Append
+from quorate.controller.engine.decision import Decision
+from quorate.controller.engine.engine import Append
 from quorate.records import NoOpRecord
 from quorate.runtime.client import open_channel
 from services.controller.quorum_link import QuorumLink

@@ -10,10 +10,10 @@ import pytest
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment
-from quorate.controller.engine import Answer, Engine, QueueLimit
-from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import Steps
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment
+from quorate.controller.engine.engine import Answer, Engine, QueueLimit
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, METADATA_VERSION

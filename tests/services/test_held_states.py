@@ -12,9 +12,9 @@ import pytest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.admin_pb2 import AdminRequest, AdminResponse
 from kraft.service.quorum_pb2_grpc import add_RaftClientServicer_to_server
-from quorate.controller.decision import Decision, Moment
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Decision, Moment
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import FeatureLevelRecord

@@ -10,9 +10,9 @@ import grpc
 from kraft.service.quorum_pb2 import ListenResponse
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.controller.activation import activate
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet

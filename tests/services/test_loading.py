@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.errors import Corrupt
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState

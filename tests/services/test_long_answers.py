@@ -12,8 +12,8 @@ from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.describe_cluster import DescribeClusterResponse
 from kraft.api.elect_leaders import ElectLeadersResponse
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
-from quorate.controller.engine import Engine
-from quorate.controller.steps import ITEMS_PER_STEP
+from quorate.controller.engine.engine import Engine
+from quorate.controller.engine.steps import ITEMS_PER_STEP
 from quorate.errors import ErrorCode
 from quorate.wire.protobuf import to_protobuf
 from quorate.wire.shared import Shared

@@ -14,9 +14,9 @@ import pytest
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
-from quorate.controller.decision import Decision
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Decision
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
 from quorate.runtime.logs import start_logs

@@ -10,7 +10,7 @@ from typing import Any
 
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenRequest, ListenResponse
 from kraft.service.quorum_pb2_grpc import RaftClientServicer, add_RaftClientServicer_to_server
-from quorate.controller.engine import Append
+from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode
 from quorate.nouns import Offset
 from quorate.runtime.client import open_channel

@@ -10,7 +10,7 @@ import pytest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
 from quorate.runtime.statuses import error_from_call
 from services.controller.forwarding import FORWARDED

@@ -11,9 +11,9 @@ import pytest
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
-from quorate.controller.decision import Decision, Moment
-from quorate.controller.engine import Answer, Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Decision, Moment
+from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord

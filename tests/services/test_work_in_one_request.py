@@ -15,8 +15,8 @@ from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.service.admin_pb2 import AdminRequest
 from kraft.service.placer_pb2 import PlaceRequest
-from quorate.controller.engine import Engine
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.statuses import error_from_call
 from tests.controller.clusters import Cluster

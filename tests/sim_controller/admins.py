@@ -25,9 +25,9 @@ from quorate.controller.commands.describe_topic_partitions import describe_topic
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
-from quorate.controller.decision import Command, Decision
-from quorate.controller.deduplication import ID_BYTES, RequestId
-from quorate.controller.engine import QueueLimit
+from quorate.controller.engine.decision import Command, Decision
+from quorate.controller.engine.deduplication import ID_BYTES, RequestId
+from quorate.controller.engine.engine import QueueLimit
 from quorate.records import NoOpRecord, TopicRecord
 from tests.sim.invariants.base import Ledger, require
 from tests.sim_controller.calls import OK, REFUSED, TURNS, UNKNOWN, Call, told_of

@@ -14,8 +14,8 @@ from kraft.api.broker_registration import BrokerRegistrationRequest
 from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
-from quorate.controller.decision import Command
-from quorate.controller.engine import QueueLimit
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.engine import QueueLimit
 from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import LOST_DIRECTORY, NodeId, Offset

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kraft import Message
-from quorate.controller.chunked_change import ChunkLimits
-from quorate.controller.decision import Command
-from quorate.controller.deduplication import RequestId
-from quorate.controller.engine import QueueLimit
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.deduplication import RequestId
+from quorate.controller.engine.engine import QueueLimit
+from quorate.controller.partitions.chunked_change import ChunkLimits
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset

@@ -11,10 +11,10 @@ from kraft.api.controller_registration import ControllerRegistrationRequest
 from kraft.service.quorum_pb2 import AppendRequest
 from quorate.controller.activation import activate
 from quorate.controller.commands.register_controller import register_controller
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer, Append, Engine, QueueLimit
-from quorate.controller.failures import Consequence, Fault
-from quorate.controller.new_partitions import StalePlacement, usable_brokers
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.engine import Answer, Append, Engine, QueueLimit
+from quorate.controller.engine.failures import Consequence, Fault
+from quorate.controller.partitions.new_partitions import StalePlacement, usable_brokers
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.configs import BROKER
 from quorate.metadata.state import ClusterState
 from quorate.records import ConfigRecord, FeatureLevelRecord, FenceBrokerRecord

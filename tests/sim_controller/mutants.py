@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.controller import broker_changes, partition_change
 from quorate.controller.commands import (
     alter_partition,
     alter_partition_reassignments,
@@ -18,8 +17,9 @@ from quorate.controller.commands import (
     register_broker,
     unregister_broker,
 )
-from quorate.controller.engine import Engine
-from quorate.controller.steps import finished
+from quorate.controller.engine.engine import Engine
+from quorate.controller.engine.steps import finished
+from quorate.controller.partitions import broker_changes, partition_change
 from quorate.metadata import topics
 from quorate.metadata.partitions import Partition, merged
 from quorate.nouns import NodeId, Offset

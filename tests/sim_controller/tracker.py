@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kraft import Message, Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from quorate.controller.commands.change_broker_state import change_in_turns
-from quorate.controller.decision import Command
-from quorate.controller.engine import QueueLimit
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.engine import QueueLimit
 from quorate.errors import ApiError
 from quorate.liveness import ControlState, RegisteredBroker, Sessions, decide
 from quorate.metadata.brokers import Broker

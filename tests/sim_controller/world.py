@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from kraft import Message
-from quorate.controller.decision import Decision, Moment
-from quorate.controller.delegation_tokens import TokenSettings
+from quorate.controller.access.delegation_tokens import TokenSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Decision, Moment
 from quorate.controller.periodic import CHORES, PeriodicTask
-from quorate.controller.settings import ControllerSettings
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION, supported_features
 from quorate.metadata.state import ClusterState

@@ -14,7 +14,7 @@ from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.admin_pb2 import AdminRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.controller.deduplication import ID_BYTES
+from quorate.controller.engine.deduplication import ID_BYTES
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset, parse_uuid
 from quorate.runtime.statuses import error_from_call
@@ -102,7 +102,7 @@ class Admin:
                 continue
             told = answer[0].create_topics.topics[0]
             is_again = told.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-            # A checkpoint has no request ids (`quorate.controller.deduplication`): a load loses them.
+            # A checkpoint has no request ids (`quorate.controller.engine.deduplication`): a load loses them.
             is_known = not any(each.counts()["loads"] for each in self._world.controllers)
             require("I-42", not (is_again and is_known), "a request with an id was done twice", name)
             if told.error_code == 0:

@@ -9,7 +9,7 @@ from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from quorate.controller.engine import Answer, Engine, QueueLimit
+from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.liveness import Sessions
 from quorate.nouns import Epoch, NodeId, Offset
 from services.controller import forwarding

@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenResponse
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
-from quorate.controller.engine import Answer
-from quorate.controller.failures import Fault
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
+from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.failures import Fault
+from quorate.controller.engine.steps import Steps
 from quorate.controller.periodic import CHORES
-from quorate.controller.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.canonical import canonical

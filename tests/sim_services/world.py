@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.runtime import client
 from quorate.runtime.statuses import error_from_call
 from services.controller import forwarding

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.controller.configs.secrets import REDACTED, is_secret
+from quorate.controller.secrets import REDACTED, is_secret
 from quorate.doubles import Double
 from quorate.metadata import acls, scram
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC

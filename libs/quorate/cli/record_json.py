@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from kraft import Message
-from quorate.controller.configs.secrets import redacted
+from quorate.controller.secrets import redacted
 from quorate.doubles import Double
 from quorate.errors import Corrupt
 from quorate.nouns import Offset, uuid_text

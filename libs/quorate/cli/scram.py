@@ -9,7 +9,7 @@ import secrets
 from typing import Final
 
 from quorate.cli.failures import Misused
-from quorate.controller.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, kept_keys, salted_password
+from quorate.controller.access.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, kept_keys, salted_password
 from quorate.metadata.scram import MECHANISMS
 from quorate.records import UserScramCredentialRecord
 

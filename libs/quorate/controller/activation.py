@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kraft import Message
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.topic import CONFIGS, MIN_INSYNC_REPLICAS, effective
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION

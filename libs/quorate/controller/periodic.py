@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from quorate.controller.broker_changes import rules_for
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import is_expired
-from quorate.controller.elections import Election
-from quorate.controller.failures import PeriodicTaskFailed
-from quorate.controller.partition_change import PartitionTarget, partition_change
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.access.delegation_tokens import is_expired
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.failures import PeriodicTaskFailed
+from quorate.controller.partitions.broker_changes import rules_for
+from quorate.controller.partitions.elections import Election
+from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
 from quorate.errors import ApiError
 from quorate.metadata.partitions import NO_LEADER, Partition
 from quorate.metadata.state import ClusterState

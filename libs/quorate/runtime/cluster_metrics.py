@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from quorate.controller.engine import Answer
+from quorate.controller.engine.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.deadlines import Deadline

@@ -15,7 +15,7 @@ from quorate.controller.commands.describe_delegation_token import describe_deleg
 from quorate.controller.commands.describe_user_scram_credentials import describe_user_scram_credentials
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
-from quorate.controller.engine import Answer
+from quorate.controller.engine.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.handlers.kinds import Handler, random_id, read, written

@@ -11,8 +11,8 @@ from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.engine import Answer
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId

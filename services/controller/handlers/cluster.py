@@ -9,7 +9,7 @@ from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import kraft_version_update, update_features
-from quorate.controller.engine import Answer
+from quorate.controller.engine.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.handlers.kinds import Handler, read, written

@@ -10,7 +10,7 @@ from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.describe_client_quotas import describe_client_quotas
 from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
-from quorate.controller.engine import Answer
+from quorate.controller.engine.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.handlers.kinds import Handler, read, written

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from kraft import Uuid
-from quorate.controller.decision import Command
-from quorate.controller.engine import Answer
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.engine import Answer
 from services.controller.apis import Apis
 from services.controller.call import Call
 

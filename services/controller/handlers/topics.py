@@ -12,9 +12,9 @@ from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
-from quorate.controller.decision import Command
-from quorate.controller.engine import Answer
-from quorate.controller.new_partitions import Placements
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.engine import Answer
+from quorate.controller.partitions.new_partitions import Placements
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
 from services.controller.apis import Apis

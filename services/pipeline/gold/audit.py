@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.controller.configs.secrets import REDACTED
+from quorate.controller.secrets import REDACTED
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, uuid_text

@@ -1,4 +1,4 @@
-"""Decides in Spark which config values may be secrets, by the rule of `quorate.controller.configs.secrets`."""
+"""Decides in Spark which config values may be secrets, by the rule of `quorate.controller.secrets`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from quorate.controller.configs.broker import OF_LISTENER, OF_MECHANISM
-from quorate.controller.configs.secrets import PUBLIC
+from quorate.controller.secrets import PUBLIC
 from quorate.metadata.configs import BROKER
 
 __all__ = ["is_secret"]

@@ -1,8 +1,8 @@
 """What-if analysis: simulates the loss of brokers or racks and finds new leaders, offline partitions, small ISRs.
 
 The controller fences one broker after another; this does the same as a fold over the lost brokers in Spark, by the
-rules of `quorate.controller.partition_change` and `elections`. A test lets the controller fence the same brokers and
-compares. A controlled shutdown of a broker has the same result.
+rules of `partition_change` and `elections` in `quorate.controller.partitions`. A test lets the controller fence the
+same brokers and compares. A controlled shutdown of a broker has the same result.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from kraft.api.alter_configs import AlterConfigsRequest
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.metadata.configs import BROKER
 from quorate.records import ClearElrRecord, ConfigRecord
 from tests.controller.clusters import Cluster

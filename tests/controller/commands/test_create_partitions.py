@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft.api.create_partitions import CreatePartitionsRequest
 from quorate.controller.commands.create_partitions import create_partitions, wanted_more
-from quorate.controller.new_partitions import StalePlacement
+from quorate.controller.partitions.new_partitions import StalePlacement
 from quorate.placement import PlacementSpec
 from tests.controller.tables.create_partitions import asked, more, three_brokers
 

@@ -9,9 +9,9 @@ import pytest
 from kraft import Uuid
 from kraft.api.create_topics import CreateTopicsRequest
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import VALUE_CHARS_MAX
-from quorate.controller.new_partitions import StalePlacement, usable_brokers
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.partitions.new_partitions import StalePlacement, usable_brokers
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import MIGRATING_DIRECTORY

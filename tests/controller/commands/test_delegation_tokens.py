@@ -14,13 +14,13 @@ from kraft import Uuid
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest
 from kraft.api.renew_delegation_token import RenewDelegationTokenRequest
+from quorate.controller.access.delegation_tokens import token_hmac
 from quorate.controller.commands.create_delegation_token import create_delegation_token, with_hmac
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
-from quorate.controller.decision import Command
-from quorate.controller.delegation_tokens import token_hmac
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
 from quorate.controller.periodic import CHORES
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tests.controller.clusters import Cluster, uuid

@@ -11,13 +11,13 @@ from kraft import Message
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest
 from kraft.api.renew_delegation_token import RenewDelegationTokenRequest
+from quorate.controller.access.delegation_tokens import TokenSettings, parse_principal
 from quorate.controller.commands.create_delegation_token import create_delegation_token, with_hmac
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
-from quorate.controller.decision import Command, Decision
-from quorate.controller.delegation_tokens import TokenSettings, parse_principal
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision
 from quorate.controller.periodic import CHORES
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.nouns import parse_uuid

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kraft.api.delete_acls import DeleteAclsRequest
 from kraft.api.describe_acls import DescribeAclsRequest
-from quorate.controller.acl_filters import Matcher
+from quorate.controller.access.acl_filters import Matcher
 from quorate.controller.commands.delete_acls import REMOVED_MAX, delete_acls
 from quorate.controller.commands.describe_acls import describe_acls
 from quorate.errors import ErrorCode

@@ -8,7 +8,7 @@ from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest, Allocate
 from kraft.api.unregister_broker import UnregisterBrokerRequest
 from quorate.controller.commands.allocate_producer_ids import allocate_producer_ids
 from quorate.controller.commands.unregister_broker import unregister_broker
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.records import ProducerIdsRecord

@@ -8,7 +8,7 @@ from typing import Any
 
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from quorate.controller.commands.alter_client_quotas import alter_client_quotas
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.client_quotas import Entity
 from tests.controller.clusters import Cluster

@@ -12,7 +12,7 @@ from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionRespo
 from kraft.api.unregister_broker import UnregisterBrokerRequest
 from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.unregister_broker import unregister_broker
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.features import ELR_VERSION

@@ -10,7 +10,7 @@ from kraft.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import RECOVERING

@@ -7,7 +7,7 @@ from typing import Any
 
 from kraft.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
 from quorate.controller.commands.alter_user_scram_credentials import alter_user_scram_credentials
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.records import RemoveUserScramCredentialRecord as Removed
 from quorate.records import UserScramCredentialRecord as Kept

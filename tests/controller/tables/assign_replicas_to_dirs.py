@@ -7,7 +7,7 @@ from typing import Any
 from kraft import Uuid
 from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.partitions import NO_LEADER, RECOVERING
 from quorate.metadata.versions import METADATA_VERSION

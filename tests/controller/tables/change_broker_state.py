@@ -6,7 +6,7 @@ from typing import Any
 
 from kraft import Message, Uuid
 from quorate.controller.commands.change_broker_state import BrokerStateChanged, change_broker_state
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER, RECOVERING

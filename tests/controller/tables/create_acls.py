@@ -9,7 +9,7 @@ from typing import Any
 from kraft import Uuid
 from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from quorate.controller.commands.create_acls import NETWORKS, create_acls
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ZERO_UUID

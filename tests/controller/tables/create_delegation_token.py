@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import Any
 
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.commands.create_delegation_token import create_delegation_token
-from quorate.controller.decision import Command
-from quorate.controller.delegation_tokens import TokenSettings
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import DelegationTokenRecord

@@ -8,7 +8,7 @@ from typing import Any
 from kraft import Uuid
 from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from quorate.controller.commands.create_partitions import create_partitions
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.records import PartitionRecord

@@ -12,9 +12,9 @@ import msgspec
 from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from quorate.controller.commands.create_topics import create_topics
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.controller.policies import ConfigChange, NewTopic, PolicyViolation
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource

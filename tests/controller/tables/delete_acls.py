@@ -6,7 +6,7 @@ from typing import Any
 
 from kraft.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from quorate.controller.commands.delete_acls import REMOVED_MAX, delete_acls
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord as Entry

@@ -7,8 +7,8 @@ from typing import Any
 from kraft import Uuid
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from quorate.controller.commands.delete_topics import delete_topics
-from quorate.controller.decision import Command
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.nouns import ZERO_UUID
 from quorate.records import RemoveTopicRecord

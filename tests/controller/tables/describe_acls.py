@@ -9,7 +9,7 @@ import msgspec
 
 from kraft.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from quorate.controller.commands.describe_acls import describe_acls
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord as Entry

@@ -6,7 +6,7 @@ from typing import Any
 
 from kraft.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from quorate.controller.commands.describe_client_quotas import MatchType, describe_client_quotas
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.client_quotas import Entity
 from tests.controller.clusters import Cluster

@@ -10,7 +10,7 @@ from kraft.api.controller_registration import ControllerRegistrationRequest
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.register_controller import register_controller
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.acls import AclOperation, ResourceType

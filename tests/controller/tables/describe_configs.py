@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from quorate.controller.commands.describe_configs import describe_configs
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import LONG_MAX, Source, ValueType
-from quorate.controller.decision import Command
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.records import ConfigRecord

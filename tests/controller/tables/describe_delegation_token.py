@@ -7,7 +7,7 @@ from typing import Any
 
 from kraft.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
 from quorate.controller.commands.describe_delegation_token import describe_delegation_token
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.nouns import ANONYMOUS, Principal
 from tests.controller.clusters import Cluster

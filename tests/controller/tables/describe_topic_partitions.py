@@ -7,8 +7,8 @@ from typing import Any
 
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
-from quorate.controller.decision import Command
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.acls import AclOperation, ResourceType

@@ -9,7 +9,7 @@ from kraft.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from quorate.controller.commands.describe_user_scram_credentials import describe_user_scram_credentials
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from tests.controller.clusters import Cluster
 from tests.controller.scram_users import SHA_256, SHA_512, no_credentials, two_users

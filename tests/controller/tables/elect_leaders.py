@@ -7,7 +7,7 @@ from typing import Any
 from kraft import Uuid
 from kraft.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from quorate.controller.commands.elect_leaders import elect_leaders
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER, RECOVERING

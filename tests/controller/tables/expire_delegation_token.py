@@ -6,7 +6,7 @@ from typing import Any
 
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import DelegationTokenRecord, RemoveDelegationTokenRecord

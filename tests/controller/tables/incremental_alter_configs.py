@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from kraft import Message
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.records import ClearElrRecord, RegisterControllerRecord

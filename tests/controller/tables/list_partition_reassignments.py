@@ -11,7 +11,7 @@ from kraft.api.list_partition_reassignments import (
 )
 from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from tests.controller.clusters import Cluster
 from tests.controller.tables.table import Row, Table
 

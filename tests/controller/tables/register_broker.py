@@ -8,7 +8,7 @@ from typing import Any
 from kraft import Uuid
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from quorate.controller.commands.register_broker import register_broker
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.records import FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord

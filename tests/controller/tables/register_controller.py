@@ -7,7 +7,7 @@ from typing import Any
 
 from kraft.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from quorate.controller.commands.register_controller import register_controller
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.records import RegisterControllerRecord
 from tests.controller.clusters import Cluster, uuid

@@ -6,7 +6,7 @@ from typing import Any
 
 from kraft.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import DelegationTokenRecord

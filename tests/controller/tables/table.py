@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kraft import Message
-from quorate.controller.decision import Command, Decision
+from quorate.controller.engine.decision import Command, Decision
 from quorate.errors import ApiError, ErrorCode
 from tests.controller.clusters import Cluster
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kraft.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from quorate.controller.commands.unregister_broker import unregister_broker
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER, RECOVERING

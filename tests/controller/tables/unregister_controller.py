@@ -8,7 +8,7 @@ from kraft.api.controller_registration import ControllerRegistrationRequest
 from kraft.api.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_controller import unregister_controller
-from quorate.controller.decision import Command
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.records import UnregisterControllerRecord
 from tests.controller.clusters import Cluster, uuid

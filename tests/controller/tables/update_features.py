@@ -9,8 +9,8 @@ from kraft.api.controller_registration import ControllerRegistrationRequest
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.update_features import UpgradeType, update_features
-from quorate.controller.decision import Command
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.records import ConfigRecord, FeatureLevelRecord

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kraft import Message
-from quorate.controller.decision import Decision
-from quorate.controller.engine import Append, Engine
+from quorate.controller.engine.decision import Decision
+from quorate.controller.engine.engine import Append, Engine
 from quorate.metadata.canonical import canonical
 from quorate.metadata.partitions import Partition
 from quorate.metadata.versions import LATEST

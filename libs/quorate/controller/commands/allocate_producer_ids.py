@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.controller.registrations import registered
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from kraft import Message
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from quorate.controller.decision import Command, Decision, Moment, dry
+from quorate.controller.engine.decision import Command, Decision, Moment, dry
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.client_quotas import CLIENT_ID, IP, TYPES, USER, Entity, entity_of
 from quorate.metadata.state import ClusterState

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TypeAlias
 
 from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from quorate.controller.config_changes import Changes, ConfigRequest, Outcome, alter
+from quorate.controller.configs.config_changes import Changes, ConfigRequest, Outcome, alter
 from quorate.controller.configs.kinds import said
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, dry
-from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import Steps
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, dry
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import ConfigResource
 from quorate.metadata.state import ClusterState

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import NoReturn, TypeAlias
 
 from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from quorate.controller.broker_changes import Rulebook
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.partition_change import PartitionTarget, partition_change
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.partitions.broker_changes import Rulebook
+from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
 from quorate.controller.registrations import registered
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ErrorCode
 from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition, merged
 from quorate.metadata.state import ClusterState

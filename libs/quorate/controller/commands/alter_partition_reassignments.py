@@ -11,13 +11,13 @@ from kraft.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from quorate.controller.broker_changes import Rulebook
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, check_room
-from quorate.controller.elections import Election
-from quorate.controller.new_partitions import bad_assignment, check_registered
-from quorate.controller.partition_change import PartitionTarget, Rules, partition_change
-from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import ITEMS_PER_STEP, Steps
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, check_room
+from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps
+from quorate.controller.partitions.broker_changes import Rulebook
+from quorate.controller.partitions.elections import Election
+from quorate.controller.partitions.new_partitions import bad_assignment, check_registered
+from quorate.controller.partitions.partition_change import PartitionTarget, Rules, partition_change
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState

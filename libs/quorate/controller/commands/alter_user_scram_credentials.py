@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from kraft import Message
 from kraft.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, kept_keys
+from quorate.controller.access.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, kept_keys
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.scram import MECHANISMS
 from quorate.metadata.state import ClusterState

@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 from kraft import Uuid
 from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-from quorate.controller.broker_changes import is_online, rules_for
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.elections import Election
-from quorate.controller.partition_change import PartitionTarget, partition_change
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.partitions.broker_changes import is_online, rules_for
+from quorate.controller.partitions.elections import Election
+from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
 from quorate.controller.registrations import registered
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import merged

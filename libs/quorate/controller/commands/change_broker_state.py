@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from kraft import Message, Uuid
-from quorate.controller.broker_changes import joining, leaving, losing
-from quorate.controller.chunked_change import DEFAULT_TURN, ChunkLimits, Key, bites, in_isr, leaderless, present
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.partition_change import AlikePartitions
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.partitions.broker_changes import joining, leaving, losing
+from quorate.controller.partitions.chunked_change import (
+    DEFAULT_TURN,
+    ChunkLimits,
+    Key,
+    bites,
+    in_isr,
+    leaderless,
+    present,
+)
+from quorate.controller.partitions.partition_change import AlikePartitions
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker

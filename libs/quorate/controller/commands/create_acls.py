@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from kraft import Message, Uuid
 from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from quorate.authorizer import CLUSTER_NAME, fault_of_host, is_network
-from quorate.controller.acl_filters import code_name
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.access.acl_filters import code_name
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.metadata.state import ClusterState

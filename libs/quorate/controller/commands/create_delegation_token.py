@@ -8,17 +8,16 @@ import msgspec
 
 from kraft import Uuid
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import (
-    Allows,
+from quorate.controller.access.delegation_tokens import (
     TokenSettings,
-    allows_all,
     check_authenticated,
     check_on,
     check_version,
     time_after,
     token_hmac,
 )
+from quorate.controller.access.rights import Allows, allows_all
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState

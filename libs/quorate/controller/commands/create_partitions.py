@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from kraft import Message
 from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, dry
-from quorate.controller.new_partitions import (
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, dry
+from quorate.controller.engine.steps import Steps, slices
+from quorate.controller.partitions.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     Placements,
     StalePlacement,
@@ -21,7 +22,6 @@ from quorate.controller.new_partitions import (
     partition_records,
     placed,
 )
-from quorate.controller.steps import Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic

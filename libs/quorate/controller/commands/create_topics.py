@@ -12,10 +12,12 @@ from typing import NamedTuple, TypeAlias
 
 from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS, Items, all_effective, faults
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, dry
-from quorate.controller.new_partitions import (
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, dry
+from quorate.controller.engine.steps import Steps, finished, slices
+from quorate.controller.partitions.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     Placements,
     StalePlacement,
@@ -25,8 +27,6 @@ from quorate.controller.new_partitions import (
     placed,
 )
 from quorate.controller.policies import AlterConfigPolicy, ConfigChange, NewTopic
-from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import Steps, finished, slices
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from kraft import Uuid
 from kraft.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from quorate.controller.acl_filters import Matcher, check_filter
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.controller.access.acl_filters import Matcher, check_filter
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from kraft import Uuid
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic

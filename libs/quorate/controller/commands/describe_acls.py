@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import TypeAlias
 
 from kraft.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from quorate.controller.acl_filters import Matcher, check_filter
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.access.acl_filters import Matcher, check_filter
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.acls import pattern_of
 from quorate.metadata.state import ClusterState
 from quorate.records import AccessControlEntryRecord

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from kraft.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.client_quotas import CLIENT_ID, IP, TYPES, USER, Entity
 from quorate.metadata.state import ClusterState

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.authorizer import CLUSTER_NAME
-from quorate.controller.authorized_operations import authorized_operations
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import Allows, allows_all
+from quorate.controller.access.authorized_operations import authorized_operations
+from quorate.controller.access.rights import Allows, allows_all
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState

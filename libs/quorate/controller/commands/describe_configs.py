@@ -14,10 +14,10 @@ from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.configs.broker import Scope
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
 from quorate.controller.configs.kinds import kind_of, said
-from quorate.controller.configs.secrets import is_secret
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import Set, Source, ValueType
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.secrets import is_secret
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource

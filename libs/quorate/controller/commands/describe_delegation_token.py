@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from kraft.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import (
-    Allows,
+from quorate.controller.access.delegation_tokens import (
     TokenSettings,
-    allows_all,
     check_authenticated,
     check_on,
     parse_principal,
     token_hmac,
 )
+from quorate.controller.access.rights import Allows, allows_all
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal

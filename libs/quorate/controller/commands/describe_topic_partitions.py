@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from quorate.controller.authorized_operations import authorized_operations
-from quorate.controller.broker_changes import is_online
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import Allows, allows_all
+from quorate.controller.access.authorized_operations import authorized_operations
+from quorate.controller.access.rights import Allows, allows_all
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.partitions.broker_changes import is_online
 from quorate.controller.topic_names import INTERNAL_TOPICS, fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType

@@ -9,7 +9,7 @@ from kraft.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ErrorCode
 from quorate.metadata.scram import MECHANISMS
 from quorate.metadata.state import ClusterState

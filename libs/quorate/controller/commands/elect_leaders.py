@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from kraft.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from quorate.controller.broker_changes import Rulebook
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, check_room
-from quorate.controller.elections import Election
-from quorate.controller.partition_change import PartitionTarget, partition_change
-from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import ITEMS_PER_STEP, Steps
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, check_room
+from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps
+from quorate.controller.partitions.broker_changes import Rulebook
+from quorate.controller.partitions.elections import Election
+from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState

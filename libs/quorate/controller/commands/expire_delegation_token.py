@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.delegation_tokens import (
+from quorate.controller.access.delegation_tokens import (
     TokenSettings,
     check_authenticated,
     check_may_change,
@@ -16,6 +15,7 @@ from quorate.controller.delegation_tokens import (
     time_after,
     token_by_hmac,
 )
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.records import RemoveDelegationTokenRecord

@@ -9,7 +9,7 @@ from kraft.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.state import ClusterState
 
 __all__ = ["list_partition_reassignments"]

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kraft import Uuid
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from quorate.controller.broker_changes import leaving, unclean_stop
-from quorate.controller.chunked_change import (
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.partitions.broker_changes import leaving, unclean_stop
+from quorate.controller.partitions.chunked_change import (
     DEFAULT_TURN,
     ChunkLimits,
     Key,
@@ -17,8 +19,6 @@ from quorate.controller.chunked_change import (
     in_isr_or_elr,
     present,
 )
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import ControllerSettings
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.features import KRAFT_VERSION

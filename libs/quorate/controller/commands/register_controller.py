@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CONTROLLER_REGISTRATION, release_of

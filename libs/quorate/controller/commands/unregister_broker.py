@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kraft.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from quorate.controller.broker_changes import leaving
-from quorate.controller.chunked_change import DEFAULT_TURN, ChunkLimits, Key, bites_of, epoch_of, in_isr, present
-from quorate.controller.decision import Command, Decision, Moment
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.partitions.broker_changes import leaving
+from quorate.controller.partitions.chunked_change import (
+    DEFAULT_TURN,
+    ChunkLimits,
+    Key,
+    bites_of,
+    epoch_of,
+    in_isr,
+    present,
+)
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import NO_LEADER

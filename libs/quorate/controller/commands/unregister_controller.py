@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.api.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
-from quorate.controller.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CONTROLLER_UNREGISTRATION, release_of

@@ -7,10 +7,10 @@ from enum import IntEnum
 
 from kraft import Message
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from quorate.controller.config_changes import cleared
+from quorate.controller.configs.config_changes import cleared
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
-from quorate.controller.decision import Command, Decision, Moment, dry
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, Moment, dry
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import ELR_VERSION, FEATURES, KRAFT_VERSION, supported_features

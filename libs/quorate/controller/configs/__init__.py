@@ -6,6 +6,7 @@ broker          broker configs that can be set at run time, for all brokers or f
 broker_file     broker configs that can be set in the properties file only
 client_metrics  configs of client metrics subscriptions
 group           configs of groups, within limits that brokers set
-secrets         which configs are secrets, so that their values are never returned
+config_changes  validates config changes, in Kafka's order, and makes their records
+settings        the settings of the controllers themselves
 values          parsers and validators of values (numbers, booleans, lists …), as Java reads them
 """

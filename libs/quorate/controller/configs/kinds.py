@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.controller.configs import broker, client_metrics, group, topic
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import ValueType
-from quorate.controller.settings import ControllerSettings
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.controller.scram_keys import HASHES, ITERATIONS_MIN, kept_keys, salted_password
+from quorate.controller.access.scram_keys import HASHES, ITERATIONS_MIN, kept_keys, salted_password
 from quorate.metadata.scram import MECHANISMS
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login, SaslError

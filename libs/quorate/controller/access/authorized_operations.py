@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from quorate.controller.delegation_tokens import Allows
+from quorate.controller.access.rights import Allows
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 

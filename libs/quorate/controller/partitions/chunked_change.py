@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kraft import Uuid
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX
 from quorate.metadata.partition_rows import PartitionSlice
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState

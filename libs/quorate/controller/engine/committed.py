@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from quorate.controller.engine import Engine
+from quorate.controller.engine.engine import Engine
 from quorate.metadata.past_view import as_of
 from quorate.nouns import Offset
 from quorate.timeline import TimelineDict, TimelineValue

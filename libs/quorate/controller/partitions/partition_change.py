@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kraft import Uuid
-from quorate.controller.elections import Candidates, Election, elect
+from quorate.controller.partitions.elections import Candidates, Election, elect
 from quorate.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, Partition
 from quorate.metadata.versions import DIRECTORIES, NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK
 from quorate.nouns import NodeId

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kraft import Message
-from quorate.controller.steps import Steps, finished
+from quorate.controller.engine.steps import Steps, finished
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset

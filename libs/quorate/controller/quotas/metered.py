@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from quorate.controller.decision import Command, CommandInSteps, Decision, Moment, steps_of
-from quorate.controller.mutation_quotas import RequestTokens
-from quorate.controller.steps import Steps
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
+from quorate.controller.engine.steps import Steps
+from quorate.controller.quotas.mutation_quotas import RequestTokens
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 

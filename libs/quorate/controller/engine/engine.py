@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraft import Message
-from quorate.controller.decision import Command
-from quorate.controller.deduplication import RequestDeduplication, RequestId
-from quorate.controller.failures import Fault, Where, outcome, row_for
-from quorate.controller.pending import InFlight, Pending, QueueLimit
-from quorate.controller.preparation import Batch, Prepared, Undecided, preparation
-from quorate.controller.ready import Answer, Append, EngineReady
-from quorate.controller.steps import Steps, finished
+from quorate.controller.engine.decision import Command
+from quorate.controller.engine.deduplication import RequestDeduplication, RequestId
+from quorate.controller.engine.failures import Fault, Where, outcome, row_for
+from quorate.controller.engine.pending import InFlight, Pending, QueueLimit
+from quorate.controller.engine.preparation import Batch, Prepared, Undecided, preparation
+from quorate.controller.engine.ready import Answer, Append, EngineReady
+from quorate.controller.engine.steps import Steps, finished
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.configs.broker import file_faults
 from quorate.controller.configs.topic import CONFIGS, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, Effective, effective
 from quorate.controller.configs.values import is_true, whole
-from quorate.controller.delegation_tokens import TokenSettings
-from quorate.controller.mutation_quotas import QuotaWindows
 from quorate.controller.policies import AlterConfigPolicy, CreateTopicPolicy
+from quorate.controller.quotas.mutation_quotas import QuotaWindows
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 
 from kraft import Message
 from quorate.controller.configs.kinds import Change, kind_of, said
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long, items
+from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps, slices
 from quorate.controller.policies import ConfigChange
-from quorate.controller.settings import ControllerSettings
-from quorate.controller.steps import ITEMS_PER_STEP, Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState

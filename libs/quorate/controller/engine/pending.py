@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from quorate.controller.preparation import Undecided
+from quorate.controller.engine.preparation import Undecided
 from quorate.errors import ApiError
 from quorate.nouns import Offset
 

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from kraft import Message
-from quorate.controller.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment, check_size, steps_of
-from quorate.controller.deduplication import RequestId, mark
-from quorate.controller.encoding import encoding
-from quorate.controller.failures import Fault, Where
-from quorate.controller.steps import Steps
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment, check_size, steps_of
+from quorate.controller.engine.deduplication import RequestId, mark
+from quorate.controller.engine.encoding import encoding
+from quorate.controller.engine.failures import Fault, Where
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 

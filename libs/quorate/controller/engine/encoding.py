@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraft import Message
-from quorate.controller.steps import Steps, slices
+from quorate.controller.engine.steps import Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
 from quorate.records import encode_record, with_request, with_trace

@@ -7,22 +7,18 @@ HMAC can log in as the token's owner.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import DELEGATION_TOKENS, release_of
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import DelegationTokenRecord
 
 __all__ = [
-    "Allows",
     "TokenSettings",
-    "allows_all",
     "check_authenticated",
     "check_may_change",
     "check_not_expired",
@@ -40,9 +36,6 @@ TIMESTAMP_MAX: Final = 2**63 - 1
 
 _HMACS_REMEMBERED: Final = 65_536
 """The size of the HMAC cache. A search by HMAC needs every token's HMAC: 2 µs to compute, 0.1 µs from the cache."""
-
-Allows: TypeAlias = Callable[[ClusterState, AclOperation, ResourceType, str], bool]
-"""Asks the authorizer whether the caller may do an operation on a resource: (state, operation, type, name) to bool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +57,6 @@ class TokenSettings:
     def are_on(self) -> bool:
         """Whether delegation tokens are on: a secret key is set."""
         return bool(self.secret_key)
-
-
-def allows_all(_state: ClusterState, _operation: AclOperation, _type: ResourceType, _name: str) -> bool:
-    """Allows every operation: the rule of a cluster without an authorizer."""
-    return True
 
 
 def check_authenticated(principal: Principal) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kraft import Uuid
-from quorate.controller.elections import Election
-from quorate.controller.partition_change import AlikePartitions, PartitionTarget, Rules, changed_fields
-from quorate.controller.settings import ControllerSettings
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.partitions.elections import Election
+from quorate.controller.partitions.partition_change import AlikePartitions, PartitionTarget, Rules, changed_fields
 from quorate.metadata.brokers import Broker
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.partitions import NO_LEADER, Partition, default_directory
