@@ -26,6 +26,7 @@ from quorate.records import (
     FeatureLevelRecord,
     FenceBrokerRecord,
 )
+from quorate.wire.schema import STRING_MAX
 
 GOOD = ConfigRecord(TOPIC, "t", "a", "1")
 WITHOUT_PLACE = FenceBrokerRecord(7, 7)
@@ -124,9 +125,9 @@ def test_who_waits_to_be_decided_for_again_is_answered_when_that_fails() -> None
 def test_what_is_larger_than_a_batch_is_refused_and_nothing_else() -> None:
     """Kafka's RecordBatchTooLargeException is an answer to the caller. The quorum would not take it either."""
     engine = active()
-    large = ConfigRecord(TOPIC, "t", "a", "x" * (BYTES_PER_WRITE_MAX // 2))
+    large = [ConfigRecord(TOPIC, "t", "a", "x" * STRING_MAX)] * (BYTES_PER_WRITE_MAX // STRING_MAX + 1)
 
-    engine.write("large", put(large, large), now_ms=0)
+    engine.write("large", put(*large), now_ms=0)
 
     error = engine.ready().answers[0].error
     assert error is not None

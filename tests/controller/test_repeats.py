@@ -17,19 +17,20 @@ from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.records import ConfigRecord, FeatureLevelRecord, decode_record, request_of
+from quorate.wire.schema import STRING_MAX
 
 EPOCH = 3
 ID = RequestId(b"an id of a write", CreateTopicsResponse)
 ANOTHER = RequestId(b"an id of another", CreateTopicsResponse)
 
 
-def put(value: str, *, times: int = 1, atomic: bool = True) -> Command[CreateTopicsResponse]:
+def put(value: str, *, times: int = 1, atomic: bool = True, topics: int = 1) -> Command[CreateTopicsResponse]:
     """Writes a config; the response is different for each value."""
 
     def command(_: ClusterState, __: Moment) -> Decision[CreateTopicsResponse]:
         records = tuple(ConfigRecord(TOPIC, "t", f"a{number}", value) for number in range(times))
         topic = CreateTopicsResponse.CreatableTopicResult(name=value)
-        return Decision(CreateTopicsResponse(topics=(topic,)), records, atomic)
+        return Decision(CreateTopicsResponse(topics=(topic,) * topics), records, atomic)
 
     return command
 
@@ -151,7 +152,8 @@ def test_a_write_of_several_batches_counts_once_its_last_one_is_there() -> None:
 
 def test_an_answer_that_is_too_long_to_be_kept_is_refused_and_nothing_is_written() -> None:
     engine = active()
-    engine.write("long", put("x" * (deduplication.MARK_BYTES_MAX + 1)), now_ms=0, request_id=ID)
+    long = put("x" * STRING_MAX, topics=deduplication.MARK_BYTES_MAX // STRING_MAX + 1)
+    engine.write("long", long, now_ms=0, request_id=ID)
     ready = engine.ready()
 
     assert ((), [("long", ErrorCode.POLICY_VIOLATION)]) == (ready.appends, said(ready.answers))

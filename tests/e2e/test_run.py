@@ -215,6 +215,12 @@ REFUSED = {
         "InvalidArgument",
         "INVALID_REQUEST",
     ),
+    "a name that no record can hold": (
+        "CreateTopics",
+        {"topics": [{"name": "a" * 32_768, "num_partitions": 1, "replication_factor": 1}]},
+        "InvalidArgument",
+        "INVALID_REQUEST",
+    ),
     "no state": ("ChangeBrokerState", {"broker_id": 101}, "InvalidArgument", "INVALID_REQUEST"),
     "a state that there is not": (
         "ChangeBrokerState",

@@ -13,7 +13,7 @@ from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from kraft.service.quorum_pb2_grpc import RaftClientStub, add_RaftClientServicer_to_server
 from quorate.errors import ErrorCode
 from quorate.nouns import OffsetAndEpoch
-from quorate.records import ConfigRecord, FeatureLevelRecord, SnapshotHeaderRecord, encode_record
+from quorate.records import FeatureLevelRecord, SnapshotHeaderRecord, encode_record
 from quorate.runtime.client import open_channel
 from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.statuses import error_from_call
@@ -30,7 +30,7 @@ from tests.storage.logs import failpoint
 
 VALUES = [encode_record(FeatureLevelRecord(name=f"feature-{number}", feature_level=1), 0) for number in range(50)]
 
-GIANT = encode_record(ConfigRecord(resource_type=2, resource_name="a", name="b", value="v" * (8 << 20)), 0)
+GIANT = encode_record(FeatureLevelRecord(unknown_tags=((10_000, bytes(8 << 20)),)), 0)
 
 
 @pytest.fixture

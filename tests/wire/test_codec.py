@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kraft import Message
 from kraft.api.create_topics import CreateTopicsRequest
+from kraft.api.create_topics_pb2 import CreateTopicsRequest as CreateTopicsOverGrpc
 from kraft.api.delete_topics import DeleteTopicsRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest
@@ -135,8 +136,34 @@ def test_before_flexible_versions_any_negative_length_is_null() -> None:
 def test_before_flexible_versions_neither_a_tag_nor_a_long_string_can_be_written() -> None:
     with pytest.raises(ApiError, match=r"tagged fields \[10000\], and version 1 has none"):
         encode(DeleteTopicsRequest(unknown_tags=((10000, b"trace"),)), 1)
-    with pytest.raises(ValueError, match=r"topic_names\[0\]: 32768 is too long; .* at most 32767 bytes"):
-        encode(DeleteTopicsRequest(topic_names=("a" * 32768,)), 1)
+
+
+@pytest.mark.parametrize("version", [1, 4])
+@pytest.mark.parametrize("name", ["a" * 32_768, "é" * 16_384, "😀" * 8_192])
+def test_a_string_of_more_than_32767_bytes_is_neither_written_nor_read(name: str, version: int) -> None:
+    """As by Kafka's generated classes; the length of a compact string would have room for more."""
+    with pytest.raises(ValueError, match=r"topic_names\[0\]: 32768 bytes are too long; a string has at most 32767"):
+        encode(DeleteTopicsRequest(topic_names=(name,)), version)
+    with pytest.raises(ValueError, match=r"TopicRecord.name: 32768 bytes are too long; a string has at most 32767"):
+        encode(TopicRecord(name=name, topic_id=bytes(16)), 0)
+    with pytest.raises(ApiError, match=r"topics\[0\].name: 32768 bytes; a string has at most 32767") as refused:
+        to_struct(CreateTopicsOverGrpc(topics=[CreateTopicsOverGrpc.CreatableTopic(name=name)]))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(Corrupt, match=r"TopicRecord.name: 32768 bytes are announced; a string has at most 32767"):
+        decode(TopicRecord, b"\x81\x80\x02" + name.encode() + bytes(17), 0)
+    with pytest.raises(Corrupt, match=r"topic_names\[0\]: 32768 bytes are announced; a string has at most 32767"):
+        decode(DeleteTopicsRequest, b"\x02\x81\x80\x02" + name.encode() + bytes(5), 4)
+
+
+@pytest.mark.parametrize("name", ["a" * 32_767, "é" * 16_383 + "a", "😀" * 8_191 + "abc"])
+def test_a_string_of_32767_bytes_is_written_and_read(name: str) -> None:
+    record, request = TopicRecord(name=name, topic_id=bytes(16)), DeleteTopicsRequest(topic_names=(name,))
+
+    assert record == decode(TopicRecord, encode(record, 0), 0)
+    assert record == to_struct(to_protobuf(record))
+    for version in (1, 4):
+        assert request == decode(DeleteTopicsRequest, encode(request, version), version)
+    assert request == to_struct(to_protobuf(request))
 
 
 def test_checks_a_length_before_it_makes_anything() -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kraft import Message
 from quorate.wire.primitives import read_uvarint, uvarint
-from quorate.wire.schema import Field, FieldType, Layout
+from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout
 
 FIXED: Final = {
     FieldType.BOOL: "?",
@@ -52,6 +52,15 @@ Encode = Callable[[Any, Callable[[bytes], None]], None]
 def old_length(kind: FieldType, *, array: bool) -> struct.Struct:
     """Returns the format of a length before KIP-482: two bytes for a string, four for all else; -1 is null."""
     return _INT16 if kind is FieldType.STRING and not array else _INT32
+
+
+_TOO_LONG: Final = [f"if n > {STRING_MAX + 1}:", "    raise Short"]
+"""The lines that refuse a compact string whose length plus one is n."""
+
+
+def _encoded(name: str) -> list[str]:
+    """Returns the lines that replace a string by its UTF-8 bytes, and refuse too long ones."""
+    return [f"{name} = {name}.encode()", f"if len({name}) > {STRING_MAX}:", "    raise Short"]
 
 
 class Short(Exception):
@@ -175,6 +184,8 @@ class _DecoderSource(_CodecSource):
         """Returns the lines that read a length plus one into n, and branch on null."""
         if self.compact(field):
             lines = ["    n = b[p]", "    p += 1", "    if n > 127:", "        n, p = read_uvarint(b, p - 1)"]
+            if field.kind is FieldType.STRING and not field.array:
+                lines += [f"        {line}" for line in _TOO_LONG]
         else:
             lines = [f"    {line}" for line in self._old_length(field.kind, array=field.array)]
         if field.nullable_in(self.version):
@@ -242,7 +253,7 @@ class _DecoderSource(_CodecSource):
         else:
             assert field.kind is FieldType.STRING, (self.layout, field)
             size = (
-                ["n, p = read_uvarint(b, p)"]
+                ["n, p = read_uvarint(b, p)", *_TOO_LONG]
                 if self.compact(field)
                 else self._old_length(FieldType.STRING, array=False)
             )
@@ -332,7 +343,7 @@ class _EncoderSource(_CodecSource):
             write = self.name(encoder(field.struct, self.version), "write")
             head = [f'    {w}(b"\\1")'] if field.nullable_in(self.version) else []
             return [*head, f"    {write}(v, {w})"]
-        lines = ["    v = v.encode()"] if field.kind is FieldType.STRING else []
+        lines = [f"    {line}" for line in _encoded("v")] if field.kind is FieldType.STRING else []
         return [*lines, f"    {w}({self._length(field, 'v', array=False)})", f"    {w}(v)"]
 
     def _array(self, field: Field, w: str) -> list[str]:
@@ -345,7 +356,8 @@ class _EncoderSource(_CodecSource):
             write = self.name(encoder(field.struct, self.version), "write")
             return [*lines, f"        {write}(item, {w})"]
         size = self._length(field, "item", array=False)
-        return [*lines, "        item = item.encode()", f"        {w}({size})", f"        {w}(item)"]
+        text = [f"        {line}" for line in _encoded("item")]
+        return [*lines, *text, f"        {w}({size})", f"        {w}(item)"]
 
     def _tags(self) -> list[str]:
         if not self.flexible:

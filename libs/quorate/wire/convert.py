@@ -15,7 +15,7 @@ from google.protobuf.message import Message as ProtobufMessage
 from kraft import Message
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, FieldType, Layout
+from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout
 from quorate.wire.shared import Shared
 
 __all__ = ["RANGES", "reader", "writer"]
@@ -26,6 +26,9 @@ RANGES: Final = {
     FieldType.UINT16: (0, (1 << 16) - 1),
 }
 """The range of Kafka's integer types that are narrower than protobuf's."""
+
+UTF8_BYTES_MAX: Final = 4
+"""The most bytes of a character in UTF-8: a shorter string need not be encoded to know that it fits."""
 
 Make = Callable[..., ProtobufMessage]
 """A protobuf message class, or the `add` of a repeated field: takes scalars by name, None for an absent one."""
@@ -105,7 +108,7 @@ def _to_text(field: Field, value: str) -> str:
 @cache
 def reader(layout: Layout) -> Callable[[ProtobufMessage], Any]:
     """Returns the function that converts a protobuf message to a struct. It raises ValueError for an unfit value."""
-    names: dict[str, Any] = {"parse_uuid": parse_uuid, "within": _within}
+    names: dict[str, Any] = {"parse_uuid": parse_uuid, "within": _within, "fitting": _fitting}
     make = _named(names, struct_class(layout))
     values = ", ".join(_read(field, names) for field in layout.fields)
     read: Callable[[ProtobufMessage], Any] = _built(names, "read", ["def read(m):", f"    return {make}({values})"])
@@ -136,6 +139,8 @@ def _read_one(field: Field, value: str, names: dict[str, Any]) -> str:
     if field.kind in RANGES:
         low, high = RANGES[field.kind]
         return f"within({value}, {low}, {high})"
+    if field.kind is FieldType.STRING:
+        return f"(v if len(v := {value}) <= {STRING_MAX // UTF8_BYTES_MAX} else fitting(v))"
     return value
 
 
@@ -143,6 +148,12 @@ def _within(value: int, low: int, high: int) -> int:
     if low <= value <= high:
         return value
     raise ValueError(value)
+
+
+def _fitting(text: str) -> str:
+    if len(text.encode()) <= STRING_MAX:
+        return text
+    raise ValueError(f"{len(text)} characters")
 
 
 def _named(names: dict[str, Any], value: Any) -> str:

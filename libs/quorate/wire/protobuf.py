@@ -15,7 +15,7 @@ from kraft import Message
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.convert import RANGES, reader, writer
-from quorate.wire.schema import Field, FieldType, Layout, layout, layout_of
+from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, layout, layout_of
 
 P = TypeVar("P", bound=ProtobufMessage)
 
@@ -63,6 +63,10 @@ def _check_one(field: Field, value: Any, path: str) -> None:
             parse_uuid(value)
         except ValueError as problem:
             raise _misfit(path, str(problem)) from None
+    elif field.kind is FieldType.STRING:
+        size = len(value.encode())
+        if size > STRING_MAX:
+            raise _misfit(path, f"{size} bytes; a string has at most {STRING_MAX}")
     elif field.kind in RANGES:
         low, high = RANGES[field.kind]
         if not low <= value <= high:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as ProtobufMessage
@@ -21,6 +21,9 @@ import kraft
 from kraft import schema_pb2
 
 ZERO_UUID = bytes(16)
+
+STRING_MAX: Final = 2**15 - 1
+"""The most bytes of a string in UTF-8. Kafka's generated writers and readers refuse a longer one, a compact one too."""
 
 
 class FieldType(Enum):

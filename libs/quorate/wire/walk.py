@@ -12,7 +12,9 @@ from kraft import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire.compile import FIXED, old_length, struct_class
 from quorate.wire.primitives import read_uvarint, uvarint
-from quorate.wire.schema import Field, FieldType, Layout
+from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout
+
+_STRING_RULE = f"a string has at most {STRING_MAX}"
 
 
 def read(layout: Layout, version: int, data: bytes, position: int) -> tuple[Message, int]:
@@ -108,6 +110,8 @@ class _ByteReader:
         else:
             length = old_length(field.kind, array=array)
             (announced,) = length.unpack(self.take(length.size, f"{path}: length"))
+        if announced > STRING_MAX and field.kind is FieldType.STRING and not array:
+            raise Corrupt(f"{path}: {announced} bytes are announced; {_STRING_RULE}", position=start)
         if announced >= 0:
             return announced
         if nullable:
@@ -186,12 +190,11 @@ def _field(field: Field, version: int, value: Any, path: str, *, flexible: bool)
 
 def _length(length: int, field: Field, path: str, *, array: bool, compact: bool) -> bytes:
     """Returns an encoded length; -1 is null."""
+    if length > STRING_MAX and field.kind is FieldType.STRING and not array:
+        raise ValueError(f"{path}: {length} bytes are too long; {_STRING_RULE}")
     if compact:
         return uvarint(length + 1)
-    try:
-        return old_length(field.kind, array=array).pack(length)
-    except struct.error:
-        raise ValueError(f"{path}: {length} is too long; before KIP-482 a string has at most 32767 bytes") from None
+    return old_length(field.kind, array=array).pack(length)
 
 
 def _one(field: Field, version: int, value: Any, path: str, *, compact: bool) -> bytes:
