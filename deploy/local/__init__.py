@@ -2,7 +2,8 @@
 
 plan        the processes with their ports and settings
 processes   starts the processes, waits until they are ready, and stops them
-broker      a stand-in for a broker: registers, follows the log, sends heartbeats
+broker      stand-ins for brokers: they register, follow the log, send heartbeats
+kafka       brokers and tools of a released Kafka in their place
 client      the calls of the demonstration
 show        the output of the demonstration
 """

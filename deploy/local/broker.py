@@ -1,4 +1,4 @@
-"""A stand-in for a broker: registers, replays the log, sends heartbeats, shuts down. It stores no partitions."""
+"""Stand-ins for brokers: they register, replay the log, send heartbeats, shut down. They store no partitions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+from deploy.local.plan import ClusterPlan
 from kraft import Uuid
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
@@ -131,3 +132,35 @@ class BrokerStandIn:
         return await self._heartbeats.call(
             lambda stub: stub.BrokerHeartbeat, request, deadline_ms=DEADLINE_MS, retry=lambda error: False
         )
+
+
+class BrokerStandIns:
+    """A stand-in for each of the plan's brokers."""
+
+    called: Final = "broker stand-ins"
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self._brokers = [stand_in(plan, broker_id) for broker_id in plan.brokers]
+
+    async def start(self) -> None:
+        """Starts all of them; each is unfenced at the end. Raises ApiError, TimeoutError."""
+        async with asyncio.TaskGroup() as joining:
+            for broker in self._brokers:
+                joining.create_task(broker.start())
+
+    async def close(self) -> None:
+        """Stops them without a shutdown request."""
+        for broker in self._brokers:
+            await broker.close()
+
+
+def stand_in(plan: ClusterPlan, broker_id: NodeId) -> BrokerStandIn:
+    """Returns a stand-in for one of the plan's brokers."""
+    return BrokerStandIn(
+        broker_id,
+        cluster_id=plan.cluster_id,
+        rack=plan.racks[broker_id],
+        quorum=[each.address for each in plan.quorum],
+        controllers=[each.address for each in plan.controllers],
+        heartbeat=plan.heartbeat.address,
+    )

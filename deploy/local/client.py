@@ -6,11 +6,12 @@ import asyncio
 from typing import Final
 
 from deploy.local.plan import ClusterPlan
+from deploy.local.processes import NotReady
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
-from kraft.service.observer_pb2 import GetTraceRequest
+from kraft.service.observer_pb2 import GetTraceRequest, ListTracesRequest
 from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC
 from quorate.runtime.client import Client
@@ -33,7 +34,7 @@ class Admin:
             [each.address for each in plan.controllers], ControllerStub, telemetry=self._telemetry
         )
         self._observer = Client((plan.observer.address,), ObserverStub)
-        self._involved = {each.name for each in plan.processes}
+        self._involved = {each.name for each in plan.processes if each.service != "gateway"}
 
     async def create_topic(
         self, name: str, *, partitions: int, replication_factor: int
@@ -68,7 +69,8 @@ class Admin:
     async def trace(self, trace_id: str) -> list[SpanData]:
         """Returns the spans of a write's trace once all have come, as services export them after their answer.
 
-        Every process of the plan has a part in a write. If one sends nothing, the others' spans come after 30 s.
+        Every process of the plan but the gateways has a part in a write. If one sends nothing, the others' spans come
+        after 30 s.
         """
         spans: list[SpanData] = []
         loop = asyncio.get_running_loop()
@@ -98,6 +100,21 @@ class Admin:
                 ]
             await asyncio.sleep(0.05)
         return spans
+
+    async def latest_trace(self, *, root: str, span_name: str) -> str:
+        """Returns the id of the latest trace whose root is `root` and that has a span `span_name`.
+
+        Raises ApiError, and NotReady if there is none after 30 s.
+        """
+        request, loop = ListTracesRequest(span_name=span_name), asyncio.get_running_loop()
+        deadline = loop.time() + TRACE_TIMEOUT_S
+        while loop.time() < deadline:
+            answer = await self._observer.call(lambda stub: stub.ListTraces, request, deadline_ms=DEADLINE_MS)
+            for trace in answer.traces:
+                if trace.root == root:
+                    return trace.trace_id
+            await asyncio.sleep(0.05)
+        raise NotReady(f"the observer has no trace from {root} to {span_name} after {TRACE_TIMEOUT_S:g} s")
 
     async def close(self) -> None:
         """Closes the connections and flushes the client's spans."""

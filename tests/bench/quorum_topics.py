@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.__main__ import stand_in
+from deploy.local.broker import stand_in
 from deploy.local.client import Admin
 from deploy.local.plan import ClusterPlan, make_plan
 from deploy.local.processes import Running

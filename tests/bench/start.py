@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from deploy.local.__main__ import stand_in
+from deploy.local.broker import stand_in
 from deploy.local.plan import ClusterPlan, make_plan
 from deploy.local.processes import Running
 from tests.bench.measure import Table

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from deploy.kafka.node import ToolFailed, tool
 from quorate.records import ClientQuotaRecord
 from quorate.storage.meta_properties import read_meta_properties
 from tests.cli.directories import CLUSTER_ID, END_OFFSET, LOG_NAME, a_history, batch, run, write_log
 from tests.cli.test_dump import BATCHES, OUT_OF_ORDER
 from tests.cli.test_format import FIRST, OTHER_VOTER, VOTER, config, static, timeless
 from tests.interop.kafka.judge import dump_log
-from tests.interop.kafka.node import ToolFailed, tool
 from tests.interop.kafka.release import OPERATIONS_POM, absent, java
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=str(absent()))]

@@ -16,8 +16,7 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from deploy.local.__main__ import stand_in
-from deploy.local.broker import BrokerStandIn
+from deploy.local.broker import BrokerStandIn, stand_in
 from deploy.local.client import Admin
 from deploy.local.plan import HERE, ClusterPlan, Process, make_plan
 from deploy.local.processes import Running

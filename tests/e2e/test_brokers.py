@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from deploy.local.__main__ import stand_in
+from deploy.local.broker import stand_in
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.service.heartbeat_pb2 import DescribeSessionsRequest, DescribeSessionsResponse
 from quorate.errors import ApiError, ErrorCode

@@ -15,10 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from deploy.kafka.release import version
 from tests.interop.kafka import decisions, golden
 from tests.interop.kafka.drive import Json
 from tests.interop.kafka.judge import DIRECTORY, dump_log, dumped_batches, files_of
-from tests.interop.kafka.release import absent, version
+from tests.interop.kafka.release import absent
 from tests.interop.quorum_stories import lost_scram, voters_changed
 from tests.interop.stories import combined_static, three_dynamic
 
@@ -42,7 +43,7 @@ UNSOUND: Final = frozenset({"lost-scram"})
 PROVENANCE: Final = """\
 # {name}
 
-Made by Apache Kafka {version} (the jars that `tests/interop/kafka/pom.xml` names), on {date}, with
+Made by Apache Kafka {version} (the jars that `deploy/kafka/pom.xml` names), on {date}, with
 
     make fixtures        (or: python -m tests.interop.make_fixtures {name})
 

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from deploy.kafka.node import Node
 from deploy.local.ports import free_ports
 from tests.interop.kafka.drive import Drive, Json
-from tests.interop.kafka.node import Node
 from tests.interop.stories import BROKER, CAUGHT_UP_TIMEOUT_S, CLUSTER_ID, CONTROLLER, FENCED_TIMEOUT_S, SECURITY, Story
 
 MECHANISM: Final = "SCRAM_SHA_256"

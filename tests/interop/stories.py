@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from deploy.kafka.node import Node, tool
 from deploy.local.ports import free_ports
 from tests.interop.kafka.drive import Drive, Json
-from tests.interop.kafka.node import Node, tool
 
 Story = tuple[Json, list[Json], list[Json]]
 

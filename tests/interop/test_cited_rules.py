@@ -11,8 +11,9 @@ from zipfile import ZipFile
 
 import pytest
 
+from deploy.kafka.release import jars
 from tests.controller.tables.every import TABLES
-from tests.interop.kafka.release import OPERATIONS_POM, absent, jars
+from tests.interop.kafka.release import OPERATIONS_POM, absent
 
 pytestmark = [
     pytest.mark.interop,

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
+from deploy.kafka.node import Node, tool
 from deploy.local.ports import free_ports
 from kraft.api.api_versions import ApiVersionsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest
@@ -19,7 +20,6 @@ from quorate.network.client import connect
 from quorate.wire.protobuf import json_form
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster, control_plane
-from tests.interop.kafka.node import Node, tool
 from tests.interop.kafka.quorum import AS_BROKER, SECURITY
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.kafka.node import NodeFailed
 from quorate.errors import Corrupt
 from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch
@@ -40,7 +41,7 @@ def test_a_controller_does_not_start_on_what_cannot_be_replayed(tmp_path: Path) 
     source = copied(tmp_path)
     orphans = [value for value in state_values() if type(decode_record(value)).__name__ != "TopicRecord"]
     write_checkpoint(source / DIRECTORY, end, orphans)
-    with start_controller_on(source, tmp_path / "node") as node, pytest.raises(AssertionError, match="ended before"):
+    with start_controller_on(source, tmp_path / "node") as node, pytest.raises(NodeFailed, match="ended before"):
         node.wait_ready()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.__main__ import stand_in
+from deploy.local.broker import stand_in
 from deploy.local.client import Admin
 from deploy.local.plan import ClusterPlan, make_plan
 from deploy.local.processes import Running

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pytest
 
+from deploy.kafka.node import Node, tool
+from deploy.kafka.release import POM, version
 from deploy.local.ports import free_ports
-from tests.interop.kafka.node import Node, tool
-from tests.interop.kafka.release import OPERATIONS_POM, POM, absent, version
+from tests.interop.kafka.release import OPERATIONS_POM, absent
 from tests.interop.test_wire_client import PASSWORD, properties
 from tests.network.test_network import contexts
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from deploy.kafka.release import jars, version
 from quorate.runtime import cluster_metrics
 from services.controller import metrics as controller_metrics
 from services.heartbeat import metrics as heartbeat_metrics
 from services.quorum.metrics import CONTROLLER, RAFT, ROWS, SNAPSHOT
-from tests.interop.kafka.release import absent, jars, version
+from tests.interop.kafka.release import absent
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=str(absent()))]
 

@@ -15,6 +15,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.interop.mixed", "tests.e2e.cluster", "tests.e2e.offline")
 
+from deploy.kafka.node import Node, NodeFailed  # noqa: E402
 from deploy.local.plan import ClusterPlan, make_plan  # noqa: E402  # assertions of the helpers tell values from here on
 from deploy.local.ports import free_ports  # noqa: E402
 from quorate.cli.offline import load  # noqa: E402
@@ -29,7 +30,6 @@ from tests.e2e.cluster import VOTERS, Cluster, control_plane, stored_leaders, st
 from tests.e2e.offline import scan, stored_log  # noqa: E402
 from tests.e2e.starting import start  # noqa: E402
 from tests.interop.kafka.judge import controller_properties, dump_log, dumped_batches  # noqa: E402
-from tests.interop.kafka.node import Node  # noqa: E402
 from tests.interop.kafka.quorum import Voters, controllers_on, data_of, short_life  # noqa: E402
 from tests.interop.kafka.release import absent  # noqa: E402
 from tests.interop.mixed import OURS, Life, Taken, addresses_in, live_on, topics_of  # noqa: E402
@@ -278,7 +278,7 @@ def test_a_directory_has_one_owner_ours_or_kafkas(tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "combined-static" / "node-1", data, ignore=shutil.ignore_patterns("*.dump.txt"))
     theirs, ours = free_ports(2)
     kafka = Node(tmp_path / "kafka", controller_properties(1, theirs, data))
-    with DirectoryLock(data), kafka.start(), pytest.raises(AssertionError, match="Failed to acquire lock"):
+    with DirectoryLock(data), kafka.start(), pytest.raises(NodeFailed, match="Failed to acquire lock"):
         kafka.wait_ready()
     listener = {"listeners": f"CONTROLLER://127.0.0.1:{ours}", "controller.quorum.voters": f"1@127.0.0.1:{ours}"}
     with kafka.start():

@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+from deploy.kafka.node import Node
+from deploy.kafka.release import POM, version
 from deploy.local.ports import free_ports
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -26,8 +28,7 @@ from quorate.protocol import all_apis
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PlainClient
 from quorate.protocol.sasl.scram import ScramClient
-from tests.interop.kafka.node import Node
-from tests.interop.kafka.release import OPERATIONS_POM, POM, absent, version
+from tests.interop.kafka.release import OPERATIONS_POM, absent
 from tests.network.test_network import contexts
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=absent() or "")]

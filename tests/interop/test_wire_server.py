@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from deploy.kafka.node import TOOL_TIMEOUT_S
 from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -18,7 +19,6 @@ from kraft.api.metadata import MetadataRequest, MetadataResponse
 from quorate.network.server import Client, KafkaServer, Listening, serving
 from quorate.nouns import METADATA_TOPIC, Principal
 from quorate.protocol import Request, ServerSettings
-from tests.interop.kafka.node import TOOL_TIMEOUT_S
 from tests.interop.kafka.release import absent, java
 from tests.network.test_network import contexts
 from tests.protocol.pair import SERVED, describe

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.interop.kafka.release import POM, java
+from deploy.kafka.release import POM
+from tests.interop.kafka.release import java
 
 PROGRAM: Final = Path(__file__).with_name("Golden.java")
 KEPT: Final = Path(__file__).parents[1] / "fixtures" / "golden.jsonl.gz"

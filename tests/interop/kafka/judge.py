@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from deploy.kafka.node import Node, tool
+from deploy.kafka.release import POM
 from deploy.local.ports import free_ports
-from tests.interop.kafka.node import Node, tool
-from tests.interop.kafka.release import POM, java
+from tests.interop.kafka.release import java
 
 SHELL_TIMEOUT_S: Final = 300
 DIRECTORY: Final = "__cluster_metadata-0"

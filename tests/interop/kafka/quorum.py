@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from deploy.kafka.node import Node, tool
 from deploy.local.ports import free_ports
 from tests.interop.kafka.drive import Drive
-from tests.interop.kafka.node import Node, tool
 
 CLUSTER_ID: Final = "n3Vb0q7mSlW8cYkXe2RtZw"
 TOPICS: Final = {"plain": 3, "orders": 2}

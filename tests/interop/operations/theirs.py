@@ -8,13 +8,13 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from deploy.kafka.node import Node
 from deploy.local.ports import free_ports
 from kraft import Message
 from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraft.errors import ErrorCode
 from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId, Offset
-from tests.interop.kafka.node import Node
 from tests.interop.kafka.release import OPERATIONS_POM
 from tests.interop.operations.names import CLUSTER_ID
 from tests.interop.operations.settings import COMMON, QUORUM, RELEASE

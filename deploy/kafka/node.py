@@ -1,6 +1,6 @@
-"""A node of a released Kafka as a child process: formatted, started, stopped, killed.
+"""A node of a released Kafka as a child process: formatted, started, stopped, killed; and a command-line tool.
 
-Everything listens on loopback, on ports that were free a moment ago; only processes of our own are ended.
+Everything listens on loopback; only processes that were started here are ended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from tests.interop.kafka.release import POM, java
+from deploy.kafka.release import HEAP, POM, java
+
+__all__ = ["STARTED", "TOOL_TIMEOUT_S", "Node", "NodeFailed", "Properties", "ToolFailed", "tool"]
 
 READY_TIMEOUT_S: Final = 300
 STOP_TIMEOUT_S: Final = 300
@@ -21,34 +23,40 @@ LOOK_EVERY_S: Final = 0.05
 
 STARTED: Final = "Kafka Server started"
 """What a node says when it serves: a broker after it was unfenced."""
+SIGTERM_STATUSES: Final = (0, 143, -15)
+"""Exit statuses after SIGTERM: Kafka ends itself with 143."""
 
 Properties = Mapping[str, object]
 
 
-def tool(main: str, *arguments: object, timeout_s: float = TOOL_TIMEOUT_S, pom: Path = POM) -> str:
-    """What a command-line tool of the release prints. Raises ToolFailed with all that it said."""
+class ToolFailed(Exception):
+    """Raised when a tool of the release ends with an error; the message has all that it said."""
+
+
+class NodeFailed(Exception):
+    """Raised when a node ends too early or is not ready in time; the message has its last words."""
+
+
+def tool(
+    main: str, *arguments: object, timeout_s: float = TOOL_TIMEOUT_S, pom: Path = POM, stdin: str | None = None
+) -> str:
+    """Returns what a command-line tool of the release prints. Raises ToolFailed and NotFetched."""
     command = java(main, *arguments, pom=pom)
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s, input=stdin)
     if ran.returncode != 0:
         raise ToolFailed(f"{main} {' '.join(map(str, arguments))}: exit {ran.returncode}\n{ran.stdout}{ran.stderr}")
     return ran.stdout
 
 
-class ToolFailed(Exception):
-    """A tool of the release ended with an error."""
-
-
 class Node:
-    """One server. `directory` holds its properties, what it says (`server.out`) and nothing else of ours.
+    """One server. `directory` has its properties, and what it says (`server.out`); `pom` names the release."""
 
-    `pom` names the release.
-    """
-
-    def __init__(self, directory: Path, properties: Properties, *, pom: Path = POM) -> None:
+    def __init__(self, directory: Path, properties: Properties, *, pom: Path = POM, heap: str = HEAP) -> None:
         self.directory = directory
-        self._pom = pom
         self.properties = dict(properties)
         self.says = directory / "server.out"
+        self._pom = pom
+        self._heap = heap
         self._config = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -63,48 +71,53 @@ class Node:
 
     @property
     def is_running(self) -> bool:
+        """Whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def format(self, cluster_id: str, *arguments: object) -> str:
-        """Write the meta.properties (and the first checkpoint) of every directory of this node."""
+        """Writes the meta.properties (and the first checkpoint) of every directory of this node. Raises ToolFailed."""
         how = ("format", "-t", cluster_id, "-c", self._config, *arguments)
         return tool("kafka.tools.StorageTool", *how, pom=self._pom)
 
     def start(self) -> Self:
-        """Begin to run; `wait_ready` says when it serves."""
+        """Begins to run; `wait_ready` says when it serves."""
         assert not self.is_running, self.directory
+        command = java("kafka.Kafka", self._config, level="info", heap=self._heap, pom=self._pom)
         with self.says.open("wb") as out:
-            command = java("kafka.Kafka", self._config, level="info", pom=self._pom)
             self._process = subprocess.Popen(command, cwd=self.directory, stdout=out, stderr=subprocess.STDOUT)
         return self
 
     def wait_ready(self) -> Self:
-        """Until the node says that it serves, and its listeners accept. Raises AssertionError with its last words."""
+        """Waits until the node says that it serves, and its listeners accept. Raises NodeFailed."""
         self.wait_until(self._serves, "ready", READY_TIMEOUT_S)
         return self
 
     def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Until `holds`, as long as the process lives."""
+        """Waits until `holds`, as long as the process lives. Raises NodeFailed."""
         deadline = time.monotonic() + timeout_s
         while not holds():
-            assert self.is_running, f"{self.directory.name} ended before it was {what}:\n{self.last_words()}"
-            assert time.monotonic() < deadline, f"{self.directory.name} not {what}:\n{self.last_words()}"
+            if not self.is_running:
+                raise NodeFailed(f"{self.directory.name} ended before it was {what}:\n{self.last_words()}")
+            if time.monotonic() >= deadline:
+                raise NodeFailed(f"{self.directory.name} is not {what} after {timeout_s:g} s:\n{self.last_words()}")
             time.sleep(LOOK_EVERY_S)
 
     def stop(self) -> None:
-        """SIGTERM: a controlled shutdown. Kafka ends itself with status 143 after it."""
+        """Asks for a controlled shutdown with SIGTERM, and waits for its end. Raises NodeFailed, TimeoutExpired."""
         assert self._process is not None, self.directory
         self._process.terminate()
         status = self._process.wait(STOP_TIMEOUT_S)
-        assert status in (0, 143, -15), (status, self.last_words())
+        if status not in SIGTERM_STATUSES:
+            raise NodeFailed(f"{self.directory.name} ended with status {status}:\n{self.last_words()}")
 
     def kill(self) -> None:
-        """SIGKILL: what a power cut leaves (but for what the page cache keeps)."""
+        """Sends SIGKILL: what a power cut leaves (but for what the page cache keeps)."""
         assert self._process is not None, self.directory
         self._process.kill()
         self._process.wait(STOP_TIMEOUT_S)
 
     def last_words(self, line_count: int = 30) -> str:
+        """Returns the last lines of what the node says."""
         return "\n".join(self.says.read_text(errors="replace").splitlines()[-line_count:])
 
     def _serves(self) -> bool:

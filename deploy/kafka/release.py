@@ -1,0 +1,91 @@
+"""The jars of a released Kafka: fetched once by Maven, and called.
+
+The release is the one that a POM names, `pom.xml` unless said otherwise; its jars go to `build/kafka-<version>/`,
+outside git.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+__all__ = ["BUILD", "MAVEN_TIMEOUT_S", "POM", "NotFetched", "jars", "java", "missing", "version"]
+
+HERE: Final = Path(__file__).parent
+POM: Final = HERE / "pom.xml"
+BUILD: Final = HERE.parents[1] / "build"
+COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+MAVEN_TIMEOUT_S: Final = 600
+"""About 80 jars, 150 MB, from a registry that may be slow."""
+HEAP: Final = "512m"
+
+HOW_TO_GET: Final = (
+    "a released Kafka needs a JDK 17 and Maven 3.8 (Debian, Ubuntu: `apt-get install openjdk-17-jdk-headless maven`; "
+    "macOS: `brew install openjdk@17 maven`)"
+)
+
+
+class NotFetched(Exception):
+    """Raised when Maven does not fetch the jars; the message has what it said."""
+
+
+def version(pom: Path = POM) -> str:
+    """Returns the release of a POM, such as "4.3.1"."""
+    found = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom.read_text())
+    assert found, f"{pom} names no kafka.version"
+    return found[1]
+
+
+def missing(pom: Path = POM, *, programs: Sequence[str] = ("java",)) -> str | None:
+    """Returns what is needed to run the release and not on the PATH, and how to get it; None if all is there.
+
+    `programs` are needed in any case, and Maven as long as the jars are not fetched.
+    """
+    names = [each for each in (*programs, *(() if _fetched(pom) else ("mvn",))) if shutil.which(each) is None]
+    return f"not on PATH: {', '.join(names)}; {HOW_TO_GET}" if names else None
+
+
+@cache
+def jars(pom: Path = POM) -> Path:
+    """Returns the directory with every jar of the release, fetched if it is not there yet. Raises NotFetched."""
+    directory = BUILD / f"kafka-{version(pom)}"
+    if not _fetched(pom):
+        command = ["mvn", "-q", "-B", "-f", str(pom), COPY, f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
+        try:
+            ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            raise NotFetched(f"Maven does not fetch Kafka {version(pom)}: {problem}") from None
+        if ran.returncode:
+            raise NotFetched(f"Maven does not fetch Kafka {version(pom)}:\n{ran.stdout}{ran.stderr}")
+        (directory / "complete").write_text(pom.read_text())
+    return directory
+
+
+def java(
+    main: str,
+    *arguments: object,
+    level: str = "error",
+    classes: Sequence[Path] = (),
+    heap: str = HEAP,
+    pom: Path = POM,
+) -> list[str]:
+    """Returns the command that runs a main class of the release that `pom` names.
+
+    `level` is what of its log it prints, `classes` are directories of classes before the release's jars. Raises
+    NotFetched.
+    """
+    classpath = ":".join((*map(str, classes), f"{jars(pom)}/*"))
+    options = [f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"]
+    log = [f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Dquorate.kafka.level={level}"]
+    return ["java", *options, *log, "-cp", classpath, main, *map(str, arguments)]
+
+
+def _fetched(pom: Path) -> bool:
+    """Whether Maven has fetched all that the POM names as it is now."""
+    complete = BUILD / f"kafka-{version(pom)}" / "complete"
+    return complete.exists() and complete.read_text() == pom.read_text()
