@@ -122,11 +122,10 @@ class Plane:
         return max(logs, key=len)  # type: ignore[return-value]
 
 
-# An epoch above the present one is taken over, as Raft wants it. Many large ones would use up all that there are; but
-# the last one, which none could follow, is refused.
+# An epoch above the present one is taken over, as Raft wants it, but for one that is too far ahead.
 _EPOCHS: Final = dict.fromkeys(
     ("replica_epoch", "leader_epoch", "current_leader_epoch", "last_offset_epoch", "epoch"),
-    (-(2**31), -1, 0, 1, 1_000, EPOCHS_END),
+    (-(2**31), -1, 0, 1, 1_000, EPOCHS_END - 1_000, EPOCHS_END - 1, EPOCHS_END),
 )
 
 
