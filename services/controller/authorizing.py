@@ -8,7 +8,7 @@ once. Every decision goes to the `audit` log.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from quorate.authorizer import (
@@ -27,7 +27,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.runtime import passing_on
-from quorate.runtime.passing_on import CLIENT_ID, HOP
+from quorate.runtime.passing_on import CLIENT_ID, FORWARDER_PRINCIPAL, HOP
 from services.controller import audit
 from services.controller.call import Call
 from services.controller.forwarding import is_forwarded, peer_address
@@ -113,10 +113,9 @@ class Authorizing:
         hosts = list(map(host_address, passing_on.hosts(metadata)))
         if not (is_forwarded(context) or passing_on.is_passed_on(metadata)):
             return here
-        for host in (here.host, *reversed(hosts[1:])):
-            self._check_hop(here._replace(host=host))
-        principal = passing_on.principal(metadata) or ANONYMOUS
-        return Caller(principal, hosts[0] if hosts else here.host, client_id)
+        for hop in (here, *_hops(here, hosts, passing_on.principal(metadata, FORWARDER_PRINCIPAL))):
+            self._check_hop(hop)
+        return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id)
 
     def _check_hop(self, hop: Caller) -> None:
         """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others."""
@@ -194,6 +193,16 @@ class Authorizing:
             # The ACLs are not loaded yet, or a snapshot is half loaded: as Kafka's authorizer, deny until then.
             return Ruling(False, DefaultRule.DEFAULT_DENY)
         return ruling
+
+
+def _hops(here: Caller, hosts: Sequence[str], forwarder: Principal) -> Iterator[Caller]:
+    """Yields those that passed a request on before it came here, the last one first.
+
+    Of a forwarder (the second of `hosts`, a broker with an Envelope) a gateway knows the principal; the others speak
+    gRPC, where nobody is authenticated.
+    """
+    for number, host in reversed(list(enumerate(hosts))[1:]):
+        yield here._replace(host=host, principal=forwarder if number == 1 else ANONYMOUS)
 
 
 def _requester(caller: Caller) -> Requester:

@@ -14,7 +14,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime import passing_on
 from quorate.runtime.client import call, open_channel
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, FORWARDER_PRINCIPAL
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
@@ -32,7 +32,7 @@ MARGIN_S: Final = 0.1
 LOOK_AGAIN_S: Final = 0.05
 """Longest pause (s) between two attempts: the active controller may learn later than this one that it leads."""
 
-_OF_THE_CALLER: Final = frozenset({CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL})
+_OF_THE_CALLER: Final = frozenset({CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, FORWARDER_PRINCIPAL})
 
 
 class Forwarding:

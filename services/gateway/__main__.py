@@ -12,7 +12,7 @@ from typing import Final
 from quorate.network.server import Client, KafkaServer, Listening, serving
 from quorate.protocol import ServerSettings
 from quorate.runtime.client import open_channel
-from quorate.runtime.config import describe, load
+from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
@@ -23,6 +23,7 @@ from services.gateway.config import GatewayConfig
 from services.gateway.endpoints import Endpoints
 from services.gateway.handler import Gateway
 from services.gateway.metrics import watch
+from services.gateway.security import ListenerSecurity, listener_prefix
 
 log = logger(__name__)
 
@@ -33,7 +34,8 @@ GRACE_S: Final = 2.0
 async def main(life: ServiceLife) -> None:
     """Serves Kafka's wire, once the controller beside it has answered, until asked to stop."""
     start_logs(os.environ)
-    config = load(GatewayConfig, sys.argv[1:], os.environ)
+    config = load(GatewayConfig, sys.argv[1:], os.environ, prefix=listener_prefix(sys.argv[1:], os.environ))
+    security = _security(config)
     name = f"gateway-{config.node_id}"
     telemetry = Telemetry.start(service="gateway", instance=name, environ=os.environ)
     health = Server(telemetry=telemetry, on_fatal=life.fail)
@@ -48,7 +50,7 @@ async def main(life: ServiceLife) -> None:
         _gateway(config, telemetry) as gateway,
     ):
         refreshing = tasks.create_task(gateway.features.run())
-        opening = tasks.create_task(_open(config, gateway, health, life))
+        opening = tasks.create_task(_open(config, security, gateway, health, life))
         await life.stopping()
         await health.stop()
         await asyncio.wait([opening], timeout=GRACE_S + 1)
@@ -73,7 +75,17 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry) -> AsyncIterator
             await channel.close()
 
 
-async def _open(config: GatewayConfig, gateway: Gateway, health: Server, life: ServiceLife) -> None:
+def _security(config: GatewayConfig) -> ListenerSecurity:
+    """Raises ConfigError for a file that the settings name and that is not as they say."""
+    try:
+        return ListenerSecurity.of(config, config.listeners.name)
+    except ValueError as problem:
+        raise ConfigError([str(problem)]) from None
+
+
+async def _open(
+    config: GatewayConfig, security: ListenerSecurity, gateway: Gateway, health: Server, life: ServiceLife
+) -> None:
     """Listens once the controller's features are known, and is ready then. Raises CannotListen."""
     await gateway.features.known.wait()
     listening = Listening(
@@ -83,12 +95,18 @@ async def _open(config: GatewayConfig, gateway: Gateway, health: Server, life: S
         settings=ServerSettings(request_bytes_max=config.request_bytes_max, idle_ms_max=config.idle_ms_max),
         connections_max=config.connections_max,
         connections_per_ip_max=config.connections_per_ip_max,
+        tls=security.tls,
+        certified=security.certified,
         report=_report,
     )
     at = config.listeners.endpoint
     async with _served(listening, at.host, at.port) as server:
         watch(server)
-        log.info("speaking Kafka's protocol", listener=f"{config.listeners.name}://{at.host}:{server.port}")
+        log.info(
+            "speaking Kafka's protocol",
+            listener=f"{config.listeners.name}://{at.host}:{server.port}",
+            security_protocol=security.protocol,
+        )
         await health.set_ready(True)
         await life.stopping()
         await server.drain(GRACE_S)

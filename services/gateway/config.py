@@ -20,6 +20,7 @@ from quorate.runtime.setting_types import (
     size,
     voter,
 )
+from services.gateway.security import SecuritySettings
 
 REQUEST_BYTES_MAX: Final = 4 << 20
 """What the services take in one gRPC message; Kafka takes 100 MiB."""
@@ -27,11 +28,11 @@ INT32_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig:
+class GatewayConfig(SecuritySettings):
     """The settings of one gateway."""
 
     node_id: int = setting("node.id", integer(0, INT32_MAX), "The id of this node: that of the quorum node beside it.")
-    listeners: ListenerAddress = setting("listeners", listener(), "Where it speaks Kafka's own wire, in clear text.")
+    listeners: ListenerAddress = setting("listeners", listener(), "Where it speaks Kafka's own wire.")
     health_listeners: ListenerAddress = setting(
         "health.listeners", listener(), "Where gRPC health is asked for, by probes."
     )
@@ -66,7 +67,8 @@ class GatewayConfig:
     )
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rule, if this node is not among the gateways."""
+        """Yields the violated rules: those of the listener, and that this node is among the gateways."""
+        yield from self.security_problems(self.listeners.name)
         if self.node_id not in {each.id for each in self.gateways}:
             known = ",".join(map(str, self.gateways))
             yield f"controller.quorum.voters = {known}: must have an entry for node.id {self.node_id}, this gateway"

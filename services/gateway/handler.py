@@ -22,6 +22,7 @@ from quorate.runtime.passing_on import (
     CLIENT_HOST,
     CLIENT_ID,
     CLIENT_PRINCIPAL,
+    FORWARDER_PRINCIPAL,
     HOP,
     PASSED_ON,
     client_id_text,
@@ -80,7 +81,7 @@ class Gateway:
     async def _answered(self, request: Request, client: Client) -> Message:
         message, header = request.message, request.header
         if isinstance(message, EnvelopeRequest):
-            return await self._opened(message, client)
+            return await self._opened(message, request.principal, client)
         caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
         newest = as_newest(message, header.request_api_version)
         try:
@@ -89,13 +90,16 @@ class Gateway:
             response = _refused(request.api, newest, refusal, header.request_api_version)
         return answered_in(header.request_api_version, newest, response)
 
-    async def _opened(self, envelope: EnvelopeRequest, client: Client) -> EnvelopeResponse:
+    async def _opened(self, envelope: EnvelopeRequest, forwarder: Principal, client: Client) -> EnvelopeResponse:
         """Answers the request inside of an envelope; NOT_CONTROLLER is the envelope's own error. KIP-590."""
         try:
             inside = enclosed(envelope)
             version = inside.header.request_api_version
             caller = _metadata(
-                client_id=inside.header.client_id, principal=inside.principal, hosts=(inside.host, client.host)
+                client_id=inside.header.client_id,
+                principal=inside.principal,
+                hosts=(inside.host, client.host),
+                forwarder=forwarder,
             )
             newest = as_newest(inside.message, version)
             try:
@@ -170,11 +174,15 @@ def _deadline_ms(message: Message) -> int:
     return int(min(DEADLINE_MS_MAX, max(DEADLINE_MS, own + MARGIN_MS)))
 
 
-def _metadata(*, client_id: str | None, principal: Principal, hosts: Sequence[str]) -> Metadata:
+def _metadata(
+    *, client_id: str | None, principal: Principal, hosts: Sequence[str], forwarder: Principal = ANONYMOUS
+) -> Metadata:
     """Returns the metadata by which a controller knows whose request it is; the first of `hosts` is the caller's."""
     metadata = [(PASSED_ON, "1"), *((CLIENT_HOST, host) for host in hosts)]
     if client_id:
         metadata.append((CLIENT_ID, client_id_text(client_id)))
     if principal != ANONYMOUS:
         metadata.append((CLIENT_PRINCIPAL, principal_text(principal)))
+    if forwarder != ANONYMOUS:
+        metadata.append((FORWARDER_PRINCIPAL, principal_text(forwarder)))
     return metadata

@@ -308,6 +308,7 @@ async def control_plane(
     dynamic: bool = False,
     observer_settings: Mapping[str, str] | None = None,
     with_gateways: bool = False,
+    gateway_settings: Mapping[NodeId, Mapping[str, str]] | None = None,
 ) -> AsyncIterator[Cluster]:
     """A control plane on loopback, or in a network; started, and everything is ended at the end."""
     home = HERE if network is None else network.home
@@ -326,6 +327,8 @@ async def control_plane(
         cluster.quorum(node_id).settings.update(settings)
     for controller in cluster.plan.controllers:
         controller.settings.update(controller_settings or {})
+    for node_id, settings in (gateway_settings or {}).items():
+        cluster.plan.gateways[node_id - 1].settings.update(settings)
     cluster.plan.observer.settings.update(observer_settings or {})
     try:
         await cluster.start()

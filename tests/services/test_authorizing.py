@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +31,14 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal
 from quorate.records import AccessControlEntryRecord
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, HOP, PASSED_ON, principal_text
+from quorate.runtime.passing_on import (
+    CLIENT_HOST,
+    CLIENT_PRINCIPAL,
+    FORWARDER_PRINCIPAL,
+    HOP,
+    PASSED_ON,
+    principal_text,
+)
 from services.controller.authorizing import ABOUT_ACLS, FREE, ON_THE_CLUSTER, Authorizing, Caller
 from services.controller.call import Call
 from services.controller.forwarding import FORWARDED
@@ -423,13 +430,33 @@ async def test_each_that_passes_on_a_request_needs_the_right_to() -> None:
         assert refusal.value.metadata[HOP] == refused
 
 
-def hops(*allowed: str) -> Authorizing:
-    """Whoever is at these addresses may act for the cluster, and nobody else."""
+@pytest.mark.parametrize("is_forwarded", [False, True], ids=["at the active controller", "through a standby"])
+async def test_the_broker_that_sends_an_envelope_is_who_the_gateway_says(is_forwarded: bool) -> None:
+    """Its right counts, and not that of everybody at its address; those behind it speak gRPC."""
+    gateway, broker, standby, client = "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.1.2.3"
+    metadata = [(PASSED_ON, "1"), (CLIENT_HOST, client), (CLIENT_HOST, broker)]
+    metadata += [(FORWARDER_PRINCIPAL, principal_text(ALICE)), (CLIENT_PRINCIPAL, principal_text(ALICE))]
+    metadata += [(FORWARDED, "1"), (CLIENT_HOST, gateway)] if is_forwarded else []
+    peer = standby if is_forwarded else gateway
+    passed_on = SimpleNamespace(peer=lambda: f"ipv4:{peer}:5000", invocation_metadata=lambda: tuple(metadata))
+    grpc = (gateway, standby)
+
+    assert Caller(ALICE, client) == hops(*grpc, also={ALICE: broker}).caller(passed_on)
+    for others in (hops(*grpc), hops(*grpc, broker), hops(*grpc, also={ALICE: gateway})):
+        with pytest.raises(ApiError, match=f"which User:alice has not from {broker}"):
+            others.caller(passed_on)
+    with pytest.raises(ApiError, match=f"which User:ANONYMOUS has not from {gateway}"):
+        hops(standby, also={ALICE: broker}).caller(passed_on)
+
+
+def hops(*allowed: str, also: Mapping[Principal, str] | None = None) -> Authorizing:
+    """Whoever is at these addresses may act for the cluster, who is `also` named at its own, and nobody else."""
     cluster, act, allow = Cluster(25), AclOperation.CLUSTER_ACTION, AclPermission.ALLOW
+    named = [(ANONYMOUS, host) for host in allowed] + list((also or {}).items())
     cluster.apply(
         AccessControlEntryRecord(
-            uuid(number), CLUSTER, "kafka-cluster", PatternType.LITERAL, str(ANONYMOUS), host, act, allow
+            uuid(number), CLUSTER, "kafka-cluster", PatternType.LITERAL, str(who), host, act, allow
         )
-        for number, host in enumerate(allowed, start=1)
+        for number, (who, host) in enumerate(named, start=1)
     )
     return Authorizing(engine_of(cluster), StandardAuthorizer())

@@ -1,6 +1,8 @@
 """Kafka's protocol over sockets: asyncio drivers of `quorate.protocol`, a server and a client.
 
 server          serves connections, and answers by a handler
+tls, listener_tls, certificates, ssl_principals
+                TLS of the server, and who a client is by its certificate
 client          one connection to a node: asks, waits, renews its login
 client_config   a client's properties by Kafka's names
 observer        reads the committed log of a live quorum

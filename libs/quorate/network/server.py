@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from kraft import Message
+from quorate.errors import Corrupt
+from quorate.network.tls import TlsError, TlsServer
+from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import Close, Request, ServerConnection, ServerSettings
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.sasl.server import Mechanisms
@@ -40,6 +43,9 @@ class Unanswerable(Exception):
 Handle = Callable[[Request, Client], Awaitable[Message | None]]
 """Answers a request; None for one that takes no answer. It refuses by the response's error code, or by Unanswerable."""
 
+Certified = Callable[[bytes], Principal]
+"""The principal of a client by its certificate (DER). Raises ValueError or Corrupt: the connection is closed."""
+
 Report = Callable[[str, Client], None]
 """Hears why a connection was closed by us."""
 
@@ -54,6 +60,8 @@ class Listening:
     mechanisms: Mechanisms | None = None
     settings: ServerSettings = field(default_factory=ServerSettings)
     tls: ssl.SSLContext | None = None
+    certified: Certified | None = None
+    """Who a client is by its certificate, where there is no SASL; None makes everybody User:ANONYMOUS."""
     connections_max: int = (1 << 31) - 1
     """Kafka's `max.connections`; Kafka leaves more of them waiting, here they are closed."""
     connections_per_ip_max: int = (1 << 31) - 1
@@ -130,8 +138,7 @@ async def _listening(
 ) -> AsyncIterator[KafkaServer]:
     loop = asyncio.get_running_loop()
     server = KafkaServer(listening, tasks)
-    patience_s = listening.settings.idle_ms_max / 1000 if listening.tls else None
-    listener = await loop.create_server(server.driver, host, port, ssl=listening.tls, ssl_handshake_timeout=patience_s)
+    listener = await loop.create_server(server.driver, host, port)
     server.port = listener.sockets[0].getsockname()[1]
     server.close = listener.close
     try:
@@ -155,12 +162,14 @@ class _Driver(asyncio.Protocol):
             mechanisms=self._listening.mechanisms,
             now_ms=self._now_ms(),
         )
+        self._tls = TlsServer(self._listening.tls) if self._listening.tls is not None else None
         self.answering: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._may_write = True
         self._reads = True
         self._idle: asyncio.TimerHandle | None = None
         self._admitted = False
+        self._closing = False
         self.client = Client(host="", port=0, software=("unknown", "unknown"), is_tls=False)
 
     # -- what asyncio calls
@@ -170,8 +179,9 @@ class _Driver(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername") or ("", 0)
-        is_tls = transport.get_extra_info("sslcontext") is not None
-        self.client = Client(host=peer[0], port=peer[1], software=self._connection.software, is_tls=is_tls)
+        self.client = Client(
+            host=peer[0], port=peer[1], software=self._connection.software, is_tls=self._tls is not None
+        )
         if refusal := self._server.admits(self.client.host):
             self._end(Close(reason=refusal))
             return
@@ -189,8 +199,17 @@ class _Driver(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        self._connection.receive_data(data, self._now_ms())
+        if self._closing:
+            return
+        try:
+            plain = data if self._tls is None else self._decrypted(self._tls, data)
+        except (TlsError, Corrupt, ValueError) as problem:
+            self._end(Close(reason=str(problem)))
+            return
+        self._connection.receive_data(plain, self._now_ms())
         self._advance()
+        if self._tls is not None and self._tls.has_ended:
+            self._finish()
 
     def eof_received(self) -> bool:
         return False  # as Kafka: a client that has ended its side is gone
@@ -210,9 +229,19 @@ class _Driver(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _decrypted(self, tls: TlsServer, data: bytes) -> bytes:
+        """Raises TlsError, or what `certified` raises; then nothing of `data` counts."""
+        was_ready = tls.is_ready
+        plain = tls.receive_data(data)
+        self._write(tls.data_to_send())
+        if tls.is_ready and not was_ready and self._listening.certified is not None:
+            certificate = tls.certificate
+            self._connection.principal = ANONYMOUS if certificate is None else self._listening.certified(certificate)
+        return plain
+
     def _advance(self) -> None:
         """Handles what has come, and sends what is ready."""
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._closing or self._transport.is_closing():
             return
         while (event := self._connection.next_event(self._now_ms())) is not None:
             match event:
@@ -247,13 +276,20 @@ class _Driver(asyncio.Protocol):
         self._advance()
 
     def _send(self) -> None:
-        if self._transport is not None and (data := self._connection.data_to_send(self._now_ms())):
+        if data := self._connection.data_to_send(self._now_ms()):
+            if self._tls is not None:
+                self._tls.send(data)
+                data = self._tls.data_to_send()
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if data and self._transport is not None:
             self._transport.write(data)
 
     def _read_or_not(self) -> None:
         """A client that does not take its answers, or has as many requests open as it may, is not read from."""
         wants = self._may_write and self._connection.wants_data
-        if self._transport is None or wants == self._reads or self._transport.is_closing():
+        if self._transport is None or self._closing or wants == self._reads or self._transport.is_closing():
             return
         self._reads = wants
         if wants:
@@ -262,15 +298,25 @@ class _Driver(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _end(self, close: Close) -> None:
-        if self._transport is None:
+        if self._transport is None or self._closing:
             return
         self._listening.report(close.reason, self.client)
-        self._send()
+        self._closing = True
         if close.delay_ms:
-            self._read_or_not()
-            asyncio.get_running_loop().call_later(close.delay_ms / 1000, self._transport.close)
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(close.delay_ms / 1000, self._finish)
         else:
-            self._transport.close()
+            self._finish()
+
+    def _finish(self) -> None:
+        """Sends what is left to say, and ends the connection once that is taken."""
+        if self._transport is None:
+            return
+        self._send()
+        if self._tls is not None:
+            self._tls.close()
+            self._write(self._tls.data_to_send())
+        self._transport.close()
 
     def _watch_idle(self) -> None:
         """Ends the connection once nothing has come or gone for `connections.max.idle.ms`."""

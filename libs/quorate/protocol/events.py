@@ -39,7 +39,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Close:
-    """The connection must be closed: first what `data_to_send` still has is sent, then `delay_ms` waited."""
+    """The connection must be closed: after `delay_ms` what `data_to_send` still has is sent, and that is the end.
+
+    So an error of a login is told late, as by Kafka (KIP-306): who guesses passwords waits for each answer.
+    """
 
     reason: str
     delay_ms: int = 0

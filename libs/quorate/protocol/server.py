@@ -11,6 +11,7 @@ from kraft.api.sasl_authenticate import SaslAuthenticateResponse
 from kraft.api.sasl_handshake import SaslHandshakeResponse
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ErrorCode
+from quorate.nouns import ANONYMOUS
 from quorate.protocol.api_versions import Versions, for_version, has_valid_software, unsupported_version
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from quorate.protocol.errors import ProtocolError
@@ -64,6 +65,8 @@ class ServerConnection:
         self._out: list[bytes] = []
         self._active_at_ms = now_ms
         self.session: Session | None = None
+        self.principal = ANONYMOUS
+        """Whose requests they are without a login: the driver knows it by the client's certificate, if by anything."""
         self.software = ("unknown", "unknown")
         """Name and version of the client's library, if it told them. KIP-511."""
         self.closing: Close | None = None
@@ -156,7 +159,7 @@ class ServerConnection:
             return None
         login = session.login if session else None
         if login is None:
-            return Request(api=api, header=header, message=message)
+            return Request(api=api, header=header, message=message, principal=self.principal)
         return Request(api=api, header=header, message=message, principal=login.principal, is_token=login.is_token)
 
     def _fill_last(self, api: Api, header: RequestHeader, response: Message) -> None:

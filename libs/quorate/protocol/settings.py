@@ -20,7 +20,7 @@ class ServerSettings:
     reauth_ms_max: int = 0
     """Kafka's `connections.max.reauth.ms`: a SASL session ends after so long, unless renewed; 0 is never. KIP-368."""
     failed_authentication_delay_ms: int = 100
-    """Kafka's `connection.failed.authentication.delay.ms`: how long a failed login waits for its close."""
+    """Kafka's `connection.failed.authentication.delay.ms`: how long a failed login waits for its answer."""
     in_flight_max: int = 16
     """How many requests of one connection are open at once, answered in order. Kafka handles one at a time."""
 

@@ -98,10 +98,18 @@ def setting(
     return made
 
 
-def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, others: Collection[str] = ()) -> C:
+def load(
+    cls: type[C],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    others: Collection[str] = (),
+    prefix: str | None = None,
+) -> C:
     """Returns the configuration from `argv` (without the program's name) and `environ`.
 
-    `others` are keys of other services that the file may contain; they are ignored. Raises ConfigError with every
+    `others` are keys of other services that the file may contain; they are ignored. A key may also be given with
+    `prefix` before it, and counts more than without, as Kafka's `listener.name.<name>.`. Raises ConfigError with every
     problem of single settings, or, if there is none, with every violated rule between settings; raises HelpAsked with
     the table of settings for `--help`.
     """
@@ -109,10 +117,13 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
     if "--help" in argv or "-h" in argv:
         raise HelpAsked(settings_table(cls))
     problems: list[str] = []
-    given = _given(argv, environ, [each.key for each in declared.values()], problems)
     known = {each.key for each in declared.values()}
-    problems += _unknown(given, known, known | set(others))
-    values = {name: _value(each, given, problems) for name, each in declared.items()}
+    prefixed = {} if prefix is None else {prefix + key: key for key in known}
+    given = _given(argv, environ, [*known, *prefixed], problems)
+    problems += _unknown(given, known, known | set(others) | set(prefixed))
+    values = {
+        name: _value(each, _given_as(each.key, given, prefix), given, problems) for name, each in declared.items()
+    }
     if problems:
         raise ConfigError(problems)
     config = cls(**values)
@@ -227,15 +238,19 @@ def _unknown(given: Mapping[str, _Given], known: Collection[str], allowed: Colle
             yield f"{key} ({given[key].source}): is not a setting of this service{hint}"
 
 
-def _value(declared: _Setting, given: Mapping[str, _Given], problems: list[str]) -> object:
-    if declared.key not in given:
+def _given_as(key: str, given: Mapping[str, _Given], prefix: str | None) -> str:
+    return key if prefix is None or prefix + key not in given else prefix + key
+
+
+def _value(declared: _Setting, key: str, given: Mapping[str, _Given], problems: list[str]) -> object:
+    if key not in given:
         if declared.default is _REQUIRED:
             problems.append(f"{declared.key}: is missing; it must be {declared.kind.rule}")
         return declared.default
-    value, source = given[declared.key].value, given[declared.key].source
+    value, source = given[key].value, given[key].source
     try:
         return declared.kind.parse(value)
     except ValueError:
         shown = "***" if declared.secret else repr(value)
-        problems.append(f"{declared.key} = {shown} ({source}): must be {declared.kind.rule}")
+        problems.append(f"{key} = {shown} ({source}): must be {declared.kind.rule}")
         return None

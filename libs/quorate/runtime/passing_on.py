@@ -11,12 +11,13 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Principal
+from quorate.nouns import ANONYMOUS, Principal
 
 __all__ = [
     "CLIENT_HOST",
     "CLIENT_ID",
     "CLIENT_PRINCIPAL",
+    "FORWARDER_PRINCIPAL",
     "HOP",
     "PASSED_ON",
     "client_id_text",
@@ -32,6 +33,9 @@ CLIENT_HOST: Final = "kraft-client-host"
 """Metadata key, once for each hop: the IP address from which the request came there, the original caller's first."""
 CLIENT_PRINCIPAL: Final = "kraft-client-principal"
 """Metadata key: the principal of the original caller, percent-encoded; absent for User:ANONYMOUS."""
+FORWARDER_PRINCIPAL: Final = "kraft-forwarder-principal"
+"""Metadata key: the principal of the broker that sent an Envelope, as the gateway authenticated it; its address is
+the second `CLIENT_HOST`. Percent-encoded; absent for User:ANONYMOUS."""
 CLIENT_ID: Final = "client-id"
 """Metadata key of the caller's client id, as in Kafka's request header; passed on unchanged."""
 HOP: Final = "hop"
@@ -58,17 +62,17 @@ def principal_text(caller: Principal) -> str:
     return quote(str(caller), safe=":")
 
 
-def principal(metadata: Metadata) -> Principal | None:
-    """Returns the principal that a request was passed on for; None for User:ANONYMOUS.
+def principal(metadata: Metadata, key: str = CLIENT_PRINCIPAL) -> Principal:
+    """Returns the principal that a request was passed on for, or the forwarder's with `FORWARDER_PRINCIPAL`.
 
     Raises ApiError(PRINCIPAL_DESERIALIZATION_FAILURE) for a malformed one.
     """
-    text = next((unquote(str(value)) for key, value in metadata if key == CLIENT_PRINCIPAL), None)
+    text = next((unquote(str(value)) for name, value in metadata if name == key), None)
     if text is None:
-        return None
+        return ANONYMOUS
     kind, colon, name = text.partition(":")
     if not (kind and colon):
-        why = f"{CLIENT_PRINCIPAL} is {text!r}; a principal is of the form type:name"
+        why = f"{key} is {text!r}; a principal is of the form type:name"
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, why)
     return Principal(kind, name)
 
