@@ -7,7 +7,7 @@ import sys
 from tests.seeds.command import Simulator, main
 from tests.seeds.outcome import Outcome
 from tests.sim.faults import PROFILES, ROWS, Plan
-from tests.sim.mutants.judge import MAX_SEEDS, MUTANTS, kill
+from tests.sim.mutants.judge import DRAWN, MAX_SEEDS, kill
 from tests.sim.runner import judged, run
 from tests.sim.world import World
 
@@ -25,7 +25,7 @@ SIMULATOR = Simulator(
     replay=replay,
     profiles=PROFILES,
     rows=ROWS,
-    mutants=MUTANTS,
+    mutants=DRAWN,
     kill=kill,
     seeds=1_000,
     chunk=25,

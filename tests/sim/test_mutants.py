@@ -8,7 +8,7 @@ import pytest
 
 from tests.seeds.many import kept_bugs
 from tests.sim.mutants.base import Mutant
-from tests.sim.mutants.judge import MUTANTS, kill
+from tests.sim.mutants.judge import DRAWN, MUTANTS, kill
 
 SEEDS_TO_KILL = 150
 """The longest-lived bug took 34 seeds of its profile when this was written."""
@@ -30,9 +30,15 @@ def test_a_kept_seed_finds_the_bug_that_it_names(seed: int, profile: str, bug: s
     assert kill(mutant, base=seed, limit=1, profile=profile) is not None
 
 
+def test_a_rare_bug_has_a_kept_seed() -> None:
+    kept = {bug for _, _, bug in kept_bugs(KEPT)}
+
+    assert {mutant.number for mutant in MUTANTS if mutant.is_rare} <= kept
+
+
 @pytest.mark.mutants
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.number)
+@pytest.mark.parametrize("mutant", DRAWN, ids=lambda mutant: mutant.number)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     found = kill(mutant, base=0, limit=SEEDS_TO_KILL, profile=mutant.profile)
 

@@ -16,6 +16,9 @@ MUTANTS = sorted(
     key=lambda mutant: (mutant.number[0] == "E", int(mutant.number[1:].rstrip("f")), mutant.number),
 )
 
+DRAWN = [mutant for mutant in MUTANTS if not mutant.is_rare]
+"""Those that drawn seeds are to find."""
+
 MAX_SEEDS = 300
 """After so many seeds a bug has survived."""
 

@@ -60,5 +60,5 @@ MUTANTS = (
     Mutant("E45", "leadership goes round among voters without a controller", _hands_over_blindly),
     Mutant("E46", "a leader without its controller stays", _stays),
     Mutant("E47", "a voter without its controller never stands", _never_stands),
-    Mutant("E48", "a report of controller presence is forgotten with the role", _forgets_reports),
+    Mutant("E48", "a report of controller presence is forgotten with the role", _forgets_reports, is_rare=True),
 )
