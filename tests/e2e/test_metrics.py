@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import urllib.request
 from collections.abc import Sequence
 from typing import Any
@@ -99,6 +100,7 @@ async def test_every_service_says_its_numbers(cluster: Cluster) -> None:
     heartbeat = await exporting(cluster, cluster.plan.heartbeat)
     controllers = [await exporting(cluster, controller) for controller in cluster.plan.controllers]
     active = await cluster.active()
+    began_at_ms = time.time() * 1000
     await two_topics(cluster)
     seen = await eventually(lambda: scraped(observer), lambda found: found.get("kraft_partitions") == 8)
     beats = await eventually(lambda: scraped(heartbeat), lambda found: found.get("kraft_heartbeat_sessions") == 3)
@@ -113,6 +115,8 @@ async def test_every_service_says_its_numbers(cluster: Cluster) -> None:
     )
 
     assert OF_THE_CLUSTER == {name: seen[name] for name in OF_THE_CLUSTER}
+    assert began_at_ms - 1 <= seen["kraft_metadata_applied_at_milliseconds"] <= time.time() * 1000
+    assert seen["kraft_metadata_lag_milliseconds"] >= 0
     assert OF_THE_CLUSTER == {name: of_controllers[active - 1][name] for name in OF_THE_CLUSTER}
     assert {f'kraft_heartbeat_silence_seconds{{kraft_broker_id="{id}"}}' for id in (101, 102, 103)} <= beats.keys()
     assert [node_id == active for node_id in (1, 2, 3)] == [each["kraft_controller_active"] for each in of_controllers]
@@ -121,6 +125,7 @@ async def test_every_service_says_its_numbers(cluster: Cluster) -> None:
     assert leader["kraft_metadata_lag_milliseconds"] == 0
     assert leader["kraft_metadata_applied_offset"] >= leader["kraft_metadata_committed_offset"] > 0
     assert leader["kraft_controller_decision_duration_seconds_count"] > 0
+    assert leader["kraft_controller_queue_duration_seconds_count"] > 0
     assert 8 == (await scraped(placer))["kraft_placer_partitions_total"]
     for each in (seen, beats, *of_controllers, await scraped(placer)):
         assert each["kraft_loop_hold_longest_seconds"] >= 0
@@ -152,7 +157,12 @@ async def test_isrs_that_leaders_change_are_counted(cluster: Cluster) -> None:
 
 
 async def test_a_broker_that_falls_silent_is_counted_as_fenced_and_what_it_led_moves(cluster: Cluster) -> None:
+    """A partition whose only replica was there has no leader any more, and is offline."""
     port = await exporting(cluster, cluster.plan.observer)
+    creatable = CreateTopicsRequest.CreatableTopic
+    alone = creatable.CreatableReplicaAssignment(partition_index=0, broker_ids=[103])
+    wanted = creatable(name="alone", num_partitions=-1, replication_factor=-1, assignments=[alone])
+    await call_with_retries(cluster.controller_stub(1).CreateTopics, CreateTopicsRequest(topics=[wanted]))
     await cluster.brokers[103].shut_down()
 
     seen = await eventually(
@@ -161,5 +171,5 @@ async def test_a_broker_that_falls_silent_is_counted_as_fenced_and_what_it_led_m
 
     assert 2 == seen['kraft_brokers{kraft_broker_state="active"}']
     assert seen["kraft_partitions_imbalanced"] > 0
-    assert seen["kraft_partitions_offline"] == 0
-    assert seen["kraft_partitions_under_replicated"] == seen["kraft_partitions"]
+    assert seen["kraft_partitions_offline"] == 1
+    assert seen["kraft_partitions_under_replicated"] == seen["kraft_partitions"] - 1
