@@ -19,10 +19,12 @@ from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
 from quorate.runtime.client import Client
+from quorate.runtime.clock import Clock, SystemClock
 from services.controller.authorizing import Authorizing
 from services.controller.call import Call
 from services.controller.driver import ControllerDriver
 from services.controller.isr_updates import IsrUpdates
+from services.controller.logins import Logins
 from services.controller.pending import OFFSET
 from services.controller.placement_requests import Placing
 from services.controller.quorum_node import QuorumNode
@@ -54,6 +56,7 @@ class Apis:
         cluster_id: str,
         sessions: SessionLookup | None = None,
         authorizer: StandardAuthorizer | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.driver = driver
         self.sessions = sessions or SessionLookup(None)
@@ -66,6 +69,7 @@ class Apis:
         self._quotas = MutationQuotas(settings.quota_windows)
         self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
         self.features = Committed(driver.engine, driver.engine.state.features)
+        self.logins = Logins(driver.engine, settings.delegation_tokens, (clock or SystemClock()).wall_ms)
 
     async def write(self, call: Call, command: Command[Any], *, has_written: bool = False) -> Answer:
         """Runs the command and writes its records; with `validate_only` it writes none. Raises ApiError.

@@ -43,6 +43,7 @@ ON_THE_CLUSTER: Final[Mapping[str, AclOperation]] = {
     "AlterQuorum": AclOperation.ALTER,
     "AlterUserScramCredentials": AclOperation.ALTER,
     "AssignReplicasToDirs": AclOperation.CLUSTER_ACTION,
+    "Authenticate": AclOperation.CLUSTER_ACTION,
     "BrokerRegistration": AclOperation.CLUSTER_ACTION,
     "ChangeBrokerState": AclOperation.CLUSTER_ACTION,
     "ControllerRegistration": AclOperation.CLUSTER_ACTION,

@@ -14,6 +14,8 @@ from kraft.api.api_versions_pb2 import ApiVersionsRequest, ApiVersionsResponse
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse, AdminResponses
 from kraft.service.controller_pb2 import (
     DESCRIPTOR,
+    AuthenticateRequest,
+    AuthenticateResponse,
     ChangeBrokerStateRequest,
     ChangeBrokerStateResponse,
     ListErrorReasonsRequest,
@@ -27,6 +29,7 @@ from quorate.controller.engine.engine import Answer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import parse_uuid
+from quorate.protocol.sasl.mechanism import SaslError
 from quorate.runtime.caps import check_items
 from quorate.runtime.logs import logger
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
@@ -42,6 +45,9 @@ from services.controller.handlers import HANDLERS, answer_to
 from services.controller.quorum_node import CHANGE_DEADLINE_MS, DEADLINE_MS
 
 log = logger(__name__)
+
+TOLD: Final = "told"
+"""Metadata key of a refused login: what the client may hear of the reason."""
 
 ABOUT_THE_QUORUM: Final = {
     "AddRaftVoter": CHANGE_DEADLINE_MS,
@@ -116,6 +122,26 @@ class ControllerService(ControllerServicer):
         quorum = await self._apis.quorum.quorum()
         answer = api_versions(self._apis.features.now(), kraft_version=quorum.kraft_version, served=SERVED)
         return to_protobuf(answer)  # type: ignore[return-value]  # the protobuf class of this struct
+
+    async def Authenticate(self, request: AuthenticateRequest, context: Any) -> AuthenticateResponse:
+        """Answers a message of a SCRAM exchange from the committed state of this controller, active or standby.
+
+        Raises ApiError: SASL_AUTHENTICATION_FAILED, CLUSTER_AUTHORIZATION_FAILED if the caller is no gateway.
+        """
+        self._check("Authenticate", context)
+        try:
+            answer = self._apis.logins.answer(request.mechanism, request.messages)
+        except SaslError as refusal:
+            told = {} if refusal.told is None else {TOLD: refusal.told}
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(refusal), told) from None
+        response = AuthenticateResponse(message=answer.message)
+        if answer.login is not None:
+            who = answer.login.principal
+            response.login.principal_type, response.login.principal_name = who.type, who.name
+            response.login.is_token = answer.login.is_token
+            if answer.login.expires_at_ms is not None:
+                response.login.expires_at_ms = answer.login.expires_at_ms
+        return response
 
     async def ListErrorReasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
         """Lists every error code with its gRPC status and whether it is retriable."""

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from quorate.network.server import Client, KafkaServer, Listening, serving
-from quorate.protocol import ServerSettings
 from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
@@ -92,11 +91,12 @@ async def _open(
         handle=gateway,
         served=SERVED,
         describe_versions=gateway.features.describe,
-        settings=ServerSettings(request_bytes_max=config.request_bytes_max, idle_ms_max=config.idle_ms_max),
+        settings=config.connection_settings,
         connections_max=config.connections_max,
         connections_per_ip_max=config.connections_per_ip_max,
         tls=security.tls,
         certified=security.certified,
+        mechanisms=security.mechanisms(gateway.controller),
         report=_report,
     )
     at = config.listeners.endpoint

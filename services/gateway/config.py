@@ -66,6 +66,17 @@ class GatewayConfig(SecuritySettings):
         default=INT32_MAX,
     )
 
+    @property
+    def connection_settings(self) -> ServerSettings:
+        """What is accepted from one connection."""
+        return ServerSettings(
+            request_bytes_max=self.request_bytes_max,
+            idle_ms_max=self.idle_ms_max,
+            sasl_receive_bytes_max=self.sasl_receive_bytes_max,
+            reauth_ms_max=self.reauth_ms_max,
+            failed_authentication_delay_ms=self.failed_authentication_delay_ms,
+        )
+
     def problems(self) -> Iterator[str]:
         """Yields the violated rules: those of the listener, and that this node is among the gateways."""
         yield from self.security_problems(self.listeners.name)

@@ -31,6 +31,8 @@ class Enclosed:
     message: Message
     principal: Principal
     host: str
+    is_token: bool = False
+    """Whether the principal has logged in at the broker with a delegation token."""
 
 
 def enclosed(envelope: EnvelopeRequest) -> Enclosed:
@@ -39,7 +41,7 @@ def enclosed(envelope: EnvelopeRequest) -> Enclosed:
     Raises ApiError: PRINCIPAL_DESERIALIZATION_FAILURE, or INVALID_REQUEST for the address, for bytes that are no
     request, and for an API that is not passed on.
     """
-    principal = _principal(envelope.request_principal)
+    told = _principal(envelope.request_principal)
     host = _host(envelope.client_host_address)
     try:
         api, header, position = decode_request_header(envelope.request_data)
@@ -48,7 +50,14 @@ def enclosed(envelope: EnvelopeRequest) -> Enclosed:
         message = decode_body(api.request, envelope.request_data, position, header.request_api_version)
     except ProtocolError as problem:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"request_data: {problem}") from None
-    return Enclosed(api=api, header=header, message=message, principal=principal, host=host)
+    return Enclosed(
+        api=api,
+        header=header,
+        message=message,
+        principal=Principal(told.type, told.name),
+        host=host,
+        is_token=told.token_authenticated,
+    )
 
 
 def sealed(request: Enclosed, response: Message) -> EnvelopeResponse:
@@ -57,7 +66,7 @@ def sealed(request: Enclosed, response: Message) -> EnvelopeResponse:
     return EnvelopeResponse(encode_response(request.api, response, version=version, correlation_id=number))
 
 
-def _principal(data: bytes | None) -> Principal:
+def _principal(data: bytes | None) -> DefaultPrincipalData:
     """Reads a principal as Kafka's DefaultKafkaPrincipalBuilder writes it: two bytes of version, then the data."""
     if data is None or len(data) < PRINCIPAL_VERSION_BYTES:
         raise _unreadable(f"it has {len(data or b'')} bytes; its version takes {PRINCIPAL_VERSION_BYTES}")
@@ -68,7 +77,7 @@ def _principal(data: bytes | None) -> Principal:
         raise _unreadable(str(problem)) from None
     if not found.type:
         raise _unreadable("its type is empty")
-    return Principal(found.type, found.name)
+    return found
 
 
 def _unreadable(why: str) -> ApiError:

@@ -52,6 +52,10 @@ ASK_MS: Final = 5_000
 BROKERS: Final = 1
 """The endpoint type of DescribeCluster for brokers. KIP-919."""
 
+ABOUT_TOKENS: Final = frozenset(
+    {"CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"}
+)
+
 GONE: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
 """gRPC statuses of a service that cannot be reached, or that has ended in the middle of a call."""
 
@@ -66,6 +70,11 @@ class Gateway:
         self._endpoints = endpoints
         self._telemetry = telemetry
         self.features = Features(self._ask_features, SERVED)
+
+    @property
+    def controller(self) -> Any:
+        """The stub of the controller beside this gateway."""
+        return self._stubs[Backend.CONTROLLER]
 
     async def __call__(self, request: Request, client: Client) -> Message:
         """Answers one request. Raises Unanswerable if the service is gone: the client sees what a dead node shows."""
@@ -85,6 +94,7 @@ class Gateway:
         caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
         newest = as_newest(message, header.request_api_version)
         try:
+            _check_token_request(request.api, is_token=request.is_token)
             response = await self._asked(request.api, newest, header.request_api_version, caller)
         except ApiError as refusal:
             response = _refused(request.api, newest, refusal, header.request_api_version)
@@ -103,6 +113,7 @@ class Gateway:
             )
             newest = as_newest(inside.message, version)
             try:
+                _check_token_request(inside.api, is_token=inside.is_token)
                 response = await self._asked(inside.api, newest, version, caller)
             except ApiError as refusal:
                 if refusal.code is ErrorCode.NOT_CONTROLLER or HOP in refusal.metadata:
@@ -157,6 +168,13 @@ def _refused(api: Api, message: Message, refusal: ApiError, version: int) -> Mes
     ERRORS.add(1, {"kraft.api": api.name, "kraft.error": refusal.code.name})
     log.debug("refused", api=api.name, code=refusal.code.name, reason=refusal.message)
     return refused(message, refusal, version)
+
+
+def _check_token_request(api: Api, *, is_token: bool) -> None:
+    """Raises ApiError if who has logged in with a delegation token asks for tokens. Kafka's `allowTokenRequests`."""
+    if is_token and api.name in ABOUT_TOKENS:
+        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        raise ApiError(code, f"{api.name} is not for those who have logged in with a delegation token")
 
 
 def _check_endpoint_type(request: DescribeClusterRequest, version: int) -> None:

@@ -7,19 +7,38 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from quorate.network.listener_tls import CLIENT_AUTH, PROTOCOLS, listener_tls
 from quorate.network.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
+from quorate.protocol import ServerSettings
+from quorate.protocol.sasl.plain import PLAIN
+from quorate.protocol.sasl.server import Mechanisms
 from quorate.runtime.config import given_texts, setting
-from quorate.runtime.setting_types import SettingType, choice, list_of, optional, path, text
+from quorate.runtime.setting_types import SettingType, choice, list_of, milliseconds, optional, path, size, text
+from services.gateway.logins import PLAIN_USERS, SCRAM_MECHANISMS, mechanisms_of, plain_users
 
 __all__ = ["SECURITY_PROTOCOLS", "ListenerSecurity", "SecuritySettings", "listener_prefix"]
 
-SECURITY_PROTOCOLS: Final = {"PLAINTEXT": False, "SSL": True}
-"""Kafka's security protocols: whether each has TLS."""
+INT32_MAX: Final = 2**31 - 1
+
+
+class Security(NamedTuple):
+    """What a security protocol adds to Kafka's."""
+
+    tls: bool
+    sasl: bool
+
+
+SECURITY_PROTOCOLS: Final = {
+    "PLAINTEXT": Security(tls=False, sasl=False),
+    "SSL": Security(tls=True, sasl=False),
+    "SASL_PLAINTEXT": Security(tls=False, sasl=True),
+    "SASL_SSL": Security(tls=True, sasl=True),
+}
+"""Kafka's security protocols."""
 PEM: Final = "PEM"
 
 
@@ -45,6 +64,19 @@ def _rules() -> SettingType[str]:
         return value
 
     return SettingType("DEFAULT, or RULE:pattern/replacement/[LU], with commas between them (KIP-371)", parse)
+
+
+def _plain_users() -> SettingType[str]:
+    def parse(value: str) -> str:
+        if value and not plain_users(value):
+            raise ValueError
+        return value
+
+    return SettingType(f'like PlainLoginModule required {PLAIN_USERS}NAME="PASSWORD" …; with a user at least', parse)
+
+
+def _anything() -> SettingType[str]:
+    return SettingType("a text", str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +115,47 @@ class SecuritySettings:
         "From the subject of a client's certificate to its principal; the first rule that is for it counts.",
         default=DEFAULT_RULES,
     )
+    sasl_mechanisms: tuple[str, ...] = setting(
+        "sasl.enabled.mechanisms",
+        list_of(choice(PLAIN, *SCRAM_MECHANISMS), low=0),
+        "How clients may log in.",
+        default=(),
+    )
+    plain_jaas: str = setting(
+        "plain.sasl.jaas.config",
+        _plain_users(),
+        "The users of PLAIN and their passwords.",
+        default="",
+        secret=True,
+    )
+    scram_256_jaas: str = setting(
+        "scram-sha-256.sasl.jaas.config",
+        _anything(),
+        "Taken, because Kafka wants it; nothing in it is used: users and passwords of SCRAM are in the log.",
+        default="",
+        secret=True,
+    )
+    scram_512_jaas: str = setting(
+        "scram-sha-512.sasl.jaas.config", _anything(), "As for SCRAM-SHA-256.", default="", secret=True
+    )
+    sasl_receive_bytes_max: int = setting(
+        "sasl.server.max.receive.size",
+        size(1, INT32_MAX),
+        "The largest request before a client has logged in.",
+        default=ServerSettings().sasl_receive_bytes_max,
+    )
+    reauth_ms_max: int = setting(
+        "connections.max.reauth.ms",
+        milliseconds(0),
+        "A login ends after so long unless it is renewed; 0 for never (KIP-368).",
+        default=ServerSettings().reauth_ms_max,
+    )
+    failed_authentication_delay_ms: int = setting(
+        "connection.failed.authentication.delay.ms",
+        milliseconds(0),
+        "How long a client waits to hear that its login has failed.",
+        default=ServerSettings().failed_authentication_delay_ms,
+    )
 
     def security_problems(self, name: str) -> Iterator[str]:
         """Yields the violated rules of the listener with this name."""
@@ -91,8 +164,12 @@ class SecuritySettings:
             known = ",".join(map(":".join, self.security_protocols))
             yield f"listener.security.protocol.map = {known}: must have an entry for {name}, the listener"
             return
-        if SECURITY_PROTOCOLS[protocol] and self.keystore is None:
+        if SECURITY_PROTOCOLS[protocol].tls and self.keystore is None:
             yield f"ssl.keystore.location: is missing; the listener {name} speaks {protocol}"
+        if SECURITY_PROTOCOLS[protocol].sasl and not self.sasl_mechanisms:
+            yield f"sasl.enabled.mechanisms: is missing; the listener {name} speaks {protocol}"
+        if SECURITY_PROTOCOLS[protocol].sasl and PLAIN in self.sasl_mechanisms and not self.plain_jaas:
+            yield f"listener.name.{name.lower()}.plain.sasl.jaas.config: is missing; {PLAIN} is enabled"
         if self.client_auth != "none" and self.truststore is None:
             yield f"ssl.client.auth = {self.client_auth}: takes ssl.truststore.location, which is missing"
 
@@ -105,27 +182,40 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSecurity:
-    """What a listener speaks, and who its clients are. `tls` is None where there is none."""
+    """What a listener speaks, and who its clients are: a part that there is not is None or empty."""
 
     protocol: str
     tls: ssl.SSLContext | None
     certified: SslPrincipals | None
+    sasl_mechanisms: tuple[str, ...] = ()
+    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(settings: SecuritySettings, name: str) -> ListenerSecurity:
         """Reads the files that the settings name. Raises ValueError, which names setting and file."""
         protocol = settings.security_protocol(name)
         assert protocol is not None, name
-        if not SECURITY_PROTOCOLS[protocol]:
-            return ListenerSecurity(protocol=protocol, tls=None, certified=None)
-        assert settings.keystore is not None, protocol
-        tls = listener_tls(
-            keystore=settings.keystore,
-            key_password=settings.key_password or "",
-            truststore=settings.truststore,
-            client_auth=settings.client_auth,
-            protocols=settings.tls_versions,
-        )
+        security = SECURITY_PROTOCOLS[protocol]
+        users = plain_users(settings.plain_jaas) if settings.plain_jaas else {}
         return ListenerSecurity(
-            protocol=protocol, tls=tls, certified=SslPrincipals(parse_rules(settings.principal_rules))
+            protocol=protocol,
+            tls=_tls(settings) if security.tls else None,
+            certified=None if security.sasl else SslPrincipals(parse_rules(settings.principal_rules)),
+            sasl_mechanisms=settings.sasl_mechanisms if security.sasl else (),
+            plain_users=users,
         )
+
+    def mechanisms(self, controller: Any) -> Mechanisms | None:
+        """Returns how clients log in; None where they do not. `controller` is the stub of the one that knows SCRAM."""
+        return mechanisms_of(self.sasl_mechanisms, self.plain_users, controller) if self.sasl_mechanisms else None
+
+
+def _tls(settings: SecuritySettings) -> ssl.SSLContext:
+    assert settings.keystore is not None, settings
+    return listener_tls(
+        keystore=settings.keystore,
+        key_password=settings.key_password or "",
+        truststore=settings.truststore,
+        client_auth=settings.client_auth,
+        protocols=settings.tls_versions,
+    )

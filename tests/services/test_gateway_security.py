@@ -24,6 +24,10 @@ GATEWAY = {
 SSL = {"listener.security.protocol.map": "CONTROLLER:SSL", "ssl.keystore.location": "/a/store.pem"}
 
 
+SASL = {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT", "sasl.enabled.mechanisms": "PLAIN"}
+PLAIN = "listener.name.controller.plain.sasl.jaas.config"
+
+
 def config(settings: Mapping[str, str]) -> GatewayConfig:
     argv = [word for name, value in {**GATEWAY, **settings}.items() for word in ("--set", f"{name}={value}")]
     return load(GatewayConfig, argv, {}, prefix=listener_prefix(argv, {}))
@@ -36,6 +40,10 @@ def config(settings: Mapping[str, str]) -> GatewayConfig:
         ({"listeners": "SSL://127.0.0.1:9093", "ssl.keystore.location": "/a"}, "SSL"),
         ({"listeners": "PLAINTEXT://127.0.0.1:9093"}, "PLAINTEXT"),
         (SSL, "SSL"),
+        (
+            {"listeners": "SASL_PLAINTEXT://127.0.0.1:9093", "sasl.enabled.mechanisms": "SCRAM-SHA-512"},
+            "SASL_PLAINTEXT",
+        ),
         ({**SSL, "listener.security.protocol.map": "BROKER:SSL, CONTROLLER:PLAINTEXT"}, "PLAINTEXT"),
     ],
 )
@@ -85,6 +93,41 @@ def test_settings_that_do_not_fit_are_refused_by_name(settings: Mapping[str, str
         config(settings)
 
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            {**SASL, "sasl.enabled.mechanisms": ""},
+            "sasl.enabled.mechanisms: is missing; the listener CONTROLLER speaks SASL_PLAINTEXT",
+        ),
+        ({**SASL, "sasl.enabled.mechanisms": "GSSAPI"}, "each one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (SASL, f"{PLAIN}: is missing; PLAIN is enabled"),
+        ({**SASL, PLAIN: 'Module required username="hidden" password="hidden";'}, "with a user at least"),
+        ({**SASL, PLAIN: 'Module required user_a="hidden"'}, f"{PLAIN} = *** (--set): must be like"),
+        ({**SASL, PLAIN: 'Module required user_a="hidden" user_a="b";'}, f"{PLAIN} = ***"),
+        (
+            {**SASL, PLAIN: 'M required user_a="b";', "listener.security.protocol.map": "CONTROLLER:SASL_SSL"},
+            "ssl.keystore.location: is missing; the listener CONTROLLER speaks SASL_SSL",
+        ),
+        ({**SASL, "listener.name.controller.connections.max.reauth.ms": "-1"}, "connections.max.reauth.ms = '-1'"),
+    ],
+)
+def test_settings_of_logins_that_do_not_fit_are_refused_by_name(settings: Mapping[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config(settings)
+
+    assert problem in str(refused.value)
+    assert "hidden" not in str(refused.value)
+
+
+def test_the_users_of_plain_are_in_no_log() -> None:
+    found = config({**SASL, PLAIN: 'x.PlainLoginModule required username="u" user_a-b@c="hid den" user_d=hidden;'})
+    security = ListenerSecurity.of(found, "CONTROLLER")
+
+    assert {"a-b@c": "hid den", "d": "hidden"} == security.plain_users
+    assert "hid" not in f"{describe(found)} {found} {security}"
 
 
 def test_the_password_of_a_key_is_in_no_log(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ server          serves connections, and answers by a handler
 tls, listener_tls, certificates, ssl_principals
                 TLS of the server, and who a client is by its certificate
 client          one connection to a node: asks, waits, renews its login
+jaas            the options of a sasl.jaas.config
 client_config   a client's properties by Kafka's names
 observer        reads the committed log of a live quorum
 """

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.network import jaas
 from quorate.network.client import DEFAULT_SETTINGS, DEFAULT_TIMEOUTS, Connection, Timeouts, connect
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PLAIN, PlainClient
@@ -25,7 +26,6 @@ PROTOCOLS: Final = {
 }
 """`security.protocol` → (with TLS, with SASL)."""
 
-_OPTION: Final = re.compile(r"\s*([A-Za-z][\w.]*)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)")
 _HOST_AND_PORT: Final = re.compile(r"\s*(?:[A-Za-z_]+://)?(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/]+):([0-9]{1,5})\s*")
 
 Endpoint = tuple[str, int]
@@ -126,12 +126,12 @@ def _login(properties: Mapping[str, str]) -> Begin:
 
 def _jaas(text: str) -> dict[str, str]:
     """Returns the options of `LoginModule required name="value" …;`. Raises ValueError, which shows no value."""
-    options: dict[str, str] = {}
-    for name, value in _OPTION.findall(text):
-        quoted = value[:1] in "\"'"
-        options[name] = re.sub(r"\\(.)", r"\1", value[1:-1]) if quoted else value
+    try:
+        options = jaas.options(text) if text.strip() else {}
+    except ValueError as problem:
+        raise ValueError(f"sasl.jaas.config: {problem}") from None
     missing = [name for name in ("username", "password") if not options.get(name)]
-    if missing or not text.rstrip().endswith(";"):
-        what = f"has no {' and no '.join(missing)}" if missing else "does not end with a semicolon"
+    if missing:
+        what = f"has no {' and no '.join(missing)}"
         raise ValueError(f'sasl.jaas.config {what}; it is like `…LoginModule required username="…" password="…";`')
     return options

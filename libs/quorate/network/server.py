@@ -15,8 +15,9 @@ from kraft import Message
 from quorate.errors import Corrupt
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
-from quorate.protocol import Close, Request, ServerConnection, ServerSettings
+from quorate.protocol import Close, Evaluate, Request, ServerConnection, ServerSettings
 from quorate.protocol.api_versions import Versions
+from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.protocol.server import DescribeVersions
 
@@ -249,6 +250,10 @@ class _Driver(asyncio.Protocol):
                     task = self._server.begin(self._answer(event))
                     self.answering.add(task)
                     task.add_done_callback(self.answering.discard)
+                case Evaluate():
+                    task = self._server.begin(self._evaluate(event))
+                    self.answering.add(task)
+                    task.add_done_callback(self.answering.discard)
                 case Close():
                     self._end(event)
                     return
@@ -274,6 +279,26 @@ class _Driver(asyncio.Protocol):
             self._end(Close(reason=f"{request.api.name}: the handler failed: {problem!r}"))
             return
         self._advance()
+
+    async def _evaluate(self, event: Evaluate) -> None:
+        """Has another process answer a message of a login."""
+        outcome: Answered | SaslError
+        try:
+            outcome = await event.exchange.ask(event.message)
+        except SaslError as refusal:
+            outcome = refusal
+        except Unanswerable as why:
+            self._end(Close(reason=str(why)))
+            return
+        except Exception as problem:  # as of a handler
+            self._end(Close(reason=f"a login: what answers it failed: {problem!r}"))
+            return
+        if self._transport is None or self._closing:
+            return
+        if (close := self._connection.evaluated(outcome, self._now_ms())) is not None:
+            self._end(close)
+        else:
+            self._advance()
 
     def _send(self) -> None:
         if data := self._connection.data_to_send(self._now_ms()):

@@ -3,7 +3,7 @@
 from quorate.protocol.apis import Api, all_apis, api_of
 from quorate.protocol.client import ClientConnection
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.events import Close, Ready, Request, Response
+from quorate.protocol.events import Close, Evaluate, Ready, Request, Response
 from quorate.protocol.server import ServerConnection
 from quorate.protocol.settings import ClientSettings, ServerSettings
 
@@ -12,6 +12,7 @@ __all__ = [
     "ClientConnection",
     "ClientSettings",
     "Close",
+    "Evaluate",
     "ProtocolError",
     "Ready",
     "Request",

@@ -8,8 +8,9 @@ from kraft import Message
 from kraft.protocol.request_header import RequestHeader
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol.apis import Api
+from quorate.protocol.sasl.mechanism import RemoteMechanism
 
-__all__ = ["Close", "Ready", "Request", "Response"]
+__all__ = ["Close", "Evaluate", "Ready", "Request", "Response"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,6 +22,14 @@ class Request:
     message: Message
     principal: Principal = ANONYMOUS
     is_token: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate:
+    """A message of a login that another process answers: `ServerConnection.evaluated` takes what comes of it."""
+
+    exchange: RemoteMechanism
+    message: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,10 @@ from quorate.nouns import ANONYMOUS
 from quorate.protocol.api_versions import Versions, for_version, has_valid_software, unsupported_version
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.events import Close, Request
+from quorate.protocol.events import Close, Evaluate, Request
 from quorate.protocol.frames import Frames, frame
 from quorate.protocol.messages import decode_body, decode_request_header, encode_response
+from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.server import Mechanisms, ServerAuthenticator
 from quorate.protocol.sasl.session import Session
 from quorate.protocol.settings import ServerSettings
@@ -74,7 +75,8 @@ class ServerConnection:
     @property
     def wants_data(self) -> bool:
         """Whether the driver should read on."""
-        return self.closing is None and len(self._slots) < self._settings.in_flight_max
+        evaluates = self._login is not None and self._login.asking is not None
+        return self.closing is None and not evaluates and len(self._slots) < self._settings.in_flight_max
 
     @property
     def in_flight(self) -> int:
@@ -99,8 +101,8 @@ class ServerConnection:
         self._out.clear()
         return data
 
-    def next_event(self, now_ms: int) -> Request | Close | None:
-        """Returns a request to answer, or Close once; None if it takes more bytes or answers first."""
+    def next_event(self, now_ms: int) -> Request | Evaluate | Close | None:
+        """Returns a request or a login's message to answer, or Close once; None if it takes more bytes or answers."""
         while self.wants_data:
             try:
                 taken = self._frames.take()
@@ -112,6 +114,11 @@ class ServerConnection:
             if event is not None:
                 return event
         return None
+
+    def evaluated(self, outcome: Answered | SaslError, now_ms: int) -> Close | None:
+        """Takes the answer to the login's message that `next_event` gave, or why it is refused: then Close is next."""
+        assert self._login is not None, "no login is under way"
+        return self._step(self._login, self._login.answered(outcome, now_ms))
 
     def respond(self, request: Request, response: Message | None) -> None:
         """Answers a request, once; None if it takes no answer (Produce with acks 0).
@@ -136,7 +143,7 @@ class ServerConnection:
 
     # -- requests
 
-    def _request(self, data: bytes, now_ms: int) -> Request | Close | None:
+    def _request(self, data: bytes, now_ms: int) -> Request | Evaluate | Close | None:
         api, header, position = decode_request_header(data)
         version = header.request_api_version
         session = self.session
@@ -187,15 +194,23 @@ class ServerConnection:
             renewed=renewed,
         )
 
-    def _logging_in(self, data: bytes, now_ms: int) -> Close | None:
-        assert self._login is not None
-        answer = self._login.receive(data, now_ms)
+    def _logging_in(self, data: bytes, now_ms: int) -> Evaluate | Close | None:
+        login = self._login
+        assert login is not None
+        answer = login.receive(data, now_ms)
+        if login.asking is not None:
+            exchange, message = login.asking
+            return Evaluate(exchange=exchange, message=message)
+        return self._step(login, answer)
+
+    def _step(self, login: ServerAuthenticator, answer: bytes) -> Close | None:
+        """Sends the answer to one frame of a login, and ends the login or the connection if that was the last."""
         if answer:
             self._after_all(answer)
-        if self._login.failure is not None:
-            return self._close(self._login.failure, self._settings.failed_authentication_delay_ms)
-        if self._login.session is not None:
-            self.session, self._login = self._login.session, None
+        if login.failure is not None:
+            return self._close(login.failure, self._settings.failed_authentication_delay_ms)
+        if login.session is not None:
+            self.session, self._login = login.session, None
             self._frames.size_max = self._settings.request_bytes_max
         return None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from quorate.nouns import Principal
 
-__all__ = ["ClientMechanism", "Login", "SaslError", "ServerMechanism"]
+__all__ = ["Answered", "ClientMechanism", "Login", "RemoteMechanism", "SaslError", "ServerMechanism"]
 
 
 class SaslError(Exception):
@@ -28,6 +28,22 @@ class Login:
     principal: Principal
     is_token: bool = False
     expires_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The server's answer to one message of an exchange, and who has logged in; None before it is complete."""
+
+    message: bytes
+    login: Login | None = None
+
+
+@runtime_checkable
+class RemoteMechanism(Protocol):
+    """One exchange on the server's side that another process carries out, because the credentials are there."""
+
+    async def ask(self, response: bytes) -> Answered:
+        """Takes the client's message and returns the answer. Raises SaslError, or what ends the connection."""
 
 
 class ServerMechanism(Protocol):

@@ -15,12 +15,12 @@ from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAK
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import frame
 from quorate.protocol.messages import decode_body, decode_request_header, encode_response
-from quorate.protocol.sasl.mechanism import SaslError, ServerMechanism
+from quorate.protocol.sasl.mechanism import Answered, Login, RemoteMechanism, SaslError, ServerMechanism
 from quorate.protocol.sasl.session import Session, session_of
 
 __all__ = ["AnswerApiVersions", "Mechanisms", "ServerAuthenticator"]
 
-Mechanisms = Mapping[str, Callable[[], ServerMechanism]]
+Mechanisms = Mapping[str, Callable[[], ServerMechanism | RemoteMechanism]]
 """The mechanisms of a listener (Kafka's `sasl.enabled.mechanisms`), each with what begins an exchange."""
 
 AnswerApiVersions = Callable[[RequestHeader, bytes, int], ApiVersionsResponse]
@@ -35,7 +35,7 @@ class _State(Enum):
 
 
 class ServerAuthenticator:
-    """One login on one connection: a frame in, a frame out.
+    """One login on one connection: a frame in, a frame out; or none, while `asking` has a message for another process.
 
     `renewed` is the session that is renewed on an open connection (KIP-368): user and mechanism must stay the same.
     """
@@ -56,7 +56,11 @@ class ServerAuthenticator:
         self._asked_versions = False
         self._has_headers = False
         self._name = ""
-        self._exchange: ServerMechanism | None = None
+        self._exchange: ServerMechanism | RemoteMechanism | None = None
+        self._reply: tuple[Api, RequestHeader] | None = None
+        """How the message under way is answered; None is a bare frame."""
+        self.asking: tuple[RemoteMechanism, bytes] | None = None
+        """The message that another process has to answer; `answered` takes what it says."""
         self.session: Session | None = None
         self.failure: str | None = None
         """Why the login failed, in words for our log; the connection is to be closed once the answer is sent."""
@@ -64,10 +68,11 @@ class ServerAuthenticator:
     def receive(self, data: bytes, now_ms: int) -> bytes:
         """Takes one frame of the client's and returns the bytes that answer it. Raises ProtocolError."""
         assert self.session is None, "the login is complete"
+        assert self.asking is None, "a message is under way"
         if self.failure is not None:
             return b""
         if self._state is _State.AUTHENTICATE and not self._has_headers:
-            return self._bare_token(data, now_ms)
+            return self._evaluate(data, None, now_ms)
         api, header, position = decode_request_header(data)
         if self._state is _State.AUTHENTICATE:
             return self._authenticate(api, header, data, position, now_ms)
@@ -95,45 +100,48 @@ class ServerAuthenticator:
         if api.key != SASL_AUTHENTICATE:
             raise ProtocolError(f"{api.name} came in the middle of a login; the client has to send SaslAuthenticate")
         request = decode_body(SaslAuthenticateRequest, data, position, header.request_api_version)
-        try:
-            token = self._evaluate(request.auth_bytes, now_ms)
-        except SaslError as refusal:
-            told = refusal.told or (
-                f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._name}"
-            )
-            failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
-            return _answer(api, header, failed)
-        lifetime = self.session.lifetime_ms if self.session else 0
-        return _answer(api, header, SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime))
+        return self._evaluate(request.auth_bytes, (api, header), now_ms)
 
-    def _bare_token(self, data: bytes, now_ms: int) -> bytes:
-        """Version 0 of the handshake: the mechanism's messages in frames of their own; a refusal has no words."""
-        try:
-            return frame(self._evaluate(data, now_ms))
-        except SaslError:
-            return b""
+    def answered(self, outcome: Answered | SaslError, now_ms: int) -> bytes:
+        """Takes what the other process says to the message in `asking`, and returns the bytes for the client."""
+        assert self.asking is not None, "nothing was asked"
+        self.asking = None
+        return self._refusal(outcome) if isinstance(outcome, SaslError) else self._accepted(outcome, now_ms)
 
-    def _evaluate(self, token: bytes, now_ms: int) -> bytes:
-        """Raises SaslError, after it is noted as the failure."""
+    def _evaluate(self, message: bytes, reply: tuple[Api, RequestHeader] | None, now_ms: int) -> bytes:
+        """Answers a message of the mechanism's; in version 0 of the handshake they have frames of their own."""
         assert self._exchange is not None
-        try:
-            if self._renewed is not None and self._renewed.mechanism != self._name:
-                raise _refused(
+        self._reply = reply
+        if self._renewed is not None and self._renewed.mechanism != self._name:
+            return self._refusal(
+                _refused(
                     f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of "
                     f"mechanism '{self._renewed.mechanism}'"
                 )
-            answer = self._exchange.evaluate(token)
-            self._complete(now_ms)
+            )
+        if isinstance(self._exchange, RemoteMechanism):
+            self.asking = self._exchange, message
+            return b""
+        try:
+            answer = self._exchange.evaluate(message)
         except SaslError as refusal:
-            self.failure = f"{self._what} with {self._name} failed: {refusal}"
-            raise
-        return answer
+            return self._refusal(refusal)
+        return self._accepted(Answered(message=answer, login=self._exchange.login), now_ms)
 
-    def _complete(self, now_ms: int) -> None:
-        assert self._exchange is not None
-        login = self._exchange.login
-        if login is None:
-            return
+    def _accepted(self, answer: Answered, now_ms: int) -> bytes:
+        if answer.login is not None:
+            try:
+                self._complete(answer.login, now_ms)
+            except SaslError as refusal:
+                return self._refusal(refusal)
+        if self._reply is None:
+            return frame(answer.message)
+        lifetime = self.session.lifetime_ms if self.session else 0
+        response = SaslAuthenticateResponse(auth_bytes=answer.message, session_lifetime_ms=lifetime)
+        return _answer(*self._reply, response)
+
+    def _complete(self, login: Login, now_ms: int) -> None:
+        """Raises SaslError if a renewal is another user's."""
         if self._renewed is not None and self._renewed.login.principal != login.principal:
             before, after = self._renewed.login.principal, login.principal
             raise _refused(
@@ -142,6 +150,17 @@ class ServerAuthenticator:
             )
         self.session = session_of(self._name, login, now_ms=now_ms, reauth_ms_max=self._reauth_ms_max)
         self._state = _State.DONE
+
+    def _refusal(self, refusal: SaslError) -> bytes:
+        """Returns the answer of a login that fails, after it is noted; a bare frame has no room for one."""
+        self.failure = f"{self._what} with {self._name} failed: {refusal}"
+        if self._reply is None:
+            return b""
+        told = refusal.told or (
+            f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._name}"
+        )
+        failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
+        return _answer(*self._reply, failed)
 
     @property
     def _what(self) -> str:

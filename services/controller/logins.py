@@ -1,0 +1,105 @@
+"""Logins by SCRAM: the controller answers a client's messages for a gateway, and the credentials stay here.
+
+A gateway has no replica of the log. It could be given a user's stored keys, but they would let whoever has them try
+passwords at leisure, and pass for the server; so the whole exchange is done here. Nothing is kept between its two
+messages: the gateway sends the first ones again, and the exchange is repeated up to them with the same nonce. That
+takes no more trust in the gateway than it has already: it may say whose request it passes on (CLUSTER_ACTION).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+from quorate.controller.access.delegation_tokens import TokenSettings, parse_principal, token_hmac
+from quorate.controller.engine.committed import Committed
+from quorate.controller.engine.engine import Engine
+from quorate.errors import ApiError, ErrorCode
+from quorate.protocol.sasl.mechanism import Answered, SaslError
+from quorate.protocol.sasl.scram import ScramServer, TokenCredential, scram_number, token_credential
+from quorate.protocol.sasl.scram_messages import ClientFirst, ServerFirst
+from quorate.records import UserScramCredentialRecord
+
+__all__ = ["Logins"]
+
+NONCE_BYTES: Final = 24
+TOKENS_REMEMBERED: Final = 10_000
+"""Whose keys are kept: to derive them takes milliseconds, in which the controller does nothing else."""
+
+
+class Logins:
+    """The SCRAM logins of one controller, by its committed credentials and delegation tokens."""
+
+    def __init__(self, engine: Engine, tokens: TokenSettings, wall_ms: Callable[[], int]) -> None:
+        self._engine = engine
+        self._credentials = Committed(engine, engine.state.scram)
+        self._tokens = Committed(engine, engine.state.delegation_tokens)
+        self._settings = tokens
+        self._wall_ms = wall_ms
+
+    def answer(self, mechanism: str, messages: Sequence[bytes]) -> Answered:
+        """Returns the answer to the last message, which is the first or the third of the exchange.
+
+        Raises SaslError for a login that fails, or ApiError: INVALID_REQUEST for what is no exchange,
+        COORDINATOR_LOAD_IN_PROGRESS before there is a state to look into.
+        """
+        if self._engine.next_offset == 0:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
+        number = scram_number(mechanism)
+        if number is None:
+            why = f"mechanism is {mechanism!r}; it is one of SCRAM-SHA-256, SCRAM-SHA-512"
+            raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "mechanism"})
+        if len(messages) not in (1, 3):
+            why = f"messages has {len(messages)}; there is one, or three of which the second is the server's"
+            raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "messages"})
+        if len(messages) == 1:
+            return Answered(message=self._exchange(number, secrets.token_urlsafe(NONCE_BYTES)).evaluate(messages[0]))
+        first, server_first, final = messages
+        exchange = self._exchange(number, _own_nonce(first, server_first))
+        if exchange.evaluate(first) != server_first:
+            raise SaslError("the credential has changed since the exchange began")
+        return Answered(message=exchange.evaluate(final), login=exchange.login)
+
+    def _exchange(self, mechanism: int, nonce: str) -> ScramServer:
+        return ScramServer(
+            mechanism,
+            nonce=lambda: nonce,
+            find_user=lambda user: self._credential(mechanism, user),
+            find_token=lambda token_id: self._token(mechanism, token_id),
+        )
+
+    def _credential(self, mechanism: int, user: str) -> UserScramCredentialRecord | None:
+        return self._credentials.now().get(mechanism, user)
+
+    def _token(self, mechanism: int, token_id: str) -> TokenCredential | None:
+        token = self._tokens.now().get(token_id) if self._settings.are_on else None
+        if token is None:
+            return None
+        ends_at_ms = min(token.expiration_timestamp, token.max_timestamp)
+        if ends_at_ms <= self._wall_ms():
+            return None
+        return TokenCredential(
+            owner=parse_principal(token.owner),
+            credential=_of_token(mechanism, token_id, token_hmac(self._settings, token_id)),
+            expires_at_ms=ends_at_ms,
+        )
+
+
+@lru_cache(maxsize=TOKENS_REMEMBERED)
+def _of_token(mechanism: int, token_id: str, hmac: bytes) -> UserScramCredentialRecord:
+    """Returns a token's keys. Their salt follows from its id, so that each message of an exchange finds the same.
+
+    A salt hides that two users have one password (RFC 5802 section 2.1); here each password is an HMAC of its own.
+    """
+    return token_credential(mechanism, token_id, hmac, hashlib.sha256(token_id.encode()).digest())
+
+
+def _own_nonce(first: bytes, server_first: bytes) -> str:
+    """Returns what the server has added to the client's nonce. Raises SaslError."""
+    client, both = ClientFirst.parse(first).nonce, ServerFirst.parse(server_first).nonce
+    if not both.startswith(client) or both == client:
+        raise SaslError("the server's first message does not continue the client's nonce")
+    return both[len(client) :]

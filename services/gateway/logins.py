@@ -1,0 +1,82 @@
+"""Logins by SASL at a gateway: PLAIN by its own configuration, SCRAM by the controller beside it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kraft.service.controller_pb2 import AuthenticateRequest, AuthenticateResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.jaas import options
+from quorate.network.server import Unanswerable
+from quorate.nouns import Principal
+from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
+from quorate.protocol.sasl.plain import PlainServer
+from quorate.protocol.sasl.server import Mechanisms
+from quorate.runtime.client import call
+
+__all__ = ["PLAIN_USERS", "SCRAM_MECHANISMS", "ScramAtController", "mechanisms_of", "plain_users"]
+
+SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+PLAIN_USERS: Final = "user_"
+"""What the option of a user begins with, in the configuration of Kafka's PlainLoginModule."""
+DEADLINE_MS: Final = 10_000
+"""How long the controller has for one message of a login."""
+TOLD: Final = "told"
+"""Metadata key of a refusal: what the client may hear of the reason."""
+
+
+def mechanisms_of(names: tuple[str, ...], users: Mapping[str, str], controller: Any) -> Mechanisms:
+    """Returns the mechanisms of a listener by name; `controller` is the stub of the controller beside the gateway."""
+
+    def verify(user: str, password: str) -> bool:
+        expected = users.get(user)
+        return expected is not None and hmac.compare_digest(expected.encode(), password.encode())
+
+    def begin(name: str) -> Any:
+        return (
+            (lambda: ScramAtController(name, controller)) if name in SCRAM_MECHANISMS else lambda: PlainServer(verify)
+        )
+
+    return {name: begin(name) for name in names}
+
+
+def plain_users(jaas: str) -> dict[str, str]:
+    """Returns the passwords by user of `PlainLoginModule required user_alice="…" …;`. Raises ValueError."""
+    found = options(jaas)
+    return {
+        name.removeprefix(PLAIN_USERS): password for name, password in found.items() if name.startswith(PLAIN_USERS)
+    }
+
+
+class ScramAtController:
+    """One exchange, which the controller carries out: the users' credentials are in its state, and stay there."""
+
+    def __init__(self, mechanism: str, controller: Any) -> None:
+        self._mechanism = mechanism
+        self._controller = controller
+        self._messages: list[bytes] = []
+
+    async def ask(self, response: bytes) -> Answered:
+        """Has the controller answer a message. Raises SaslError, or Unanswerable if it is not there to be asked."""
+        request = AuthenticateRequest(mechanism=self._mechanism, messages=[*self._messages, response])
+        try:
+            answer = await call(self._controller.Authenticate, request, deadline_ms=DEADLINE_MS)
+        except ApiError as refusal:
+            if refusal.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                raise SaslError(refusal.message, told=refusal.metadata.get(TOLD)) from None
+            raise Unanswerable(f"a login with {self._mechanism}: the controller does not answer: {refusal}") from None
+        self._messages += [response, answer.message]
+        return Answered(message=answer.message, login=_login(answer))
+
+
+def _login(answer: AuthenticateResponse) -> Login | None:
+    if not answer.HasField("login"):
+        return None
+    told = answer.login
+    return Login(
+        principal=Principal(told.principal_type, told.principal_name),
+        is_token=told.is_token,
+        expires_at_ms=told.expires_at_ms if told.HasField("expires_at_ms") else None,
+    )
