@@ -25,7 +25,7 @@ from quorate.protocol.sasl.plain import PLAIN, PlainClient
 from quorate.protocol.sasl.scram import ScramClient, scram_number
 from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import eventually
-from tests.e2e.cluster import PATIENT, Cluster, control_plane
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane
 from tests.network.certificates import Authority, authority
 
 CONTROLLER_SETTINGS: Final = {
@@ -38,6 +38,7 @@ RULES: Final = r"RULE:^CN=(.*?),O=test$/$1/L,DEFAULT"
 WITH_TLS, WITH_BOTH, WITH_SASL = 1, 2, 3
 """The gateways by what they speak: SSL, SASL_SSL, SASL_PLAINTEXT."""
 PLAIN_PASSWORD: Final = 'p"l a\\in'
+ADMIN_PASSWORD: Final = "root"
 REAUTH_MS: Final = 600_000
 
 
@@ -46,6 +47,8 @@ class Secured(NamedTuple):
 
     cluster: Cluster
     issuer: Authority
+    everywhere: NodeId | None = None
+    """The gateway that all speak like; None if each speaks otherwise."""
 
     def tls(self, name: str | None = None) -> ssl.SSLContext:
         """TLS for a client, with a certificate for the name if one is said."""
@@ -59,9 +62,19 @@ class Secured(NamedTuple):
         """A connection with a certificate."""
         return await self.connect(WITH_TLS, tls=self.tls(name))
 
+    def speaks(self, node_id: NodeId) -> NodeId:
+        """The gateway like which this one speaks."""
+        return self.everywhere or node_id
+
+    async def admin(self) -> Connection:
+        """A connection of a super user."""
+        if self.speaks(WITH_TLS) == WITH_TLS:
+            return await self.as_user("admin")
+        return await self.login(WITH_TLS, by(PLAIN, "admin", ADMIN_PASSWORD))
+
     async def login(self, node_id: NodeId, begin: Begin) -> Connection:
         """A connection with a login. Raises ApiError."""
-        return await self.connect(node_id, begin=begin, tls=self.tls() if node_id == WITH_BOTH else None)
+        return await self.connect(node_id, begin=begin, tls=self.tls() if self.speaks(node_id) == WITH_BOTH else None)
 
     async def logged_in(self, node_id: NodeId, begin: Begin) -> Connection:
         """The same once the controller beside the gateway has replayed that there is this user."""
@@ -94,11 +107,11 @@ class Secured(NamedTuple):
         return await eventually(lines)
 
     async def allow(self, principal: str, operation: AclOperation, kind: ResourceType, name: str) -> None:
-        """An entry by a super user, through the gateway with TLS."""
+        """An entry by a super user."""
         entry = CreateAclsRequest.AclCreation(
             kind, name, PatternType.LITERAL, principal, "*", operation, AclPermission.ALLOW
         )
-        async with await self.as_user("admin") as admin:
+        async with await self.admin() as admin:
             answer = await admin.ask_for(CreateAclsResponse, CreateAclsRequest((entry,)))
         assert [ErrorCode.NONE] == [each.error_code for each in answer.results]
 
@@ -111,7 +124,7 @@ class Secured(NamedTuple):
             salted = salted_password(mechanism, password.encode(), salt, ITERATIONS_MIN)
             upserts.append(upsert(user, mechanism, ITERATIONS_MIN, salt, salted))
         for each in upserts:  # a user comes but once in a request
-            async with await self.as_user("admin") as admin:
+            async with await self.admin() as admin:
                 request = AlterUserScramCredentialsRequest(upsertions=(each,))
                 answer = await admin.ask_for(AlterUserScramCredentialsResponse, request)
             assert [ErrorCode.NONE] == [result.error_code for result in answer.results]
@@ -131,8 +144,11 @@ def by(mechanism: str, user: str, password: str, *, is_token: bool = False) -> B
 
 
 @asynccontextmanager
-async def secured_plane(directory: Path) -> AsyncIterator[Secured]:
-    """Started, and everything is ended at the end."""
+async def secured_plane(directory: Path, *, everywhere: NodeId | None = None) -> AsyncIterator[Secured]:
+    """Started, and everything is ended at the end.
+
+    A JVM's tool goes on to whichever gateway it is told of, so for it all speak as the one that is `everywhere`.
+    """
     issuer = authority(directory)
     tls = {
         "ssl.keystore.location": str(issuer.issue("gateway", "/O=test/CN=localhost")),
@@ -143,7 +159,7 @@ async def secured_plane(directory: Path) -> AsyncIterator[Secured]:
     plain = {
         "listener.name.controller.plain.sasl.jaas.config": (
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
-            f'username="x" password="y" user_paul="{escaped}" user_admin="root";'
+            f'username="x" password="y" user_paul="{escaped}" user_admin="{ADMIN_PASSWORD}";'
         ),
     }
     settings = {
@@ -167,6 +183,8 @@ async def secured_plane(directory: Path) -> AsyncIterator[Secured]:
             "sasl.server.max.receive.size": "4096",
         },
     }
+    if everywhere is not None:
+        settings = dict.fromkeys(VOTERS, settings[everywhere])
     async with control_plane(
         directory,
         quorum_settings=PATIENT,
@@ -174,4 +192,4 @@ async def secured_plane(directory: Path) -> AsyncIterator[Secured]:
         with_gateways=True,
         gateway_settings=settings,
     ) as cluster:
-        yield Secured(cluster, issuer)
+        yield Secured(cluster, issuer, everywhere)
