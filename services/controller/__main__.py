@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 
-from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
@@ -44,7 +43,7 @@ from services.controller.performance import PerformanceLog
 from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_node import QuorumNode
 from services.controller.registration import ControllerRegistration
-from services.controller.servicer import ControllerService
+from services.controller.servicer import ControllerService, add_to_server
 from services.controller.sessions import SessionLookup
 from services.controller.settings import authorizer_of, intervals_of, performance_log_of, settings_of
 from services.controller.snapshots import Snapshots
@@ -84,9 +83,9 @@ async def main(life: ServiceLife) -> None:
         sessions=asked.sessions,
         authorizer=authorizer_of(config),
     )
-    servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))  # type: ignore[abstract]  # most methods come from tables
+    servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
     server = Server(telemetry=telemetry, limits=ServerLimits(calls=config.call_limits), on_fatal=life.fail)
-    server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)
+    server.add("kraft.service.Controller", add_to_server, servicer)
     life.at_end(server.abort)
     port = server.listen(str(config.listeners.endpoint))
     listener = reached_at(config.listeners, config.advertised_listeners, port=port)

@@ -21,7 +21,7 @@ from kraft.service.admin_pb2 import (
 )
 from quorate.controller.engine.decision import Proposal
 from quorate.controller.engine.deduplication import ID_BYTES, RequestId
-from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.controller.secrets import redacted
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
@@ -32,12 +32,14 @@ from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 from quorate.wire.compile import struct_class
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
-from services.controller.apis import KEEPS_THE_CLUSTER, Apis
+from services.controller.api import Api
+from services.controller.apis import Apis
 from services.controller.authorizing import Caller
 from services.controller.call import Call
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding, is_forwarded
-from services.controller.handlers import HANDLERS, answer_to
+from services.controller.handlers import APIS, answer_to
+from services.controller.handlers.own import SUBMIT
 from services.controller.pages import Pages, parse
 from services.controller.pending import LEADER_EPOCH, OFFSET
 from services.controller.stream_requests import RequestContext, StreamContext, StreamRequests
@@ -49,11 +51,11 @@ PACKED_PER_TURN: Final = 500
 """Proposed records that are packed (about 6 ms) before the event loop runs other tasks."""
 
 
-class Api(NamedTuple):
-    """An admin API of the envelope: its field in the `request` oneof, its RPC name, and its response class."""
+class Enveloped(NamedTuple):
+    """An admin API of the envelope: its field in the `request` oneof, its row, and its response class."""
 
     field: str
-    rpc: str
+    api: Api
     response: type[Message]
 
 
@@ -61,22 +63,22 @@ def _class_of(descriptor: Any) -> Any:
     return GetMessageClass(descriptor)
 
 
-def _apis() -> dict[str, Api]:
+def _enveloped() -> dict[str, Enveloped]:
     found = {}
     responses: Any = AdminResponse.DESCRIPTOR.fields_by_name  # the stubs have no message type for a field
     for field in AdminRequest.DESCRIPTOR.oneofs_by_name["request"].fields:
         response = responses[field.name].message_type
-        rpc = response.name.removesuffix("Response")
-        found[field.name] = Api(field.name, rpc, struct_class(layout(_class_of(response))))
+        api = APIS[response.name.removesuffix("Response")]
+        found[field.name] = Enveloped(field.name, api, struct_class(layout(_class_of(response))))
     return found
 
 
-APIS: Final = _apis()
+ENVELOPED: Final = _enveloped()
 """Admin APIs by their field in the envelope's `request` oneof."""
-PAGED: Final = "DescribeTopicPartitions"
-"""The only API with page tokens; unlike Kafka's cursor, all its pages show the state at one offset."""
 
-assert {api.rpc for api in APIS.values()} == HANDLERS.keys() - KEEPS_THE_CLUSTER, APIS
+assert {each.api.name for each in ENVELOPED.values()} == {
+    api.name for api in APIS.values() if api.handler is not None and api.lane is QueueLimit.ADMIN
+}, ENVELOPED
 
 
 class AdminDoor:
@@ -95,7 +97,7 @@ class AdminDoor:
             return await self._answer(request, self._apis.authorizing.caller(context))
 
         with self._span(request, context):
-            response: AdminResponse = await self._forwarding.serve("Submit", request, context, here)
+            response: AdminResponse = await self._forwarding.serve(SUBMIT, request, context, here)
             return response
 
     async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:
@@ -128,48 +130,48 @@ class AdminDoor:
         return refused
 
     async def _answer(self, request: AdminRequest, caller: Caller) -> AdminResponse:
-        api = _chosen(request)
-        asked = getattr(request, api.field)
+        chosen = _chosen(request)
+        api, asked = chosen.api, getattr(request, chosen.field)
         check_items(asked)
         call = Call(
-            rpc=api.rpc,
+            api=api,
             asked=to_struct(asked),
-            timeout_ms=timeout_of(api.rpc, asked),
+            timeout_ms=timeout_of(api, asked),
             principal=caller.principal,
             host=caller.host,
             client_id=caller.client_id,
             validate_only=request.validate_only,
-            request_id=_request_id(request, api),
+            request_id=_request_id(request, chosen),
         )
-        if api.rpc == PAGED:
-            return await self._page(request, api, call)
+        if api.has_pages:
+            return await self._page(request, chosen, call)
         if request.page_token:
-            raise _misfit("page_token", f"{api.rpc} answers in one piece; only {PAGED} has pages")
-        return await self._filled(request, api, await answer_to(self._apis, call))
+            raise _misfit("page_token", f"{api.name} answers in one piece; only {_paged()} has pages")
+        return await self._filled(request, chosen, await answer_to(self._apis, call))
 
-    async def _page(self, request: AdminRequest, api: Api, call: Call) -> AdminResponse:
+    async def _page(self, request: AdminRequest, chosen: Enveloped, call: Call) -> AdminResponse:
         """Answers one page of a list: the first shows the committed state of now, the others the same state."""
         if request.page_token:
             page = parse(request.page_token)
             self._pages.check(page)
             call = replace(call, as_of=page.offset, asked=msgspec.structs.replace(call.asked, cursor=page.cursor))
-            return await self._page_of(request, api, call, page.offset)
+            return await self._page_of(request, chosen, call, page.offset)
         engine = self._apis.driver.engine
         offset = engine.hold_stable()
         if offset is None:
-            return await self._filled(request, api, await answer_to(self._apis, call))
+            return await self._filled(request, chosen, await answer_to(self._apis, call))
         try:
-            return await self._page_of(request, api, replace(call, as_of=offset), offset)
+            return await self._page_of(request, chosen, replace(call, as_of=offset), offset)
         finally:
             engine.state.registry.release(offset)
 
-    async def _page_of(self, request: AdminRequest, api: Api, call: Call, offset: Offset) -> AdminResponse:
+    async def _page_of(self, request: AdminRequest, chosen: Enveloped, call: Call, offset: Offset) -> AdminResponse:
         answer = await answer_to(self._apis, call)
-        filled = await self._filled(request, api, answer)
+        filled = await self._filled(request, chosen, answer)
         filled.next_page_token = self._pages.turn(offset, answer.response)
         return filled
 
-    async def _filled(self, request: AdminRequest, api: Api, answer: Answer) -> AdminResponse:
+    async def _filled(self, request: AdminRequest, chosen: Enveloped, answer: Answer) -> AdminResponse:
         filled = AdminResponse(
             correlation_id=request.correlation_id,
             leader_id=self._apis.driver.leader_id,
@@ -185,7 +187,7 @@ class AdminDoor:
                 if count % PACKED_PER_TURN == 0:
                     await asyncio.sleep(0)
             response = response.response
-        getattr(filled, api.field).CopyFrom(to_protobuf(response))
+        getattr(filled, chosen.field).CopyFrom(to_protobuf(response))
         return filled
 
     def _span(self, request: AdminRequest, context: Any) -> Span:
@@ -199,19 +201,23 @@ class AdminDoor:
         )
 
 
-def _chosen(request: AdminRequest) -> Api:
+def _chosen(request: AdminRequest) -> Enveloped:
     field = request.WhichOneof("request")
     if field is None:
         raise _misfit("request", "one of the admin APIs must be asked for")
-    return APIS[field]
+    return ENVELOPED[field]
 
 
-def _request_id(request: AdminRequest, api: Api) -> RequestId | None:
+def _paged() -> str:
+    return ", ".join(api.name for api in APIS.values() if api.has_pages)
+
+
+def _request_id(request: AdminRequest, chosen: Enveloped) -> RequestId | None:
     if not request.request_id:
         return None
     if len(request.request_id) != ID_BYTES:
         raise _misfit("request_id", f"it has {len(request.request_id)} bytes, and takes {ID_BYTES}")
-    return RequestId(request.request_id, api.response)
+    return RequestId(request.request_id, chosen.response)
 
 
 def _misfit(field: str, why: str) -> ApiError:

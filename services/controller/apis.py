@@ -11,7 +11,7 @@ from quorate.authorizer import StandardAuthorizer
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.decision import Command, propose
-from quorate.controller.engine.engine import Answer, QueueLimit
+from quorate.controller.engine.engine import Answer
 from quorate.controller.partitions.new_partitions import Placements, StalePlacement, usable_brokers
 from quorate.controller.quotas.metered import metered
 from quorate.controller.quotas.mutation_quotas import MutationQuotas, RequestTokens, quota_of
@@ -30,15 +30,10 @@ from services.controller.placement_requests import Placing
 from services.controller.quorum_node import QuorumNode
 from services.controller.sessions import SessionLookup
 
-__all__ = ["KEEPS_THE_CLUSTER", "Apis"]
+__all__ = ["Apis"]
 
 PLACEMENTS_TRIED_MAX: Final = 3
 """Placements are requested anew this often if brokers change meanwhile; then the caller gets a retriable error."""
-
-KEEPS_THE_CLUSTER: Final = frozenset(
-    {"AllocateProducerIds", "AlterPartition", "AssignReplicasToDirs", "BrokerRegistration", "ControllerRegistration"}
-)
-"""The RPCs of brokers and controllers: a queue limit of their own keeps room for them when admins fill theirs."""
 
 _Wanted: TypeAlias = Callable[[ClusterState], tuple[tuple[str, PlacementSpec], ...]]
 
@@ -82,9 +77,9 @@ class Apis:
         epoch = self.driver.leader_epoch
         try:
             answer = await self.driver.write(
-                call.rpc,
+                call.api.name,
                 propose(command) if call.validate_only else command,
-                lane=_lane(call),
+                lane=call.api.lane,
                 request_id=call.request_id,
                 begin=_always if call.deadline is None else call.deadline.begin,
             )
@@ -98,10 +93,11 @@ class Apis:
 
     def within_quota(self, call: Call, command: Callable[[Any], Command[Any]]) -> Command[Any]:
         """Applies the client's mutation quota to a command: topics beyond it are refused in the answer. KIP-599."""
+        assert call.api.meter is not None, call.api.name
         quota = quota_of(self._client_quotas.now(), user=call.principal.name, client_id=call.client_id)
         if quota is None:
             return command(call.asked)
-        return metered(call.rpc, call.asked, command, RequestTokens(self._quotas, quota))
+        return metered(call.api.meter, call.asked, command, RequestTokens(self._quotas, quota))
 
     async def write_ahead(self, call: Call, turns: Iterator[Command[None]]) -> bool:
         """Writes a chunked change that has to come before the call's own write; True once it is committed.
@@ -112,7 +108,7 @@ class Apis:
         first = None if call.validate_only or self._is_answered(call) else next(turns, None)
         if first is None:
             return False
-        await self.driver.write_in_turns(call.rpc, chain((first,), turns), lane=_lane(call))
+        await self.driver.write_in_turns(call.api.name, chain((first,), turns), lane=call.api.lane)
         return True
 
     def _is_answered(self, call: Call) -> bool:
@@ -134,7 +130,3 @@ class Apis:
 
 def _always() -> None:
     """For a call without a deadline: its decision may begin whenever its turn comes."""
-
-
-def _lane(call: Call) -> QueueLimit:
-    return QueueLimit.CLUSTER if call.rpc in KEEPS_THE_CLUSTER else QueueLimit.ADMIN

@@ -1,4 +1,4 @@
-"""Authorization of requests: each API needs an operation on a resource, as Kafka's ControllerApis checks.
+"""Authorization of requests: each API needs an operation on a resource, which its row names (`api`).
 
 A request that needs a right on the cluster is refused as a whole. A request on several resources is checked item by
 item in `screening`. Only committed ACLs count, so an uncommitted permission grants nothing, and a refusal is sent at
@@ -8,7 +8,7 @@ once. Every decision goes to the `audit` log.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from quorate.authorizer import (
@@ -29,55 +29,12 @@ from quorate.nouns import ANONYMOUS, Principal
 from quorate.runtime import passing_on
 from quorate.runtime.passing_on import CLIENT_ID, FORWARDER_PRINCIPAL, HOP
 from services.controller import audit
+from services.controller.api import Api
 from services.controller.call import Call
 from services.controller.forwarding import is_forwarded, peer_address
 from services.controller.pending import LEADER_EPOCH, OFFSET
-from services.controller.screening import SCREENS, CallerRights
+from services.controller.screening import CallerRights
 
-ON_THE_CLUSTER: Final[Mapping[str, AclOperation]] = {
-    "AddRaftVoter": AclOperation.ALTER,
-    "AllocateProducerIds": AclOperation.CLUSTER_ACTION,
-    "AlterClientQuotas": AclOperation.ALTER_CONFIGS,
-    "AlterPartition": AclOperation.CLUSTER_ACTION,
-    "AlterPartitionReassignments": AclOperation.ALTER,
-    "AlterQuorum": AclOperation.ALTER,
-    "AlterUserScramCredentials": AclOperation.ALTER,
-    "AssignReplicasToDirs": AclOperation.CLUSTER_ACTION,
-    "Authenticate": AclOperation.CLUSTER_ACTION,
-    "BrokerRegistration": AclOperation.CLUSTER_ACTION,
-    "ChangeBrokerState": AclOperation.CLUSTER_ACTION,
-    "ControllerRegistration": AclOperation.CLUSTER_ACTION,
-    "CreateAcls": AclOperation.ALTER,
-    "DeleteAcls": AclOperation.ALTER,
-    "DescribeAcls": AclOperation.DESCRIBE,
-    "DescribeClientQuotas": AclOperation.DESCRIBE_CONFIGS,
-    "DescribeQuorum": AclOperation.DESCRIBE,
-    "DescribeUserScramCredentials": AclOperation.DESCRIBE,
-    "ElectLeaders": AclOperation.ALTER,
-    "ListPartitionReassignments": AclOperation.DESCRIBE,
-    "RemoveRaftVoter": AclOperation.ALTER,
-    "TransferLeadership": AclOperation.ALTER,
-    "UnregisterBroker": AclOperation.ALTER,
-    "UnregisterController": AclOperation.ALTER,
-    "UpdateFeatures": AclOperation.ALTER,
-}
-"""The operation that each RPC needs on the cluster; without it the RPC gets CLUSTER_AUTHORIZATION_FAILED."""
-
-FREE: Final = frozenset(
-    {
-        "ApiVersions",
-        "CreateDelegationToken",
-        "DescribeCluster",
-        "DescribeDelegationToken",
-        "DescribeTopicPartitions",
-        "ExpireDelegationToken",
-        "ListErrorReasons",
-        "RenewDelegationToken",
-    }
-)
-"""RPCs that need no right on the cluster: their commands check each token or topic, or the answer is public."""
-
-ABOUT_ACLS: Final = frozenset({"CreateAcls", "DeleteAcls", "DescribeAcls"})
 PASSED_ON: Final = "Envelope"
 """Kafka's request name for a forwarded request, for the audit log. KIP-590."""
 CONTROLLERS: Final = 2
@@ -91,6 +48,25 @@ class Caller(NamedTuple):
     host: str
     client_id: str = ""
     """The client id that the caller states, unverified."""
+
+
+class AdmittedCall(NamedTuple):
+    """A call that its caller may send, without the items that are refused; `finish` adds their refusals."""
+
+    call: Call
+    with_refusals: Callable[[Any], Any] | None
+    """Adds the refusals to Kafka's response; None if nothing was screened."""
+
+    def finish(self, answer: Answer) -> Answer:
+        """Returns the answer with the refusals of the items that were taken out; also to a dry run."""
+        if self.with_refusals is None:
+            return answer
+        response = answer.response
+        if isinstance(response, Proposal):
+            return dataclasses.replace(
+                answer, response=dataclasses.replace(response, response=self.with_refusals(response.response))
+            )
+        return dataclasses.replace(answer, response=self.with_refusals(response))
 
 
 class Authorizing:
@@ -125,28 +101,28 @@ class Authorizing:
             refusal.metadata[HOP] = hop.host
             raise self._of_now(refusal)
 
-    def check(self, rpc: str, caller: Caller) -> None:
-        """Checks the RPC's right on the cluster. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) without it.
+    def check(self, api: Api, caller: Caller) -> None:
+        """Checks the API's right on the cluster. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) without it.
 
         The ACL APIs raise ApiError(SECURITY_DISABLED) where no authorizer is configured.
         """
-        operation = ON_THE_CLUSTER.get(rpc)
-        if operation is not None and not self.rights(caller, rpc)(operation, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise self._of_now(_refusal(caller, operation, rpc))
-        if rpc in ABOUT_ACLS and self._authorizer is None:
+        right = api.right
+        if right is not None and not self.rights(caller, api.name)(right, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise self._of_now(_refusal(caller, right, api.name))
+        if api.needs_authorizer and self._authorizer is None:
             why = "authorizer.class.name is not set on this controller: there are no entries"
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
-    async def serve(self, call: Call, handle: Callable[[Call], Awaitable[Answer]]) -> Answer:
-        """Runs `handle` on the items that the caller may use, and adds refusals for the others. Raises ApiError.
+    def admit(self, call: Call) -> AdmittedCall:
+        """Returns the call with only the items that the caller may use, and what refuses the others in its answer.
 
-        CLUSTER_AUTHORIZATION_FAILED if the request as a whole is not allowed.
+        Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the request as a whole is not allowed.
         """
         caller = Caller(call.principal, call.host)
-        self.check(call.rpc, caller)
+        self.check(call.api, caller)
         if self._authorizer is None:
-            return await handle(call)
-        rights = self.rights(caller, call.rpc)
+            return AdmittedCall(call, None)
+        rights = self.rights(caller, call.api.name)
         if _asks_for_controllers(call) and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise self._of_now(_refusal(caller, AclOperation.ALTER, "DescribeCluster of controllers"))
         is_told = not _asks_for_all(call)
@@ -157,12 +133,10 @@ class Authorizing:
                 self._ruling(caller, operation, AclResource(kind, name)).allowed
             ),
         )
-        screen = SCREENS.get(call.rpc)
-        if screen is None:
-            return await handle(call)
-        screened = screen(rights, call.asked, self._engine.state)
-        answer = await handle(dataclasses.replace(call, asked=screened.asked))
-        return dataclasses.replace(answer, response=_finished(answer.response, screened.finish))
+        if call.api.screen is None:
+            return AdmittedCall(call, None)
+        screened = call.api.screen(rights, call.asked, self._engine.state)
+        return AdmittedCall(dataclasses.replace(call, asked=screened.asked), screened.finish)
 
     def _of_now(self, refusal: ApiError) -> ApiError:
         """Adds leader epoch and the offset of the committed ACLs to a refusal's metadata, and returns it.
@@ -218,15 +192,9 @@ def _refusal(caller: Caller, operation: AclOperation, what: str) -> ApiError:
 
 
 def _asks_for_controllers(call: Call) -> bool:
-    return call.rpc == "DescribeCluster" and call.asked.endpoint_type == CONTROLLERS
+    return call.api.name == "DescribeCluster" and call.asked.endpoint_type == CONTROLLERS
 
 
 def _asks_for_all(call: Call) -> bool:
     """Whether the call lists all topics: those that the caller may not see are left out, without an audit entry."""
-    return call.rpc == "DescribeTopicPartitions" and not call.asked.topics
-
-
-def _finished(response: Any, finish: Callable[[Any], Any]) -> Any:
-    if isinstance(response, Proposal):
-        return dataclasses.replace(response, response=finish(response.response))
-    return finish(response)
+    return call.api.name == "DescribeTopicPartitions" and not call.asked.topics

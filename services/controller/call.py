@@ -8,6 +8,7 @@ from typing import Any
 from quorate.controller.access.rights import Allows, allows_all
 from quorate.controller.engine.deduplication import RequestId
 from quorate.nouns import ANONYMOUS, Offset, Principal
+from services.controller.api import Api
 from services.controller.deadlines import Deadline
 
 
@@ -19,7 +20,7 @@ class Call:
     would be given, and the records that would be written.
     """
 
-    rpc: str
+    api: Api
     asked: Any
     principal: Principal = ANONYMOUS
     host: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import grpc
@@ -18,8 +18,11 @@ from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL,
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
+from services.controller.api import Api
 from services.controller.driver import NOBODY, ControllerDriver
 from services.controller.quorum_node import UNTOUCHED
+
+T = TypeVar("T")
 
 FORWARDED: Final = "kraft-forwarded"
 """Metadata key of a forwarded call: a receiver that is not active refuses it instead of forwarding it again."""
@@ -46,12 +49,13 @@ class Forwarding:
         self._telemetry = telemetry
         self._channels: dict[str, grpc.aio.Channel] = {}
 
-    async def serve(self, rpc: str, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[Any]]) -> Any:
+    async def serve(self, api: Api, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[T]]) -> T:
         """Returns the answer of `here` if this controller is active, else forwards the call to the active one.
 
         Waits until an active controller is known, at most 5 s and within the caller's deadline. Raises
         ApiError(NOT_CONTROLLER) if there is none by then.
         """
+        assert api.is_forwarded, api.name
         forwarded = is_forwarded(context)
         left_s = context.time_remaining()
         now_s = asyncio.get_running_loop().time
@@ -66,7 +70,7 @@ class Forwarding:
                     raise self._refusal("the call was passed on to this controller, which is not active")
                 address = active_address(self._driver)
                 if address is not None and await self._reaches(address, changed):
-                    return await self._hand_over(address, rpc, request, context, ends)
+                    return await self._hand_over(address, api.name, request, context, ends)
             except ApiError as refusal:
                 if forwarded or not _is_untouched(refusal):
                     raise

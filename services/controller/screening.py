@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -19,6 +18,14 @@ from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.api.describe_configs import DescribeConfigsResponse
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsResponse
 from quorate.authorizer import CLUSTER_NAME
+from quorate.controller.refused_items import (
+    CONFIGS_ALTERED,
+    CONFIGS_DESCRIBED,
+    PARTITIONS_CREATED,
+    TOPICS_CREATED,
+    TOPICS_DELETED,
+    Items,
+)
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -53,7 +60,7 @@ _CONFIGURED: Final[Mapping[int, tuple[ResourceType, ErrorCode]]] = {
 """Resource type and error code of the right that a config resource needs, by its type; commands refuse other types."""
 
 
-def _create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterState) -> ScreenedRequest:
+def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterState) -> ScreenedRequest:
     """Needs CREATE on the cluster or on each topic; a topic's configs in the answer need DESCRIBE_CONFIGS (KIP-525)."""
     names = [topic.name for topic in asked.topics]
     refused = set()
@@ -63,19 +70,20 @@ def _create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterS
         name for name in names if not rights(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_told=False)
     }
     result = CreateTopicsResponse.CreatableTopicResult
+    left, refusals = TOPICS_CREATED.take_out(
+        asked,
+        lambda topic: (
+            result(name=topic.name, error_code=_TOPIC_REFUSED, error_message=_not_allowed(AclOperation.CREATE))
+            if topic.name in refused
+            else None
+        ),
+    )
 
     def finish(response: CreateTopicsResponse) -> CreateTopicsResponse:
         told = [_closed(topic) if topic.name in closed and not topic.error_code else topic for topic in response.topics]
-        refusals = [
-            result(name=name, error_code=_TOPIC_REFUSED, error_message=_not_allowed(AclOperation.CREATE))
-            for name in names
-            if name in refused
-        ]
-        return replace(response, topics=(*told, *refusals))
+        return TOPICS_CREATED.put_back(replace(response, topics=tuple(told)), refusals)
 
-    return ScreenedRequest(
-        replace(asked, topics=tuple(topic for topic in asked.topics if topic.name not in refused)), finish
-    )
+    return ScreenedRequest(left, finish)
 
 
 def _closed(topic: CreateTopicsResponse.CreatableTopicResult) -> CreateTopicsResponse.CreatableTopicResult:
@@ -83,40 +91,32 @@ def _closed(topic: CreateTopicsResponse.CreatableTopicResult) -> CreateTopicsRes
     return replace(topic, topic_config_error_code=_TOPIC_REFUSED, num_partitions=-1, replication_factor=-1, configs=())
 
 
-def _create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: ClusterState) -> ScreenedRequest:
-    names = [topic.name for topic in asked.topics]
-    refused = {name for name in _once(names) if not rights(AclOperation.ALTER, ResourceType.TOPIC, name)}
+def create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: ClusterState) -> ScreenedRequest:
+    """Needs ALTER on each topic."""
+    once = _once([topic.name for topic in asked.topics])
+    refused = {name for name in once if not rights(AclOperation.ALTER, ResourceType.TOPIC, name)}
     result = CreatePartitionsResponse.CreatePartitionsTopicResult
-    refusals = tuple(
-        result(name, _TOPIC_REFUSED, _not_allowed(AclOperation.ALTER)) for name in names if name in refused
-    )
-    return ScreenedRequest(
-        replace(asked, topics=tuple(topic for topic in asked.topics if topic.name not in refused)),
-        lambda response: replace(response, results=(*response.results, *refusals)),
+    return _screened(
+        PARTITIONS_CREATED,
+        asked,
+        lambda topic: (
+            result(topic.name, _TOPIC_REFUSED, _not_allowed(AclOperation.ALTER)) if topic.name in refused else None
+        ),
     )
 
 
-def _delete_topics(rights: CallerRights, asked: DeleteTopicsRequest, state: ClusterState) -> ScreenedRequest:
+def delete_topics(rights: CallerRights, asked: DeleteTopicsRequest, state: ClusterState) -> ScreenedRequest:
     """Needs DELETE on the cluster or on each topic; without DESCRIBE the answer does not reveal if the topic exists."""
     if rights(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_told=False):
         return ScreenedRequest(asked, _as_it_is)
-    by_name = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in asked.topic_names]
-    left, refusals = [], []
-    for each in (*asked.topics, *by_name):
-        refusal = _not_deleted(rights, each, state)
-        if refusal is None:
-            left.append(each)
-        else:
-            refusals.append(refusal)
-    return ScreenedRequest(
-        replace(asked, topics=tuple(left), topic_names=()),
-        lambda response: replace(response, responses=(*response.responses, *refusals)),
-    )
+    return _screened(TOPICS_DELETED, asked, lambda each: _not_deleted(rights, each, state))
 
 
 def _not_deleted(
-    rights: CallerRights, each: DeleteTopicsRequest.DeleteTopicState, state: ClusterState
+    rights: CallerRights, each: DeleteTopicsRequest.DeleteTopicState | str, state: ClusterState
 ) -> DeleteTopicsResponse.DeletableTopicResult | None:
+    if isinstance(each, str):
+        each = DeleteTopicsRequest.DeleteTopicState(name=each)
     by_id = state.topics.by_id(each.topic_id) if each.topic_id != ZERO_UUID else None
     name = each.name if by_id is None else by_id.name
     if name is None:
@@ -133,61 +133,41 @@ def _not_deleted(
     )
 
 
-def _configs(
-    rights: CallerRights,
-    asked: Any,
-    _: ClusterState,
-    *,
-    operation: AclOperation,
-    items: str,
-    result: Callable[..., Any],
-) -> ScreenedRequest:
+def _configs(operation: AclOperation, items: Items, result: Callable[..., Any]) -> Screen:
     """Needs `operation` on the topic or group of each resource, or on the cluster for all other resource types."""
-    left, refusals = [], []
-    for resource in asked.resources:
-        kind, code = _CONFIGURED.get(resource.resource_type, (None, ErrorCode.NONE))
-        name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
-        if kind is None or rights(operation, kind, name):
-            left.append(resource)
-            continue
-        refusals.append(
-            result(
+
+    def screen(rights: CallerRights, asked: Any, _: ClusterState) -> ScreenedRequest:
+        def refusal_of(resource: Any) -> Any | None:
+            kind, code = _CONFIGURED.get(resource.resource_type, (None, ErrorCode.NONE))
+            name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+            if kind is None or rights(operation, kind, name):
+                return None
+            return result(
                 error_code=int(code),
                 error_message=_not_allowed(operation),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-        )
-    return ScreenedRequest(
-        replace(asked, resources=tuple(left)),
-        lambda response: replace(response, **{items: (*getattr(response, items), *refusals)}),
-    )
+
+        return _screened(items, asked, refusal_of)
+
+    return screen
 
 
-SCREENS: Final[Mapping[str, Screen]] = {
-    "AlterConfigs": partial(
-        _configs,
-        operation=AclOperation.ALTER_CONFIGS,
-        items="responses",
-        result=AlterConfigsResponse.AlterConfigsResourceResponse,
-    ),
-    "CreatePartitions": _create_partitions,
-    "CreateTopics": _create_topics,
-    "DeleteTopics": _delete_topics,
-    "DescribeConfigs": partial(
-        _configs,
-        operation=AclOperation.DESCRIBE_CONFIGS,
-        items="results",
-        result=DescribeConfigsResponse.DescribeConfigsResult,
-    ),
-    "IncrementalAlterConfigs": partial(
-        _configs,
-        operation=AclOperation.ALTER_CONFIGS,
-        items="responses",
-        result=IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
-    ),
-}
-"""The screen of each RPC whose items are authorized one by one."""
+def _screened(items: Items, asked: Any, refusal_of: Callable[[Any], Any | None]) -> ScreenedRequest:
+    left, refusals = items.take_out(asked, refusal_of)
+    return ScreenedRequest(left, lambda response: items.put_back(response, refusals))
+
+
+alter_configs: Final = _configs(
+    AclOperation.ALTER_CONFIGS, CONFIGS_ALTERED, AlterConfigsResponse.AlterConfigsResourceResponse
+)
+describe_configs: Final = _configs(
+    AclOperation.DESCRIBE_CONFIGS, CONFIGS_DESCRIBED, DescribeConfigsResponse.DescribeConfigsResult
+)
+incremental_alter_configs: Final = _configs(
+    AclOperation.ALTER_CONFIGS, CONFIGS_ALTERED, IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+)
 
 _TOPIC_REFUSED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import Message as ProtobufMessage
 from google.protobuf.message_factory import GetMessageClass
 
 from kraft import Uuid
 from kraft.api.api_versions import ApiVersionsResponse as ApiVersionsStruct
 from kraft.api.api_versions_pb2 import ApiVersionsRequest, ApiVersionsResponse
-from kraft.service.admin_pb2 import AdminRequest, AdminRequests, AdminResponse, AdminResponses
 from kraft.service.controller_pb2 import (
     DESCRIPTOR,
     AuthenticateRequest,
@@ -21,11 +22,10 @@ from kraft.service.controller_pb2 import (
     ListErrorReasonsRequest,
     ListErrorReasonsResponse,
 )
-from kraft.service.controller_pb2_grpc import ControllerServicer
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse
 from quorate.controller.api_versions import api_versions
 from quorate.controller.commands.change_broker_state import change_in_turns
-from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import parse_uuid
@@ -37,29 +37,30 @@ from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
 from services.controller.answers import encoded_in_turns, others_turn
-from services.controller.apis import KEEPS_THE_CLUSTER, Apis
+from services.controller.api import Api
+from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding
-from services.controller.handlers import HANDLERS, answer_to
-from services.controller.quorum_node import CHANGE_DEADLINE_MS, DEADLINE_MS
+from services.controller.handlers import APIS, answer_to
+from services.controller.handlers.own import (
+    ADMIN_STREAM,
+    API_VERSIONS,
+    AUTHENTICATE,
+    CHANGE_BROKER_STATE,
+    LIST_ERROR_REASONS,
+    SUBMIT,
+)
+from services.controller.handlers.quorum import ALTER_QUORUM
 
 log = logger(__name__)
 
 TOLD: Final = "told"
 """Metadata key of a refused login: what the client may hear of the reason."""
 
-ABOUT_THE_QUORUM: Final = {
-    "AddRaftVoter": CHANGE_DEADLINE_MS,
-    "DescribeQuorum": DEADLINE_MS,
-    "RemoveRaftVoter": CHANGE_DEADLINE_MS,
-    "TransferLeadership": CHANGE_DEADLINE_MS,
-}
-"""RPCs that the active controller sends to its own quorum node, the leader; with the deadline of each, in ms."""
 
-
-class ControllerService(ControllerServicer):
-    """Serves `kraft.service.Controller`, active or standby. Methods for HANDLERS and ABOUT_THE_QUORUM are set below."""
+class ControllerService:
+    """Serves `kraft.service.Controller`, active or standby: `methods` has all of its RPCs."""
 
     def __init__(self, apis: Apis, forwarding: Forwarding, admin: AdminDoor) -> None:
         self._apis = apis
@@ -67,18 +68,25 @@ class ControllerService(ControllerServicer):
         self._forwarding = forwarding
         self._admin = admin
 
-    async def Submit(self, request: AdminRequest, context: Any) -> AdminResponse:
-        """Answers one AdminRequest, the envelope of any admin API."""
-        return await self._admin.submit(request, context)
+    def methods(self) -> Mapping[str, Callable[..., Any]]:
+        """Returns what serves each RPC, by name: `serve` or `ask_quorum` for a row of the table, or its own method."""
+        by_row = {
+            api.name: partial(self.serve if api.handler is not None else self.ask_quorum, api)
+            for api in APIS.values()
+            if api.handler is not None or api.quorum_deadline_ms is not None
+        }
+        return {
+            **by_row,
+            ADMIN_STREAM.name: self._admin.stream,
+            ALTER_QUORUM.name: self.alter_quorum,
+            API_VERSIONS.name: self.api_versions,
+            AUTHENTICATE.name: self.authenticate,
+            CHANGE_BROKER_STATE.name: self.change_broker_state,
+            LIST_ERROR_REASONS.name: self.list_error_reasons,
+            SUBMIT.name: self._admin.submit,
+        }
 
-    async def AdminStream(
-        self, request_iterator: AsyncIterator[AdminRequests], context: Any
-    ) -> AsyncIterator[AdminResponses]:
-        """Answers a stream of AdminRequests, each as soon as it is ready."""
-        async for answer in self._admin.stream(request_iterator, context):
-            yield answer
-
-    async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
+    async def change_broker_state(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         """Changes a broker's control state (fenced, unfenced, controlled shutdown); the heartbeat service calls it.
 
         Raises ApiError(INVALID_REQUEST) for an unknown target or a malformed directory id.
@@ -100,35 +108,35 @@ class ControllerService(ControllerServicer):
         )
 
         async def change() -> ChangeBrokerStateResponse:
-            self._check("ChangeBrokerState", context)
+            self._check(CHANGE_BROKER_STATE, context)
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
-            answer = await self._driver.write_in_turns("ChangeBrokerState", turns)
+            answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=CHANGE_BROKER_STATE.lane)
             self._speak_of(answer, context)
             return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
 
-        return await self._forwarding.serve("ChangeBrokerState", request, context, change)
+        return await self._forwarding.serve(CHANGE_BROKER_STATE, request, context, change)
 
-    async def AlterQuorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
+    async def alter_quorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
         """Has the leader write a target voter set, and streams each step. This controller's quorum node serves it."""
-        self._check("AlterQuorum", context)
+        self._check(ALTER_QUORUM, context)
         try:
             async for step in self._apis.quorum.alter_quorum(request, left_s=context.time_remaining()):
                 yield step
         except grpc.aio.AioRpcError as error:
             raise error_from_call(error) from None
 
-    async def ApiVersions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
+    async def api_versions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
         """Answers the API versions and features of this controller itself, active or standby, as in Kafka."""
         quorum = await self._apis.quorum.quorum()
         answer = api_versions(self._apis.features.now(), kraft_version=quorum.kraft_version, served=SERVED)
         return to_protobuf(answer)  # type: ignore[return-value]  # the protobuf class of this struct
 
-    async def Authenticate(self, request: AuthenticateRequest, context: Any) -> AuthenticateResponse:
+    async def authenticate(self, request: AuthenticateRequest, context: Any) -> AuthenticateResponse:
         """Answers a message of a SCRAM exchange from the committed state of this controller, active or standby.
 
         Raises ApiError: SASL_AUTHENTICATION_FAILED, CLUSTER_AUTHORIZATION_FAILED if the caller is no gateway.
         """
-        self._check("Authenticate", context)
+        self._check(AUTHENTICATE, context)
         try:
             answer = self._apis.logins.answer(request.mechanism, request.messages)
         except SaslError as refusal:
@@ -143,7 +151,7 @@ class ControllerService(ControllerServicer):
                 response.login.expires_at_ms = answer.login.expires_at_ms
         return response
 
-    async def ListErrorReasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
+    async def list_error_reasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
         """Lists every error code with its gRPC status and whether it is retriable."""
         reason = ListErrorReasonsResponse.Reason
         return ListErrorReasonsResponse(
@@ -158,44 +166,45 @@ class ControllerService(ControllerServicer):
             ]
         )
 
-    async def serve(self, rpc: str, request: Any, context: Any) -> Any:
-        """Serves an RPC of `HANDLERS`: authorizes it and runs its handler on the active controller."""
-        if rpc not in KEEPS_THE_CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
+    async def serve(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage | bytes:
+        """Serves an API with a handler: authorizes it and runs the handler on the active controller."""
+        if api.lane is not QueueLimit.CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
             check_items(request)
         await others_turn(request)
 
-        async def here() -> Any:
+        async def here() -> ProtobufMessage | bytes:
             principal, host, client_id = self._apis.authorizing.caller(context)
             asked = to_struct(request)
             await others_turn(request)
             call = Call(
-                rpc=rpc,
+                api=api,
                 asked=asked,
                 principal=principal,
                 host=host,
                 client_id=client_id,
-                timeout_ms=timeout_of(rpc, request),
+                timeout_ms=timeout_of(api, request),
             )
             answer = await answer_to(self._apis, call)
             self._speak_of(answer, context)
             return await encoded_in_turns(answer.response)
 
-        return await self._forwarding.serve(rpc, request, context, here)
+        return await self._forwarding.serve(api, request, context, here)
 
-    async def ask_quorum(self, rpc: str, request: Any, context: Any) -> Any:
-        """Serves an RPC of `ABOUT_THE_QUORUM`: the active controller sends it to its quorum node."""
+    async def ask_quorum(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage:
+        """Serves an API about the quorum: the active controller sends it to its quorum node, the leader."""
 
-        async def here() -> Any:
-            self._check(rpc, context)
-            left_s, most_ms = context.time_remaining(), ABOUT_THE_QUORUM[rpc]
+        async def here() -> ProtobufMessage:
+            assert api.quorum_deadline_ms is not None, api.name
+            self._check(api, context)
+            left_s, most_ms = context.time_remaining(), api.quorum_deadline_ms
             left_ms = most_ms if left_s is None else max(1, min(most_ms, int(left_s * 1000)))
-            return await self._apis.quorum.ask(rpc, request, deadline_ms=left_ms)
+            return await self._apis.quorum.ask(api.name, request, deadline_ms=left_ms)
 
-        return await self._forwarding.serve(rpc, request, context, here)
+        return await self._forwarding.serve(api, request, context, here)
 
-    def _check(self, rpc: str, context: Any) -> None:
-        """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the caller may not send this RPC."""
-        self._apis.authorizing.check(rpc, self._apis.authorizing.caller(context))
+    def _check(self, api: Api, context: Any) -> None:
+        """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the caller may not send this request."""
+        self._apis.authorizing.check(api, self._apis.authorizing.caller(context))
 
     def _speak_of(self, answer: Answer, context: Any) -> None:
         """Puts leader id, leader epoch and offset of the answer into the call's trailing metadata."""
@@ -208,14 +217,38 @@ class ControllerService(ControllerServicer):
         )
 
 
+def add_to_server(service: ControllerService, server: grpc.aio.Server) -> None:
+    """Adds all RPCs of `kraft.service.Controller` to a server, as generated code adds the methods of a servicer."""
+    described = DESCRIPTOR.services_by_name["Controller"]
+    handlers = {}
+    for name, serve in service.methods().items():
+        method = described.methods_by_name[name]
+        response: Any = GetMessageClass(method.output_type)
+        handlers[name] = _KINDS[method.client_streaming, method.server_streaming](
+            serve,
+            request_deserializer=APIS[name].request.FromString,
+            response_serializer=response.SerializeToString,
+        )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(described.full_name, handlers),))
+    server.add_registered_method_handlers(described.full_name, handlers)
+
+
+_KINDS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+"""How gRPC makes a method, by whether its requests and its responses are streams."""
+
+
 def _served() -> Iterator[ApiVersionsStruct.ApiVersion]:
-    """Yields each RPC that is a Kafka API, with all its versions: a protobuf message has the fields of all of them."""
-    for method in DESCRIPTOR.services_by_name["Controller"].methods:
-        if method.input_type.file.package == "kraft.api":
-            request: Any = GetMessageClass(method.input_type)  # a class, which the stubs do not take for hashable
-            api = layout(request)
-            assert api.key is not None, api
-            yield ApiVersionsStruct.ApiVersion(api.key, api.versions.start, api.versions.stop - 1)
+    """Yields each Kafka API of the table with all its versions: a protobuf message has the fields of all of them."""
+    for api in APIS.values():
+        if api.request.DESCRIPTOR.file.package == "kraft.api":
+            message: Any = api.request  # a class, which the stubs do not take for hashable
+            request = layout(message)
+            assert request.key is not None, api.name
+            yield ApiVersionsStruct.ApiVersion(request.key, request.versions.start, request.versions.stop - 1)
 
 
 SERVED: Final = tuple(sorted(_served(), key=lambda api: api.api_key))
@@ -229,20 +262,6 @@ def _ids(field: str, texts: Iterable[str]) -> tuple[Uuid, ...]:
     except ValueError as problem:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{field}: {problem}", {"field": field}) from None
 
-
-def _method(
-    serve: Callable[[ControllerService, str, Any, Any], Awaitable[Any]], rpc: str
-) -> Callable[..., Awaitable[Any]]:
-    async def method(self: ControllerService, request: Any, context: Any) -> Any:
-        return await serve(self, rpc, request, context)
-
-    return method
-
-
-for _rpc in HANDLERS:
-    setattr(ControllerService, _rpc, _method(ControllerService.serve, _rpc))
-for _rpc in ABOUT_THE_QUORUM:
-    setattr(ControllerService, _rpc, _method(ControllerService.ask_quorum, _rpc))
 
 _STATES: Final = {
     1: ControlState.FENCED,

@@ -13,7 +13,7 @@ from kraft.api.delete_topics import DeleteTopicsRequest
 from quorate.controller.commands.create_partitions import create_partitions
 from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.engine.decision import Command, Decision, Moment, propose
-from quorate.controller.quotas.metered import metered
+from quorate.controller.quotas.metered import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, metered
 from quorate.controller.quotas.mutation_quotas import MutationQuotas, Quota, QuotaWindows, RequestTokens
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ZERO_UUID
@@ -24,6 +24,7 @@ NONE, LATE = ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 More = CreatePartitionsRequest.CreatePartitionsTopic
 Gone = DeleteTopicsRequest.DeleteTopicState
 RATE = 1.0
+METERS = {"CreatePartitions": CREATE_PARTITIONS, "CreateTopics": CREATE_TOPICS, "DeleteTopics": DELETE_TOPICS}
 
 
 class Client:
@@ -47,7 +48,7 @@ class Client:
             "CreatePartitions": lambda asked: create_partitions(asked, placements={}),
             "DeleteTopics": lambda asked: delete_topics(asked, settings=self.cluster.settings),
         }
-        return metered(api, asked, makes[api], RequestTokens(self.quotas, self.quota))
+        return metered(METERS[api], asked, makes[api], RequestTokens(self.quotas, self.quota))
 
     def ask(self, api: str, asked: Any) -> Decision[Any]:
         decision = self.cluster.decide(self.command(api, asked))
@@ -228,6 +229,6 @@ def test_a_placement_that_is_stale_costs_nothing() -> None:
 
         return command
 
-    refusing = metered("CreateTopics", CreateTopicsRequest(), stale, RequestTokens(client.quotas, client.quota))
+    refusing = metered(CREATE_TOPICS, CreateTopicsRequest(), stale, RequestTokens(client.quotas, client.quota))
 
     assert (ErrorCode.REPLICA_NOT_AVAILABLE, 10.0) == (client.cluster.refusal(refusing).code, client.tokens)

@@ -49,7 +49,7 @@ from quorate.storage.bootstrap import read_bootstrap
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.driver import ControllerDriver
-from services.controller.handlers import answer_to
+from services.controller.handlers import APIS, answer_to
 from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_node import QuorumNode
 from tests.e2e.calls import WITHIN_S, call_with_retries
@@ -181,7 +181,7 @@ class Controller:
 
 
 async def ask(apis: Apis, rpc: str, asked: Message, **more: Any) -> Any:
-    answer = await answer_to(apis, Call(rpc=rpc, asked=asked, principal=ALICE, **more))
+    answer = await answer_to(apis, Call(api=APIS[rpc], asked=asked, principal=ALICE, **more))
     return answer.response
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from kraft.service.controller_pb2_grpc import ControllerStub, add_ControllerServicer_to_server
+from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
 from quorate.controller.configs.settings import ControllerSettings
@@ -25,7 +25,7 @@ from services.controller.apis import Apis
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import Forwarding
 from services.controller.quorum_node import QuorumNode
-from services.controller.servicer import ControllerService
+from services.controller.servicer import ControllerService, add_to_server
 from tests.controller.clusters import CLUSTER_ID
 from tests.services.scripted import WITHIN_S, listening
 
@@ -72,8 +72,8 @@ async def controller(
         forwarding, placers = Forwarding(driver, OFF), Client([NOWHERE], PlacerStub)
         apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=CLUSTER_ID)
         server = Server()
-        servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))  # type: ignore[abstract]
-        server.add("kraft.service.Controller", add_ControllerServicer_to_server, servicer)
+        servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))
+        server.add("kraft.service.Controller", add_to_server, servicer)
         running = asyncio.ensure_future(driver.run())
         async with listening(server) as address, open_channel(address) as client:
             yield InProcess(driver=driver, channel=channel, stub=ControllerStub(client))

@@ -28,6 +28,7 @@ from services.controller.audit import LOGGER
 from services.controller.authorizing import Authorizing, Caller
 from services.controller.call import Call
 from services.controller.forwarding import FORWARDED
+from services.controller.handlers import APIS
 from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 
 ALICE = Principal("User", "alice")
@@ -61,7 +62,8 @@ class Audited:
         async def handle(call: Call) -> Answer:
             return Answer(token=None, response=self.cluster.write(command(call)), epoch=1, offset=0)
 
-        await self.authorizing.serve(Call(rpc=rpc, asked=asked, principal=ALICE, host=HOST), handle)
+        admitted = self.authorizing.admit(Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST))
+        admitted.finish(await handle(admitted.call))
 
 
 class Said:
@@ -134,7 +136,7 @@ def test_tells_who_what_of_what_whence_and_why(audited: Audited, expected: Line,
     for level in ("debug", "info"):
         said.start(level)
         try:
-            audited.authorizing.check("AddRaftVoter", Caller(ALICE, HOST))
+            audited.authorizing.check(APIS["AddRaftVoter"], Caller(ALICE, HOST))
         except ApiError:
             assert "denied" == expected["event"]
 
@@ -143,7 +145,7 @@ def test_tells_who_what_of_what_whence_and_why(audited: Audited, expected: Line,
 
 def test_without_an_authorizer_there_is_nothing_to_tell(said: Said) -> None:
     said.start("debug")
-    Authorizing(Engine(Cluster(25).state), None).check("AddRaftVoter", Caller(ALICE, HOST))
+    Authorizing(Engine(Cluster(25).state), None).check(APIS["AddRaftVoter"], Caller(ALICE, HOST))
 
     assert [] == said.lines()
 

@@ -16,7 +16,6 @@ from kraft.api.describe_cluster import DescribeClusterRequest
 from kraft.api.describe_configs import DescribeConfigsRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
-from kraft.service import controller_pb2
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.create_partitions import create_partitions
@@ -39,10 +38,10 @@ from quorate.runtime.passing_on import (
     PASSED_ON,
     principal_text,
 )
-from services.controller.authorizing import ABOUT_ACLS, FREE, ON_THE_CLUSTER, Authorizing, Caller
+from services.controller.authorizing import Authorizing, Caller
 from services.controller.call import Call
 from services.controller.forwarding import FORWARDED
-from services.controller.screening import SCREENS
+from services.controller.handlers import APIS
 from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 
 pytestmark = pytest.mark.asyncio
@@ -74,8 +73,9 @@ class Door:
             response = self.cluster.decide(propose(made)).response if call.validate_only else self.cluster.write(made)
             return Answer(token=None, response=response, epoch=1, offset=0)
 
-        call = Call(rpc=rpc, asked=asked, principal=ALICE, host=HOST, **changes)
-        return (await self.authorizing.serve(call, handle)).response
+        call = Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST, **changes)
+        admitted = self.authorizing.admit(call)
+        return admitted.finish(await handle(admitted.call)).response
 
 
 def engine_of(cluster: Cluster) -> Engine:
@@ -90,15 +90,10 @@ def entries(granted: Iterable[Granted]) -> Iterable[AccessControlEntryRecord]:
         )
 
 
-async def test_every_rpc_takes_a_right_or_is_said_to_be_free() -> None:
-    service = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
-    envelopes = {"Submit", "AdminStream"}  # what is in them is asked through the same table
-
-    assert {method.name for method in service.methods} - envelopes == {*ON_THE_CLUSTER, *SCREENS, *FREE}
-    assert len(ON_THE_CLUSTER) + len(SCREENS) + len(FREE) == len({*ON_THE_CLUSTER, *SCREENS, *FREE})
+RIGHTS = [(api.name, api.right) for api in APIS.values() if api.right is not None]
 
 
-@pytest.mark.parametrize(("rpc", "operation"), ON_THE_CLUSTER.items())
+@pytest.mark.parametrize(("rpc", "operation"), RIGHTS)
 async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operation: AclOperation) -> None:
     """Kafka: ControllerApis, authHelper.authorizeClusterOperation."""
     caller = Caller(ALICE, HOST)
@@ -110,34 +105,35 @@ async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operati
     without = Door(*((each, CLUSTER, "kafka-cluster") for each in others))
 
     with pytest.raises(ApiError) as refused:
-        without.authorizing.check(rpc, caller)
+        without.authorizing.check(APIS[rpc], caller)
     assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == refused.value.code
     assert f"{rpc} takes {operation.name} on the cluster, which User:alice has not from 10.1.2.3" == (
         refused.value.message
     )
 
-    Door((operation, CLUSTER, "kafka-cluster")).authorizing.check(rpc, caller)
+    Door((operation, CLUSTER, "kafka-cluster")).authorizing.check(APIS[rpc], caller)
 
 
 async def test_without_an_authorizer_everything_is_allowed_but_there_are_no_entries() -> None:
     nobody_decides = Authorizing(Engine(Cluster(25).state), None)
     caller = Caller(ANONYMOUS, "")
-    for rpc in ON_THE_CLUSTER.keys() - ABOUT_ACLS:
-        nobody_decides.check(rpc, caller)
+    for api in APIS.values():
+        if not api.needs_authorizer:
+            nobody_decides.check(api, caller)
 
-    for rpc in ABOUT_ACLS:
+    for name in ("CreateAcls", "DeleteAcls", "DescribeAcls"):
         with pytest.raises(ApiError) as refused:
-            nobody_decides.check(rpc, caller)
+            nobody_decides.check(APIS[name], caller)
         assert ErrorCode.SECURITY_DISABLED == refused.value.code
 
 
 async def test_super_users_need_no_entry() -> None:
     door = Door(authorizer=StandardAuthorizer(super_users=frozenset({"User:ANONYMOUS"})))
-    for rpc in ON_THE_CLUSTER:
-        door.authorizing.check(rpc, Caller(ANONYMOUS, HOST))
+    for api in APIS.values():
+        door.authorizing.check(api, Caller(ANONYMOUS, HOST))
 
     with pytest.raises(ApiError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        door.authorizing.check("CreateAcls", Caller(ALICE, HOST))
+        door.authorizing.check(APIS["CreateAcls"], Caller(ALICE, HOST))
 
 
 CREATED: list[tuple[list[Granted], list[tuple[str, ErrorCode, ErrorCode]]]] = [
@@ -358,15 +354,12 @@ async def test_tells_a_caller_what_it_may_do() -> None:
 
 
 async def test_where_controllers_listen_is_for_administrators() -> None:
-    async def granted(call: Call) -> Answer:
-        return Answer(token=None, response=call.asked, epoch=1, offset=0)
-
     brokers, controllers = DescribeClusterRequest(), DescribeClusterRequest(endpoint_type=2)
     door = Door()
-    await door.authorizing.serve(Call(rpc="DescribeCluster", asked=brokers, principal=ALICE, host=HOST), granted)
+    door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=brokers, principal=ALICE, host=HOST))
 
     with pytest.raises(ApiError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        await door.authorizing.serve(Call(rpc="DescribeCluster", asked=controllers, principal=ALICE), granted)
+        door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=controllers, principal=ALICE))
 
 
 class Connection:

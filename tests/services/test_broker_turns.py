@@ -45,7 +45,7 @@ from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import Forwarding
-from services.controller.handlers import answer_to
+from services.controller.handlers import APIS, answer_to
 from services.controller.quorum_node import QuorumNode
 from services.controller.stream_requests import RequestContext, StreamContext
 from tests.controller.clusters import CLUSTER_ID, Cluster, registration
@@ -109,7 +109,7 @@ class Controller:
         self.driver.commit(self.driver.engine.next_offset)
 
     def begin(self, rpc: str, asked: Any, **changes: Any) -> asyncio.Task[Answer]:
-        return asyncio.create_task(answer_to(self.apis, Call(rpc=rpc, asked=asked, **changes)))
+        return asyncio.create_task(answer_to(self.apis, Call(api=APIS[rpc], asked=asked, **changes)))
 
     async def over(self, *tasks: asyncio.Future[Any]) -> None:
         """Commit whatever there is, again and again."""

@@ -25,7 +25,9 @@ from quorate.records import (
     NoOpRecord,
     RemoveAccessControlEntryRecord,
 )
+from services.controller.api import Api
 from services.controller.authorizing import Authorizing, Caller
+from services.controller.handlers import APIS
 from tests.controller.clusters import uuid
 
 ALICE = Caller(Principal("User", "alice"), "10.1.2.3")
@@ -40,7 +42,7 @@ GRANT = AccessControlEntryRecord(
     AclPermission.ALLOW,
 )
 REMOVAL = RemoveAccessControlEntryRecord(uuid(1))
-AT_THE_QUORUM = "AddRaftVoter"
+AT_THE_QUORUM = APIS["AddRaftVoter"]
 """Its answer waits for no commit of the controller's: only its right stands between a caller and the quorum."""
 
 
@@ -75,10 +77,10 @@ def may(engine: Engine) -> bool:
     return is_let_in(Authorizing(engine, StandardAuthorizer()))
 
 
-def refusal(engine: Engine, authorizer: StandardAuthorizer | None = None, rpc: str = AT_THE_QUORUM) -> dict[str, str]:
+def refusal(engine: Engine, authorizer: StandardAuthorizer | None = None, api: Api = AT_THE_QUORUM) -> dict[str, str]:
     """What a refusal says beside the words."""
     with pytest.raises(ApiError) as refused:
-        Authorizing(engine, authorizer).check(rpc, ALICE)
+        Authorizing(engine, authorizer).check(api, ALICE)
     return refused.value.metadata
 
 
@@ -239,7 +241,7 @@ def test_a_refusal_says_which_state_it_rests_on() -> None:
 
     assert {"leader_epoch": "1", "offset": str(committed)} == before
     assert {"leader_epoch": "1", "offset": str(committed + 2)} == refusal(engine, StandardAuthorizer())
-    assert {"leader_epoch": "1", "offset": str(committed + 2)} == refusal(engine, None, "DescribeAcls")
+    assert {"leader_epoch": "1", "offset": str(committed + 2)} == refusal(engine, None, APIS["DescribeAcls"])
 
 
 def test_a_refusal_within_a_transaction_rests_on_what_was_before() -> None:

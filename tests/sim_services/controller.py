@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft.service.controller_pb2_grpc import add_ControllerServicer_to_server
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.activation import activate
@@ -22,7 +21,7 @@ from services.controller.forwarding import Forwarding
 from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_node import QuorumNode
 from services.controller.registration import ControllerRegistration
-from services.controller.servicer import ControllerService
+from services.controller.servicer import ControllerService, add_to_server
 from services.controller.sessions import SessionLookup
 from services.controller.snapshots import Snapshots
 from tests.sim_driver.loop import Killed, Life, context_of
@@ -140,9 +139,9 @@ class Controller:
         placers = Client([PLACER], PlacerStub)
         sessions = SessionLookup(Client([HEARTBEATS], HeartbeatStub))
         apis = Apis(driver, QuorumNode(channel), placers, world.settings, cluster_id=CLUSTER_ID, sessions=sessions)
-        servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))  # type: ignore[abstract]  # as __main__
+        servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))
         server = Server(life, self.host)
-        add_ControllerServicer_to_server(servicer, server)  # type: ignore[arg-type]
+        add_to_server(servicer, server)  # type: ignore[arg-type]
         world.network.listen(self.address, server)
         registration = ControllerRegistration(driver, node_id=self.node.id, listener=self._listener)
         cluster = world.cluster

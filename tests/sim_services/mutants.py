@@ -123,7 +123,7 @@ def _gives_no_session(patch: Patch) -> None:
 
 def _forgets_request_ids(patch: Patch) -> None:
     async def write(self: Apis, call: Call, command: Any) -> Answer:
-        return await self.driver.write(call.rpc, command)
+        return await self.driver.write(call.api.name, command)
 
     patch.setattr(Apis, "write", write)
 

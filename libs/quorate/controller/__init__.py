@@ -9,6 +9,7 @@ quotas                 mutation quotas
 activation, periodic   what the active controller writes unasked: its first records, periodic tasks
 policies               the operator's own policies on topics and configs
 api_versions           the ApiVersions response
+refused_items          takes refused items out of a request, and puts their refusals in the response
 registrations          checks of broker epochs
 topic_names            valid topic names
 """

@@ -1,4 +1,10 @@
-"""The handler of each API by its RPC name: one table for RPCs, Submit and AdminStream."""
+"""The table of all APIs by name, and the one way by which a request gets to its handler.
+
+topics, brokers, cluster, configs, access   the rows of Kafka's APIs, by subject, and their handlers
+quorum                                      the rows of the APIs that the quorum node answers
+own                                         the rows of the APIs that the servicer itself answers
+kinds                                       how commands become handlers: writes, and linearizable reads
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from quorate.controller.engine.engine import Answer
+from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.deadlines import Deadline
@@ -14,20 +21,26 @@ from services.controller.handlers.access import ACCESS
 from services.controller.handlers.brokers import BROKERS
 from services.controller.handlers.cluster import CLUSTER
 from services.controller.handlers.configs import CONFIGS
-from services.controller.handlers.kinds import Handler
+from services.controller.handlers.own import OWN
+from services.controller.handlers.quorum import QUORUM
 from services.controller.handlers.topics import TOPICS
 
-__all__ = ["HANDLERS", "answer_to"]
+__all__ = ["APIS", "answer_to"]
 
-HANDLERS: Final[Mapping[str, Handler]] = {**TOPICS, **BROKERS, **CLUSTER, **CONFIGS, **ACCESS}
-"""Handlers by RPC name. A read, like a write, is answered once the state that it has seen is committed."""
+ROWS: Final = (*TOPICS, *BROKERS, *CLUSTER, *CONFIGS, *ACCESS, *QUORUM, *OWN)
+APIS: Final[Mapping[str, Api]] = {api.name: api for api in ROWS}
+"""All APIs of `kraft.service.Controller` by their names."""
+
+assert len(APIS) == len(ROWS), ROWS
 
 
 async def answer_to(apis: Apis, call: Call) -> Answer:
-    """Authorizes one request, runs its handler, and returns the answer once its state is committed.
+    """Authorizes one request, runs its handler, and returns the answer once all that it has seen is committed.
 
     Raises ApiError; REQUEST_TIMED_OUT if the decision does not begin within `timeout_ms`.
     """
-    deadline = Deadline(call.rpc, call.timeout_ms)
-    timed = replace(call, deadline=deadline)
-    return await deadline.over(apis.authorizing.serve(timed, lambda granted: HANDLERS[granted.rpc](apis, granted)))
+    assert call.api.handler is not None, call.api.name
+    deadline = Deadline(call.api, call.timeout_ms)
+    async with deadline.running():
+        admitted = apis.authorizing.admit(replace(call, deadline=deadline))
+        return admitted.finish(await call.api.handler(apis, admitted.call))

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from kraft.api.alter_user_scram_credentials_pb2 import AlterUserScramCredentialsRequest
+from kraft.api.create_acls_pb2 import CreateAclsRequest
+from kraft.api.create_delegation_token_pb2 import CreateDelegationTokenRequest
+from kraft.api.delete_acls_pb2 import DeleteAclsRequest
+from kraft.api.describe_acls_pb2 import DescribeAclsRequest
+from kraft.api.describe_delegation_token_pb2 import DescribeDelegationTokenRequest
+from kraft.api.describe_user_scram_credentials_pb2 import DescribeUserScramCredentialsRequest
+from kraft.api.expire_delegation_token_pb2 import ExpireDelegationTokenRequest
+from kraft.api.renew_delegation_token_pb2 import RenewDelegationTokenRequest
 from quorate.controller.commands.alter_user_scram_credentials import alter_user_scram_credentials
 from quorate.controller.commands.create_acls import create_acls
 from quorate.controller.commands.create_delegation_token import create_delegation_token, with_hmac
@@ -16,9 +24,11 @@ from quorate.controller.commands.describe_user_scram_credentials import describe
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
 from quorate.controller.engine.engine import Answer
+from quorate.metadata.acls import AclOperation
+from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import Handler, random_id, read, written
+from services.controller.handlers.kinds import random_id, read, written
 
 __all__ = ["ACCESS"]
 
@@ -33,26 +43,74 @@ async def _create_delegation_token(apis: Apis, call: Call) -> Answer:
     return answer if call.validate_only else replace(answer, response=with_hmac(answer.response, tokens))
 
 
-ACCESS: Final[Mapping[str, Handler]] = {
-    "AlterUserScramCredentials": written(lambda _, call: alter_user_scram_credentials(call.asked)),
-    "CreateAcls": written(lambda _, call: create_acls(call.asked, new_acl_id=random_id)),
-    "CreateDelegationToken": _create_delegation_token,
-    "DeleteAcls": written(lambda _, call: delete_acls(call.asked)),
-    "DescribeAcls": read(lambda _, call: describe_acls(call.asked)),
-    "DescribeDelegationToken": read(
-        lambda apis, call: describe_delegation_token(
-            call.asked, principal=call.principal, settings=apis.settings.delegation_tokens, allows=call.allows
-        )
+ACCESS: Final = (
+    Api(
+        name="AlterUserScramCredentials",
+        request=AlterUserScramCredentialsRequest,
+        handler=written(lambda _, call: alter_user_scram_credentials(call.asked)),
+        right=AclOperation.ALTER,
     ),
-    "DescribeUserScramCredentials": read(lambda _, call: describe_user_scram_credentials(call.asked)),
-    "ExpireDelegationToken": written(
-        lambda apis, call: expire_delegation_token(
-            call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
-        )
+    Api(
+        name="CreateAcls",
+        request=CreateAclsRequest,
+        handler=written(lambda _, call: create_acls(call.asked, new_acl_id=random_id)),
+        right=AclOperation.ALTER,
+        needs_authorizer=True,
     ),
-    "RenewDelegationToken": written(
-        lambda apis, call: renew_delegation_token(
-            call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
-        )
+    Api(
+        name="CreateDelegationToken",
+        request=CreateDelegationTokenRequest,
+        handler=_create_delegation_token,
+        right=None,
     ),
-}
+    Api(
+        name="DeleteAcls",
+        request=DeleteAclsRequest,
+        handler=written(lambda _, call: delete_acls(call.asked)),
+        right=AclOperation.ALTER,
+        needs_authorizer=True,
+    ),
+    Api(
+        name="DescribeAcls",
+        request=DescribeAclsRequest,
+        handler=read(lambda _, call: describe_acls(call.asked)),
+        right=AclOperation.DESCRIBE,
+        needs_authorizer=True,
+    ),
+    Api(
+        name="DescribeDelegationToken",
+        request=DescribeDelegationTokenRequest,
+        handler=read(
+            lambda apis, call: describe_delegation_token(
+                call.asked, principal=call.principal, settings=apis.settings.delegation_tokens, allows=call.allows
+            )
+        ),
+        right=None,
+    ),
+    Api(
+        name="DescribeUserScramCredentials",
+        request=DescribeUserScramCredentialsRequest,
+        handler=read(lambda _, call: describe_user_scram_credentials(call.asked)),
+        right=AclOperation.DESCRIBE,
+    ),
+    Api(
+        name="ExpireDelegationToken",
+        request=ExpireDelegationTokenRequest,
+        handler=written(
+            lambda apis, call: expire_delegation_token(
+                call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
+            )
+        ),
+        right=None,
+    ),
+    Api(
+        name="RenewDelegationToken",
+        request=RenewDelegationTokenRequest,
+        handler=written(
+            lambda apis, call: renew_delegation_token(
+                call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
+            )
+        ),
+        right=None,
+    ),
+)

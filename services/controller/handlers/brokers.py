@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
+from kraft.api import broker_registration_pb2
+from kraft.api.allocate_producer_ids_pb2 import AllocateProducerIdsRequest
+from kraft.api.alter_partition_pb2 import AlterPartitionRequest
+from kraft.api.assign_replicas_to_dirs_pb2 import AssignReplicasToDirsRequest
 from kraft.api.broker_registration import BrokerRegistrationRequest
+from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
 from quorate.controller.commands.allocate_producer_ids import allocate_producer_ids
 from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.assign_replicas_to_dirs import assign_replicas_to_dirs
 from quorate.controller.commands.register_broker import register_ahead, register_unless_alive
 from quorate.controller.commands.unregister_broker import unregister_ahead, unregister_broker
 from quorate.controller.engine.decision import Command, Decision, Moment
-from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
+from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import Handler, written
+from services.controller.handlers.kinds import written
 from services.controller.isr_updates import Noted
 from services.controller.outliving import to_the_end
 
@@ -108,10 +114,39 @@ async def _alter_partition(apis: Apis, call: Call) -> Answer:
     return answer
 
 
-BROKERS: Final[Mapping[str, Handler]] = {
-    "AllocateProducerIds": written(lambda _, call: allocate_producer_ids(call.asked)),
-    "AlterPartition": _alter_partition,
-    "AssignReplicasToDirs": written(lambda apis, call: assign_replicas_to_dirs(call.asked, settings=apis.settings)),
-    "BrokerRegistration": _register_broker,
-    "UnregisterBroker": _unregister_broker,
-}
+BROKERS: Final = (
+    Api(
+        name="AllocateProducerIds",
+        request=AllocateProducerIdsRequest,
+        handler=written(lambda _, call: allocate_producer_ids(call.asked)),
+        right=AclOperation.CLUSTER_ACTION,
+        lane=QueueLimit.CLUSTER,
+    ),
+    Api(
+        name="AlterPartition",
+        request=AlterPartitionRequest,
+        handler=_alter_partition,
+        right=AclOperation.CLUSTER_ACTION,
+        lane=QueueLimit.CLUSTER,
+    ),
+    Api(
+        name="AssignReplicasToDirs",
+        request=AssignReplicasToDirsRequest,
+        handler=written(lambda apis, call: assign_replicas_to_dirs(call.asked, settings=apis.settings)),
+        right=AclOperation.CLUSTER_ACTION,
+        lane=QueueLimit.CLUSTER,
+    ),
+    Api(
+        name="BrokerRegistration",
+        request=broker_registration_pb2.BrokerRegistrationRequest,
+        handler=_register_broker,
+        right=AclOperation.CLUSTER_ACTION,
+        lane=QueueLimit.CLUSTER,
+    ),
+    Api(
+        name="UnregisterBroker",
+        request=UnregisterBrokerRequest,
+        handler=_unregister_broker,
+        right=AclOperation.ALTER,
+    ),
+)

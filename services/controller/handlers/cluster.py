@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
+from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest
+from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
+from kraft.api.unregister_controller_pb2 import UnregisterControllerRequest
+from kraft.api.update_features_pb2 import UpdateFeaturesRequest
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_controller import unregister_controller
 from quorate.controller.commands.update_features import kraft_version_update, update_features
-from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.engine import Answer, QueueLimit
+from quorate.metadata.acls import AclOperation
+from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import Handler, read, written
+from services.controller.handlers.kinds import read, written
 
 __all__ = ["CLUSTER"]
 
@@ -32,19 +37,38 @@ async def _update_features(apis: Apis, call: Call) -> Answer:
     return answer
 
 
-CLUSTER: Final[Mapping[str, Handler]] = {
-    "ControllerRegistration": written(lambda _, call: register_controller(call.asked)),
-    "DescribeCluster": read(
-        lambda apis, call: describe_cluster(
-            call.asked,
-            cluster_id=apis.cluster_id,
-            controller_id=apis.driver.leader_id,
-            allows=call.allows,
-            would_allow=call.would_allow,
-        )
+CLUSTER: Final = (
+    Api(
+        name="ControllerRegistration",
+        request=ControllerRegistrationRequest,
+        handler=written(lambda _, call: register_controller(call.asked)),
+        right=AclOperation.CLUSTER_ACTION,
+        lane=QueueLimit.CLUSTER,
     ),
-    "UnregisterController": written(
-        lambda apis, call: unregister_controller(call.asked, active_id=apis.driver.leader_id)
+    Api(
+        name="DescribeCluster",
+        request=DescribeClusterRequest,
+        handler=read(
+            lambda apis, call: describe_cluster(
+                call.asked,
+                cluster_id=apis.cluster_id,
+                controller_id=apis.driver.leader_id,
+                allows=call.allows,
+                would_allow=call.would_allow,
+            )
+        ),
+        right=None,
     ),
-    "UpdateFeatures": _update_features,
-}
+    Api(
+        name="UnregisterController",
+        request=UnregisterControllerRequest,
+        handler=written(lambda apis, call: unregister_controller(call.asked, active_id=apis.driver.leader_id)),
+        right=AclOperation.ALTER,
+    ),
+    Api(
+        name="UpdateFeatures",
+        request=UpdateFeaturesRequest,
+        handler=_update_features,
+        right=AclOperation.ALTER,
+    ),
+)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 from kraft import Uuid
 from quorate.controller.engine.decision import Command
 from quorate.controller.engine.engine import Answer
+from services.controller.api import Handler
 from services.controller.apis import Apis
 from services.controller.call import Call
 
-__all__ = ["Handler", "random_id", "read", "written"]
-
-Handler: TypeAlias = Callable[[Apis, Call], Awaitable[Answer]]
-"""Serves one call; raises ApiError to refuse it as a whole."""
+__all__ = ["random_id", "read", "written"]
 
 
 def written(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
@@ -37,7 +35,7 @@ def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
         await apis.quorum.confirm(apis.driver.leader_epoch)
         if call.as_of is not None:
             return apis.driver.read(command(apis, call), as_of=call.as_of)
-        return await apis.driver.query(call.rpc, command(apis, call))
+        return await apis.driver.query(call.api.name, command(apis, call))
 
     return handle
 

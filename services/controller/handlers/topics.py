@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
+from kraft.api.alter_partition_reassignments_pb2 import AlterPartitionReassignmentsRequest
+from kraft.api.create_partitions_pb2 import CreatePartitionsRequest
+from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
+from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
+from kraft.api.list_partition_reassignments_pb2 import ListPartitionReassignmentsRequest
 from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
 from quorate.controller.commands.create_partitions import create_partitions, wanted_more
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
@@ -15,11 +21,15 @@ from quorate.controller.commands.list_partition_reassignments import list_partit
 from quorate.controller.engine.decision import Command
 from quorate.controller.engine.engine import Answer
 from quorate.controller.partitions.new_partitions import Placements
+from quorate.controller.quotas import metered
+from quorate.metadata.acls import AclOperation
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
+from services.controller import screening
+from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import Handler, random_id, read, written
+from services.controller.handlers.kinds import random_id, read, written
 
 __all__ = ["TOPICS"]
 
@@ -45,23 +55,68 @@ async def _create_partitions(apis: Apis, call: Call) -> Answer:
     )
 
 
-TOPICS: Final[Mapping[str, Handler]] = {
-    "AlterPartitionReassignments": written(
-        lambda apis, call: alter_partition_reassignments(call.asked, settings=apis.settings)
+TOPICS: Final = (
+    Api(
+        name="AlterPartitionReassignments",
+        request=AlterPartitionReassignmentsRequest,
+        handler=written(lambda apis, call: alter_partition_reassignments(call.asked, settings=apis.settings)),
+        right=AclOperation.ALTER,
+        has_deadline=True,
     ),
-    "CreatePartitions": _create_partitions,
-    "CreateTopics": _create_topics,
-    "DeleteTopics": written(
-        lambda apis, call: apis.within_quota(call, lambda asked: delete_topics(asked, settings=apis.settings))
+    Api(
+        name="CreatePartitions",
+        request=CreatePartitionsRequest,
+        handler=_create_partitions,
+        right=None,
+        screen=screening.create_partitions,
+        meter=metered.CREATE_PARTITIONS,
+        has_deadline=True,
     ),
-    "DescribeTopicPartitions": read(
-        lambda apis, call: describe_topic_partitions(
-            call.asked,
-            partitions_per_page=apis.settings.partitions_per_page,
-            allows=call.allows,
-            would_allow=call.would_allow,
-        )
+    Api(
+        name="CreateTopics",
+        request=CreateTopicsRequest,
+        handler=_create_topics,
+        right=None,
+        screen=screening.create_topics,
+        meter=metered.CREATE_TOPICS,
+        has_deadline=True,
     ),
-    "ElectLeaders": written(lambda apis, call: elect_leaders(call.asked, settings=apis.settings)),
-    "ListPartitionReassignments": read(lambda _, call: list_partition_reassignments(call.asked)),
-}
+    Api(
+        name="DeleteTopics",
+        request=DeleteTopicsRequest,
+        handler=written(
+            lambda apis, call: apis.within_quota(call, lambda asked: delete_topics(asked, settings=apis.settings))
+        ),
+        right=None,
+        screen=screening.delete_topics,
+        meter=metered.DELETE_TOPICS,
+        has_deadline=True,
+    ),
+    Api(
+        name="DescribeTopicPartitions",
+        request=DescribeTopicPartitionsRequest,
+        handler=read(
+            lambda apis, call: describe_topic_partitions(
+                call.asked,
+                partitions_per_page=apis.settings.partitions_per_page,
+                allows=call.allows,
+                would_allow=call.would_allow,
+            )
+        ),
+        right=None,
+        has_pages=True,
+    ),
+    Api(
+        name="ElectLeaders",
+        request=ElectLeadersRequest,
+        handler=written(lambda apis, call: elect_leaders(call.asked, settings=apis.settings)),
+        right=AclOperation.ALTER,
+        has_deadline=True,
+    ),
+    Api(
+        name="ListPartitionReassignments",
+        request=ListPartitionReassignmentsRequest,
+        handler=read(lambda _, call: list_partition_reassignments(call.asked)),
+        right=AclOperation.DESCRIBE,
+    ),
+)

@@ -12,7 +12,7 @@ versions, whose responses Kafka delays instead, are not supported here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -23,10 +23,11 @@ from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
 from quorate.controller.engine.steps import Steps
 from quorate.controller.quotas.mutation_quotas import RequestTokens
+from quorate.controller.refused_items import PARTITIONS_CREATED, TOPICS_CREATED, TOPICS_DELETED, Items
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 
-__all__ = ["METERS", "metered"]
+__all__ = ["CREATE_PARTITIONS", "CREATE_TOPICS", "DELETE_TOPICS", "Meter", "metered"]
 
 
 class Meter(NamedTuple):
@@ -34,21 +35,19 @@ class Meter(NamedTuple):
 
     costs: Callable[[ClusterState, Any, Any], Iterator[tuple[str, int]]]
     """Returns each topic that the response grants, with the number of partitions that it creates or deletes."""
-    without: Callable[[ClusterState, Any, Collection[str]], Any]
-    """Returns the request without the topics of these names, which the quota refuses."""
-    results: str
-    """The name of the response field with one result per topic."""
+    items: Items
+    is_one_of: Callable[[ClusterState, Any, Collection[str]], bool]
+    """Returns whether an item of the request means a topic with one of these names."""
     refusal: Callable[[ClusterState, str, int, str], Any]
     """Makes the result of a refused topic from its name, an error code and a message."""
 
 
-def metered(api: str, asked: Any, make: Callable[[Any], Command[Any]], purse: RequestTokens) -> Command[Any]:
+def metered(meter: Meter, asked: Any, make: Callable[[Any], Command[Any]], purse: RequestTokens) -> Command[Any]:
     """Returns the command of `make` for as many topics of the request `asked` as the token bucket allows.
 
     The other topics get THROTTLING_QUOTA_EXCEEDED, and the response has throttle_time_ms. A command that runs twice
     takes its tokens once. If the command raises, the error passes through and no tokens are taken.
     """
-    meter = METERS[api]
 
     @CommandInSteps
     def command(state: ClusterState, moment: Moment) -> Steps[Decision[Any]]:
@@ -56,7 +55,7 @@ def metered(api: str, asked: Any, make: Callable[[Any], Command[Any]], purse: Re
         paid: set[str] = set()
         refused: dict[str, None] = {}
         while True:
-            left = meter.without(state, asked, refused) if refused else asked
+            left = _without(meter, state, asked, refused) if refused else asked
             decision = yield from steps_of(make(left), state, moment)
             before = len(refused)
             for name, cost in meter.costs(state, asked, decision.response):
@@ -75,11 +74,15 @@ def metered(api: str, asked: Any, make: Callable[[Any], Command[Any]], purse: Re
         wait_ms = purse.wait_ms(tokens)
         why = _why(purse.quota.rate, wait_ms)
         refusals = tuple(meter.refusal(state, name, int(ErrorCode.THROTTLING_QUOTA_EXCEEDED), why) for name in refused)
-        results = (*getattr(decision.response, meter.results), *refusals)
-        response = replace(decision.response, **{meter.results: results, "throttle_time_ms": wait_ms})
-        return dataclasses.replace(decision, response=response)
+        response = meter.items.put_back(decision.response, refusals)
+        return dataclasses.replace(decision, response=replace(response, throttle_time_ms=wait_ms))
 
     return command
+
+
+def _without(meter: Meter, state: ClusterState, asked: Any, names: Collection[str]) -> Any:
+    left, _ = meter.items.take_out(asked, lambda item: meter.is_one_of(state, item, names) or None)
+    return left
 
 
 def _why(rate: float, wait_ms: int) -> str:
@@ -112,18 +115,16 @@ def _deleted(state: ClusterState, asked: Any, response: DeleteTopicsResponse) ->
             yield topic.name, len(topic.partitions)
 
 
-def _without_names(_: ClusterState, asked: Any, names: Collection[str]) -> Any:
-    return replace(asked, topics=tuple(topic for topic in asked.topics if topic.name not in names))
+def _is_named(_: ClusterState, topic: Any, names: Collection[str]) -> bool:
+    return topic.name in names
 
 
-def _without_deleted(state: ClusterState, asked: DeleteTopicsRequest, names: Collection[str]) -> DeleteTopicsRequest:
-    """Returns the request without these topics, which it may name by topic name or by id."""
-    ids = {state.topics.id_of(name) for name in names}
-    return replace(
-        asked,
-        topics=tuple(each for each in asked.topics if each.name not in names and each.topic_id not in ids),
-        topic_names=tuple(name for name in asked.topic_names if name not in names),
-    )
+def _is_deleted(state: ClusterState, asked: DeleteTopicsRequest.DeleteTopicState | str, names: Collection[str]) -> bool:
+    """Returns whether this is one of the topics; a request names a topic by text, or a struct with name or id."""
+    if isinstance(asked, str):
+        return asked in names
+    by_id = state.topics.by_id(asked.topic_id)
+    return asked.name in names or (by_id is not None and by_id.name in names)
 
 
 def _not_deleted(state: ClusterState, name: str, code: int, why: str) -> DeleteTopicsResponse.DeletableTopicResult:
@@ -132,21 +133,16 @@ def _not_deleted(state: ClusterState, name: str, code: int, why: str) -> DeleteT
     return DeleteTopicsResponse.DeletableTopicResult(name, topic_id, code, why)
 
 
-METERS: Final[Mapping[str, Meter]] = {
-    "CreatePartitions": Meter(
-        _grown,
-        _without_names,
-        "results",
-        lambda _, name, code, why: CreatePartitionsResponse.CreatePartitionsTopicResult(name, code, why),
-    ),
-    "CreateTopics": Meter(
-        _created,
-        _without_names,
-        "topics",
-        lambda _, name, code, why: CreateTopicsResponse.CreatableTopicResult(
-            name=name, error_code=code, error_message=why
-        ),
-    ),
-    "DeleteTopics": Meter(_deleted, _without_deleted, "responses", _not_deleted),
-}
-"""How each API's partition mutations are counted, by RPC name."""
+CREATE_TOPICS: Final = Meter(
+    _created,
+    TOPICS_CREATED,
+    _is_named,
+    lambda _, name, code, why: CreateTopicsResponse.CreatableTopicResult(name=name, error_code=code, error_message=why),
+)
+CREATE_PARTITIONS: Final = Meter(
+    _grown,
+    PARTITIONS_CREATED,
+    _is_named,
+    lambda _, name, code, why: CreatePartitionsResponse.CreatePartitionsTopicResult(name, code, why),
+)
+DELETE_TOPICS: Final = Meter(_deleted, TOPICS_DELETED, _is_deleted, _not_deleted)

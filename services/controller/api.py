@@ -1,0 +1,64 @@
+"""One row for each API: what it asks for, which right it needs, what limits it, and who answers it.
+
+The rows are in `handlers/`, by subject; `handlers.APIS` has them all. The gRPC service is made from them (`servicer`),
+and so are the envelopes of Submit and AdminStream (`admin`), the checks of rights (`authorizing`), the quotas, the
+deadlines and the lanes of the engine's queue. To add an API is to add its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from google.protobuf.message import Message as ProtobufMessage
+
+from quorate.controller.engine.engine import Answer, QueueLimit
+from quorate.controller.quotas.metered import Meter
+from quorate.metadata.acls import AclOperation
+from services.controller.screening import Screen
+
+if TYPE_CHECKING:
+    from services.controller.apis import Apis
+    from services.controller.call import Call
+
+__all__ = ["Api", "Handler"]
+
+Handler: TypeAlias = "Callable[[Apis, Call], Awaitable[Answer]]"
+"""Serves one call; raises ApiError to refuse it as a whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API of `kraft.service.Controller`. What answers it is one of three: see `handler`, `quorum_deadline_ms`."""
+
+    name: str
+    """The RPC's name, which is Kafka's name of the API where Kafka has it."""
+    request: type[ProtobufMessage]
+    right: AclOperation | None
+    """The operation on the cluster that the API needs as a whole; without it CLUSTER_AUTHORIZATION_FAILED.
+
+    None: its items are screened, or its command checks each token or topic, or its answer is public.
+    """
+    handler: Handler | None = None
+    """Answers on the active controller, by a command; None if the quorum node or the servicer itself answers."""
+    quorum_deadline_ms: int | None = None
+    """The active controller sends the request to its own quorum node, the leader, with at most this deadline."""
+    screen: Screen | None = None
+    """Authorizes the items one by one, and refuses some of them."""
+    meter: Meter | None = None
+    """Counts the partition mutations, which a client's quota limits (KIP-599)."""
+    lane: QueueLimit = QueueLimit.ADMIN
+    """The queue limit under which it waits: the cluster's own requests keep their places when admins fill theirs."""
+    is_forwarded: bool = True
+    """Whether a standby forwards it to the active controller; otherwise each controller answers by itself."""
+    has_deadline: bool = False
+    """Whether `timeout_ms` of the request is a deadline for the decision to begin, as in Kafka's ControllerApis."""
+    has_pages: bool = False
+    """Whether an envelope may ask for it in pages, all of the state at one offset."""
+    needs_authorizer: bool = False
+    """Whether it gets SECURITY_DISABLED where no authorizer is configured: the ACL APIs do."""
+
+    def __post_init__(self) -> None:
+        assert self.handler is None or self.quorum_deadline_ms is None, self.name
+        assert self.right is None or self.screen is None, self.name
