@@ -194,7 +194,18 @@ def _c6(patch: Patch) -> None:
 
 
 def _c20(patch: Patch) -> None:
-    patch.setattr(Engine, "_take_back_half", lambda engine: None)
+    right = Engine._go_back_to
+
+    def go_back_to(engine: Engine, offset: Offset) -> None:
+        if engine._partial is None:
+            right(engine, offset)
+            return
+        engine._partial = None
+        engine.next_offset = offset
+        while engine._in_flight and engine._in_flight[-1].base_offset >= offset:
+            engine._in_flight.pop()
+
+    patch.setattr(Engine, "_go_back_to", go_back_to)
 
 
 MUTANTS = (

@@ -11,12 +11,15 @@ from typing import Any, Final
 import tenacity
 from tenacity import wait
 
+from quorate.controller.engine import application
 from quorate.runtime import log_reader
 from services.controller import driver, quorum_link, registration
 from services.controller.handlers import kinds
 from services.placer import servicer as placer
 
 PAUSE_S_MAX: Final = 0.03
+RECORDS_PER_STEP: Final = (1, 2, 1_000)
+"""Most writes have few records: with 1,000 in a step they are applied in one."""
 
 
 class Secrets:
@@ -69,3 +72,4 @@ def rule(patch: Any, stream: Callable[[str], Random], now_s: Callable[[], float]
         patch.setattr(module, "random", Dice(stream(f"dice of {module.__name__}")))
     patch.setattr(tenacity, "time", Time(now_s))
     patch.setattr(driver, "in_turns", unhurried(stream("pauses in decisions")))
+    patch.setattr(application, "RECORDS_PER_STEP", stream("records in a step").choice(RECORDS_PER_STEP))

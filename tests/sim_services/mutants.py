@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 from quorate.controller.engine.engine import Answer, Engine, QueueLimit
+from quorate.controller.engine.preparation import Prepared, Undecided, preparation
+from quorate.controller.engine.steps import Steps
 from quorate.liveness import Sessions
 from quorate.nouns import Epoch, NodeId, Offset
 from services.controller import forwarding
@@ -67,15 +69,19 @@ def _keeps_what_waits(patch: Patch) -> None:
 
 def _does_chores_on_standby(patch: Patch) -> None:
     right = PeriodicTasks._do
+    is_active = ControllerDriver.is_active.fget
+    under_way: list[object] = []
 
     async def do(self: PeriodicTasks, chore: Any) -> int:
-        with Patch.context() as inner:
-            inner.setattr(type(self._driver), "is_active", True)
-            due = right(self, chore)
+        under_way.append(chore)
+        try:
             # What it asks about being active is asked before it waits for the first time.
-            return await _begun(due)
+            return await _begun(right(self, chore))
+        finally:
+            under_way.remove(chore)
 
     patch.setattr(PeriodicTasks, "_do", do)
+    patch.setattr(ControllerDriver, "is_active", property(lambda self: bool(under_way) or is_active(self)))
 
 
 async def _begun(work: Any) -> int:
@@ -147,6 +153,25 @@ def _lets_writes_slip_in(patch: Patch) -> None:
     patch.setattr(Engine, "_stamp", lambda self: self.epoch)
 
 
+def _reads_what_is_there_in_part(patch: Patch) -> None:
+    def prepare(self: Engine, asked: Undecided) -> Steps[Prepared]:
+        return preparation(asked, self.state, self.next_offset, self.failed)
+
+    patch.setattr(Engine, "_prepare", prepare)
+    patch.setattr(Engine, "_stamp", lambda self: (self.epoch, self._revert_count))
+
+
+def _keeps_what_is_there_in_part(patch: Patch) -> None:
+    right = Engine._go_back_to
+
+    def go_back_to(self: Engine, offset: Offset) -> None:
+        if self._partial is None:
+            right(self, offset)
+        self._partial = None
+
+    patch.setattr(Engine, "_go_back_to", go_back_to)
+
+
 MUTANTS: Final = (
     Mutant("G1", "a read is answered without asking whether its node leads", _is_sure_of_itself, LEADING),
     Mutant("G2", "a call that was passed on is passed on again", _passes_on_what_was_passed_on),
@@ -160,6 +185,8 @@ MUTANTS: Final = (
     Mutant("G12", "a twin takes the place of whoever the log has as fenced, session or not", _lets_twins_in),
     Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
     Mutant("G13", "a write slips in between two steps of a decision, and nobody notices", _lets_writes_slip_in),
+    Mutant("G14", "a read sees what is applied of a write that is applied in part", _reads_what_is_there_in_part),
+    Mutant("G15", "a write that is applied in part is not taken back", _keeps_what_is_there_in_part),
 )
 LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)
 """Bugs that no seed is known to meet: see "Open" in the README. A test of the services finds each of them."""

@@ -87,6 +87,8 @@ class WatchedDriver(ControllerDriver):
 
     def _void(self) -> None:
         self._void_up_to = self._sent
+        if self.engine.whole_offset < self.engine.next_offset:
+            self._owner.world.fired("taken back in part")
 
     # What it hears and does.
 

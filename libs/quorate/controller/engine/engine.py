@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraft import Message
+from quorate.controller.engine.application import application
 from quorate.controller.engine.decision import Command
 from quorate.controller.engine.deduplication import RequestDeduplication, RequestId
 from quorate.controller.engine.failures import Fault, Where, outcome, row_for
@@ -48,6 +49,8 @@ class Engine:
     committed: Offset = 0
     _high_watermark: Offset = 0
     _revert_count: int = 0
+    _partial: Offset | None = None
+    """The base offset of a write of which some records are applied, and not all; None for none."""
     _in_flight: deque[InFlight] = field(default_factory=deque)
     _pending: deque[Pending] = field(default_factory=deque)
     repeats: RequestDeduplication = field(default_factory=RequestDeduplication)
@@ -118,7 +121,7 @@ class Engine:
             ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was committed"
         )
         for waiting in self._pending:
-            self._answers.append(self._answer(waiting, error=refusal))
+            self._answers.append(waiting.answer(self.epoch, error=refusal))
         self._pending.clear()
         self._appends.clear()
         self._stand_at(self.next_offset)
@@ -168,10 +171,11 @@ class Engine:
         finished(self.write_in_steps(asked, lane=lane))
 
     def write_in_steps(self, asked: Undecided, *, lane: QueueLimit = QueueLimit.ADMIN) -> Steps[int]:
-        """Does what `write` does, in steps, and returns the number of records; only the last step changes anything.
+        """Does what `write` does, in steps, and returns the number of records.
 
-        Between two steps everything may happen that may happen between two writes. A decision that has read a state
-        which is no longer the present one is begun anew, so the caller should let no other write in between. Raises
+        Between two steps everything may happen that may happen between two writes, but for another write once records
+        are applied; a command that only reads then sees the state before them. A decision that has read a state which
+        is no longer the present one is begun anew. Records are taken back if the steps are not run to their end. Raises
         what `write` raises, and ApiError(NOT_CONTROLLER) if the leadership is lost meanwhile.
         """
         self.check_room(lane)
@@ -229,27 +233,37 @@ class Engine:
             return False
         self._pending = deque(waiting for waiting in self._pending if waiting.end_offset <= self.appended)
         self._appends.clear()
-        self._answers += [self._answer(waiting, error=error) for waiting in void]
+        self._answers += [waiting.answer(self.epoch, error=error) for waiting in void]
         return True
 
     def _run(self, asked: Undecided) -> Steps[int]:
-        prepared = yield from self._undisturbed(asked)
-        record_count = 0
-        for batch in prepared.batches:
-            self._append(batch, is_traced=asked.traceparent is not None)
-            record_count += len(batch.records)
-            if batch.mark is not None:
-                self.repeats.begin(batch.mark, prepared.response)
+        prepared, appends = yield from self._prepared_and_applied(asked)
+        self._appends += appends
+        if entry := prepared.mark:
+            self.repeats.begin(entry, prepared.response)
         self._pending.append(
             Pending(
                 asked=asked,
-                end_offset=self.next_offset,
+                end_offset=self.whole_offset,
                 response=prepared.response,
                 error=prepared.error,
-                wrote=record_count > 0,
+                wrote=bool(appends),
             )
         )
-        return record_count
+        return sum(len(append.values) for append in appends)
+
+    def _prepared_and_applied(self, asked: Undecided) -> Steps[tuple[Prepared, list[Append]]]:
+        """Decides a write and applies its batches; both anew if it is reverted meanwhile. Raises ApiError, Fault.
+
+        Only whoever runs the last step may append: before it a write is there in part, and may still be taken back.
+        """
+        epoch = self.epoch
+        while True:
+            prepared = yield from self._undisturbed(asked)
+            appends = yield from self._applied(prepared.batches, is_traced=asked.traceparent is not None)
+            if appends is not None:
+                return prepared, appends
+            self._check_still_leads(epoch)
 
     def _undisturbed(self, asked: Undecided) -> Steps[Prepared]:
         """Prepares a write on one state: begins anew if that changes between two steps. Raises ApiError, Fault."""
@@ -264,12 +278,16 @@ class Engine:
                         prepared: Prepared = end.value
                         return prepared
                     yield
-            if self.epoch != epoch:
-                raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership during the decision")
+            self._check_still_leads(epoch)
 
-    def _stamp(self) -> tuple[Epoch | None, Offset, int]:
+    def _check_still_leads(self, epoch: Epoch | None) -> None:
+        """Raises ApiError(NOT_CONTROLLER) if the write began in another epoch."""
+        if self.epoch != epoch:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was appended")
+
+    def _stamp(self) -> tuple[Epoch | None, Offset, int, Offset | None]:
         """What changes whenever the state of an active controller does, or the offset of the next record."""
-        return self.epoch, self.next_offset, self._revert_count
+        return self.epoch, self.next_offset, self._revert_count, self._partial
 
     def _prepare(self, asked: Undecided) -> Steps[Prepared]:
         try:
@@ -278,48 +296,49 @@ class Engine:
             return Prepared(error=refusal)
         if repeated is not None:
             return Prepared(response=repeated)
-        return (yield from preparation(asked, self.state, self.next_offset, self.failed))
+        state = self.state if self._partial is None else self.state.at(self._partial)
+        return (yield from preparation(asked, state, self.whole_offset, self.failed))
 
     def failed(self, where: Where, cause: Exception, what: str) -> ApiError | Fault:
         """Counts a failure in `metadata_error_count` if its table row says so; returns the exception to raise."""
         self.metadata_error_count += row_for(where, cause).counts
         return outcome(where, cause, what)
 
-    def _append(self, batch: Batch, *, is_traced: bool) -> None:
-        assert self.epoch is not None
-        self._apply(batch.records)
-        self._appends.append(
-            Append(
-                epoch=self.epoch,
-                base_offset=self.next_offset,
-                values=batch.values,
-                is_tagged=is_traced or batch.mark is not None,
-            )
-        )
-        end_offset = self.next_offset + len(batch.records)
-        self._in_flight.append(InFlight(self.next_offset, end_offset, batch.mark))
-        self.next_offset = end_offset
+    def _applied(self, batches: tuple[Batch, ...], *, is_traced: bool) -> Steps[list[Append] | None]:
+        """Applies all batches of a write or none; returns what is to be appended, None if it was reverted meanwhile.
 
-    def _apply(self, records: tuple[Message, ...]) -> None:
-        """Applies all records of a batch or none: on failure it raises Fault and the state is as before."""
-        if self.state.registry.latest != self.next_offset:
-            self.state.registry.create(self.next_offset)
-        offset, record = self.next_offset, records[0]
+        The write is in flight from its first record on. If a record cannot be applied (Fault), or if the steps are not
+        run to their end, the state is as it was before the write.
+        """
+        appends: list[Append] = []
+        if not batches:
+            return appends
+        assert self._partial is None, f"two writes are applied at once: {self._partial}, {self.next_offset}"
+        base_offset = self._partial = self.next_offset
         try:
-            for offset, record in enumerate(records, start=self.next_offset):
-                self.state.apply(record, offset)
-        except Exception as cause:  # as in `preparation`
-            base_offset = self.next_offset
-            self._take_back_half()
-            what = f"{type(record).__name__} at offset {offset} on the active controller, batch at {base_offset}"
-            raise self.failed(Where.APPLYING, cause, what) from None
+            for batch in batches:
+                append = self._take_into_flight(batch, is_traced=is_traced)
+                for _ in application(batch.records, self.state, append.base_offset, self.failed):
+                    yield
+                    if self._partial is None:
+                        return None
+                appends.append(append)
+            self._partial = None
+            return appends
+        finally:
+            if self._partial is not None:
+                self._go_back_to(base_offset)
 
-    def _take_back_half(self) -> None:
-        """Reverts a batch that was applied in part; clears the state if the timeline has no snapshot to revert to."""
-        if self.next_offset in self.state.registry:
-            self.state.registry.revert_to(self.next_offset)
-        else:
-            self._go_back_to(0)  # an AbortTransactionRecord at its start has already reverted past that snapshot
+    def _take_into_flight(self, batch: Batch, *, is_traced: bool) -> Append:
+        """Begins a batch: `next_offset` is its end now, and the timeline has a snapshot of the state before it."""
+        assert self.epoch is not None
+        base_offset = self.next_offset
+        if self.state.registry.latest != base_offset:
+            self.state.registry.create(base_offset)
+        self.next_offset += len(batch.records)
+        self._in_flight.append(InFlight(base_offset, self.next_offset, batch.mark))
+        is_tagged = is_traced or batch.mark is not None
+        return Append(epoch=self.epoch, base_offset=base_offset, values=batch.values, is_tagged=is_tagged)
 
     # -- commit ------------------------------------------------------------------------------------
 
@@ -351,18 +370,12 @@ class Engine:
 
     def _answer_committed(self) -> None:
         while self._pending and self._pending[0].end_offset <= self.committed:
-            self._answers.append(self._answer(self._pending.popleft()))
+            self._answers.append(self._pending.popleft().answer(self.epoch))
 
-    def _answer(self, waiting: Pending, error: ApiError | None = None) -> Answer:
-        assert self.epoch is not None
-        return Answer(
-            token=waiting.asked.token,
-            response=None if error else waiting.response,
-            error=error or waiting.error,
-            epoch=self.epoch,
-            offset=waiting.end_offset,
-            wrote=waiting.wrote,
-        )
+    @property
+    def whole_offset(self) -> Offset:
+        """The end of the writes that are applied as a whole: `next_offset`, unless one is applied in part."""
+        return self.next_offset if self._partial is None else self._partial
 
     def first_uncommitted(self) -> Offset:
         """The base offset of the first uncommitted batch; the state at that offset is fully committed."""
@@ -375,6 +388,7 @@ class Engine:
         """
         if offset == self.next_offset:
             return
+        self._partial = None
         self._revert_count += 1
         if offset in self.state.registry:
             self.state.registry.revert_to(offset)

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from quorate.controller.engine.preparation import Undecided
+from quorate.controller.engine.ready import Answer
 from quorate.errors import ApiError
-from quorate.nouns import Offset
+from quorate.nouns import Epoch, Offset
 
 __all__ = ["InFlight", "Pending", "QueueLimit"]
 
@@ -47,3 +48,15 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     error: ApiError | None
     wrote: bool
     """Whether the command appended records."""
+
+    def answer(self, epoch: Epoch | None, *, error: ApiError | None = None) -> Answer:
+        """Returns the answer of the active controller of `epoch`; with `error` in place of its own if that is given."""
+        assert epoch is not None
+        return Answer(
+            token=self.asked.token,
+            response=None if error else self.response,
+            error=error or self.error,
+            epoch=epoch,
+            offset=self.end_offset,
+            wrote=self.wrote,
+        )

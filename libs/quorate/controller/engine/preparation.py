@@ -51,6 +51,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     error: ApiError | None = None
     batches: tuple[Batch, ...] = ()
 
+    @property
+    def mark(self) -> bytes | None:
+        """The deduplication entry, which the last batch carries."""
+        return self.batches[-1].mark if self.batches else None
+
 
 def preparation(write: Undecided, state: ClusterState, next_offset: int, failed: Failed) -> Steps[Prepared]:
     """Decides on this state and encodes the records; a refusal is in the result. Raises Fault."""
