@@ -1,4 +1,12 @@
-"""Kafka's protocol on one connection, without I/O: frames, headers, versions, logins, for both sides."""
+"""Kafka's protocol on one connection, without I/O: frames, headers, versions, logins, for both sides.
+
+server, client          the two sides of a connection
+events, errors          what a connection says of the bytes that it received
+frames, messages        a stream cut into frames; a message with its header as one frame
+apis, api_versions      the APIs by key; which version of one is spoken
+settings                the limits of a connection
+sasl                    logins: PLAIN, SCRAM, delegation tokens
+"""
 
 from quorate.protocol.apis import Api, all_apis, api_of
 from quorate.protocol.client import ClientConnection
