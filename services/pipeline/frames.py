@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from kraft import Message
-from quorate.pipeline.json_text import json_name, type_name
+from quorate.wire.json_names import json_name, type_name
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
 __all__ = ["parsed", "struct_type"]

@@ -14,6 +14,7 @@ from quorate.pipeline.json_text import from_document, writer
 from quorate.pipeline.payload_text import text_of
 from quorate.records import RECORDS, UnknownRecord, decode_record, encode_record, frame_of
 from quorate.wire.batch import batches, data_values
+from quorate.wire.json_names import type_name
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
 FILES = sorted(path for path in FIXTURES.rglob("*") if path.suffix in (".log", ".checkpoint"))
@@ -90,7 +91,5 @@ def document_of(value: bytes) -> object:
     record = decode_record(value)
     assert not isinstance(record, UnknownRecord), record
     key, version, _ = frame_of(value)
-    from quorate.pipeline.json_text import type_name
-
     data = json.loads(writer(RECORDS[key], version)(record))
     return {"type": type_name(RECORDS[key]), "version": version, "data": data}

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from kraft import Message
-from quorate.cli.record_json import CONTROL_NAMES, camel
+from quorate.cli.record_json import CONTROL_NAMES
 from quorate.doubles import double_text
 from quorate.errors import Corrupt
 from quorate.nouns import uuid_text
 from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TARGET_TAG, TRACE_TAG
 from quorate.wire.batch import COMPRESSION, CONTROL, BatchHeader, ControlType
 from quorate.wire.compile import FIXED
+from quorate.wire.json_names import json_name
 from quorate.wire.primitives import read_uvarint, read_varint
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
@@ -228,7 +229,7 @@ class _Walk:
     def message(self, layout: Layout, version: int) -> None:
         for field in layout.fields:
             if field.in_version(version) and field.tag is None:
-                self.field(field, camel(field.name), version)
+                self.field(field, json_name(field.name), version)
         known = {field.tag: field for field in layout.fields if field.in_version(version)}
         for _ in range(self.uvarint("tagged fields")):
             self.tagged(known, version)
@@ -239,7 +240,7 @@ class _Walk:
         def named(tag: int) -> str:
             found[0] = known.get(tag)
             if found[0] is not None:
-                return camel(found[0].name)
+                return json_name(found[0].name)
             return OUR_TAGS.get(tag, "not known here: kept")
 
         tag = self.uvarint("tag", named)
@@ -248,7 +249,7 @@ class _Walk:
         field, stop = found[0], self.position + size
         self.depth += 1
         if field is not None:
-            self.field(field, camel(field.name), version)
+            self.field(field, json_name(field.name), version)
             if self.position != stop:
                 raise Corrupt(f"tag {tag} takes other than the {size} bytes announced", position=self.position)
         elif size:

@@ -16,6 +16,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
 from quorate.metadata.versions import METADATA_VERSION, release_of
 from quorate.nouns import uuid_text
+from quorate.wire.json_names import json_name
 
 __all__ = ["as_json"]
 
@@ -114,15 +115,10 @@ def _scram(state: ClusterState) -> Json:
 def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return {
-            _camel(name): _plain(getattr(value, name)) for name in value.__struct_fields__ if name != "unknown_tags"
+            json_name(name): _plain(getattr(value, name)) for name in value.__struct_fields__ if name != "unknown_tags"
         }
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     if isinstance(value, bytes):
         return uuid_text(value)  # all other bytes fields are secrets, which are redacted before
     return value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)

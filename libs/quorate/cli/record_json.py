@@ -20,9 +20,10 @@ from quorate.records import CONTROL_RECORDS, UnknownRecord, decode_record, frame
 from quorate.wire.batch import BatchHeader, ControlType, RawRecord, records
 from quorate.wire.codec import decode
 from quorate.wire.compile import struct_class
+from quorate.wire.json_names import json_name, type_name
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-__all__ = ["RecordDocument", "camel", "control_of", "shown_records", "type_name"]
+__all__ = ["RecordDocument", "control_of", "shown_records"]
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -93,18 +94,6 @@ def control_of(record: RawRecord) -> tuple[int, type[Message] | None, int]:
     return kind, found, version
 
 
-def type_name(record: type[Message]) -> str:
-    """Returns a record's type name as Kafka's converters print it, such as PARTITION_CHANGE_RECORD."""
-    name = record.__name__
-    return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
-
-
-def camel(name: str) -> str:
-    """Returns a field name in camel case, as Kafka spells it."""
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
-
-
 def _control(record: RawRecord) -> tuple[str, Json]:
     kind, found, version = control_of(record)
     value = record.value or b""
@@ -146,7 +135,7 @@ def _fields(layout: Layout, version: int) -> tuple[tuple[Field, str, Callable[[A
         if field.in_version(version):
             one = _one(field, version)
             many = partial(_each, one) if field.array else one
-            found.append((field, camel(field.name), many))
+            found.append((field, json_name(field.name), many))
     return tuple(found)
 
 

@@ -12,13 +12,13 @@ from quorate.cli.failures import Failed
 from quorate.cli.formatting import DirectoryPlan, FormatOptions, FormatPlan, plan, random_uuid, write
 from quorate.cli.node_config import NodeConfig, read_node_config
 from quorate.cli.reading import check_regular
-from quorate.cli.record_json import camel
 from quorate.errors import Corrupt
 from quorate.metadata.scram import MECHANISMS
 from quorate.metadata.versions import METADATA_VERSION, release_of
 from quorate.nouns import uuid_text
 from quorate.storage.meta_properties import MetaProperties, read_meta_properties
 from quorate.storage.names import META_PROPERTIES
+from quorate.wire.json_names import json_name
 
 __all__ = ["format_node", "print_random_uuid", "show_info"]
 
@@ -118,7 +118,7 @@ def _meta(meta: MetaProperties) -> Json:
         "directory_id": directory_id,
         "version": meta.version,
     }
-    return {camel(name): value for name, value in named.items()}
+    return {json_name(name): value for name, value in named.items()}
 
 
 def _look(path: Path, node: NodeConfig, problems: list[str]) -> MetaProperties | None:

@@ -18,9 +18,10 @@ from kraft import Message
 from quorate.doubles import double_json
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.compile import struct_class
+from quorate.wire.json_names import json_name
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-__all__ = ["KEPT_MAX", "base64_text", "from_document", "json_name", "type_name", "writer"]
+__all__ = ["KEPT_MAX", "base64_text", "from_document", "writer"]
 
 KEPT_MAX: Final = 1 << 16
 """Size limit of a cache of id or array texts; a full cache is cleared."""
@@ -61,29 +62,6 @@ class _Arrays(dict[tuple[Any, ...], str]):
 _IDS: Final = _Ids()
 _ID_ARRAYS: Final = _Arrays(_IDS.__getitem__)
 _NUMBER_ARRAYS: Final = _Arrays(str)
-
-
-def type_name(record: type[Message]) -> str:
-    """Returns the type name that Kafka's converters use for a record class.
-
-    >>> from quorate.records import PartitionChangeRecord
-    >>> type_name(PartitionChangeRecord)
-    'PARTITION_CHANGE_RECORD'
-
-    """
-    name = record.__name__
-    return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
-
-
-def json_name(field: str) -> str:
-    """Returns a field's name in Kafka's camel case.
-
-    >>> json_name("partition_id")
-    'partitionId'
-
-    """
-    head, *rest = field.split("_")
-    return head + "".join(part.capitalize() for part in rest)
 
 
 def writer(record: type[Message], version: int) -> Callable[[Message], str]:

@@ -16,13 +16,14 @@ from kraft import Message
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
 from quorate.pipeline.columns import COLUMNS, Columns
-from quorate.pipeline.json_text import type_name, writer
+from quorate.pipeline.json_text import writer
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS, text_of
 from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TARGET_TAG, TRACE_TAG, decode_record, frame_of
 from quorate.storage.recovery import sound_batch_after
 from quorate.wire.batch import BatchHeader, ControlType, check_batch, data_values, records
 from quorate.wire.codec import decode
+from quorate.wire.json_names import type_name
 from quorate.wire.schema import layout_of
 
 __all__ = [

@@ -3,6 +3,7 @@
 schema       the layout of a message, read from its protobuf descriptor
 codec        encodes and decodes messages; compile generates the code for it, walk locates errors
 protobuf     converts a message between struct, protobuf and Kafka's JSON; convert generates the code for it
+json_names   the names of fields and record types in Kafka's JSON
 fitting      a message without what a version has no field for
 shared       a tuple that caches its protobuf form
 batch        record batches, version 2

@@ -15,6 +15,7 @@ from kraft import Message
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.convert import RANGES, reader, writer
+from quorate.wire.json_names import json_name
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, layout, layout_of
 
 P = TypeVar("P", bound=ProtobufMessage)
@@ -78,7 +79,7 @@ def _misfit(path: str, why: str) -> ApiError:
 
 
 def _json(shape: Layout, message: Message) -> dict[str, Any]:
-    return {_camel(field.name): _json_value(field, getattr(message, field.name)) for field in shape.fields}
+    return {json_name(field.name): _json_value(field, getattr(message, field.name)) for field in shape.fields}
 
 
 def _json_value(field: Field, value: Any) -> Any:
@@ -100,8 +101,3 @@ def _json_one(field: Field, value: Any) -> Any:
             return b64encode(value).decode("ascii")
         case _:
             return value
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as fn
 from kraft import Message
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
-from quorate.pipeline.json_text import from_document, json_name, type_name
+from quorate.pipeline.json_text import from_document
 from quorate.records import (
     RECORDS,
     ConfigRecord,
@@ -26,6 +26,7 @@ from quorate.records import (
     TopicRecord,
     decode_record,
 )
+from quorate.wire.json_names import json_name, type_name
 from quorate.wire.schema import layout_of
 from services.pipeline.memory import kept
 from services.pipeline.silver import progress, write_path

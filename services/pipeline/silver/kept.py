@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from kraft import Message
-from quorate.pipeline.json_text import type_name
 from quorate.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -27,6 +26,7 @@ from quorate.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
+from quorate.wire.json_names import type_name
 from services.pipeline.frames import struct_type
 from services.pipeline.silver.brokers import by_name
 from services.pipeline.silver.validity import SPAN, by_key, ended

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from quorate.pipeline.json_text import type_name
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, LogFile, parse_endpoints
 from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, RowFilter
 from quorate.records import RECORDS
+from quorate.wire.json_names import type_name
 
 __all__ = ["FOREVER", "SETTLE_MS", "Options", "parse"]
 
