@@ -1,1 +1,18 @@
-"""The controller service (KIP-631): runs commands on the metadata, and answers once their records are committed."""
+"""The controller service (KIP-631): runs commands on the metadata, and answers once their records are committed.
+
+api, handlers                               the table of the APIs: a row says all of an API; their handlers
+servicer, admin, stream_requests            the gRPC service and the envelopes, made from the rows
+call, deadlines, pages, answers             one request on its way to its handler and back
+forwarding                                  forwards a call to the active controller
+authorizing, screening, audit               rights, on the cluster and item by item
+logins                                      SCRAM exchanges for gateways
+apis, outliving                             what handlers use
+placement_requests, sessions, resolving     what is asked of others before a decision
+driver, decision_queue, pending, activating the event loop around the engine
+quorum_link, quorum_node                    the clients of the quorum node
+snapshots, snapshot_loading                 snapshots to the quorum node, and from it
+registration, periodic_tasks                what the controller does unasked
+metrics, isr_updates, performance, tracing  what it tells of itself
+failing                                     failpoints for tests
+config, settings, broker_configs            the settings, by Kafka's names
+"""
