@@ -35,6 +35,19 @@ from services.controller.forwarding import is_forwarded, peer_address
 from services.controller.pending import LEADER_EPOCH, OFFSET
 from services.controller.screening import CallerRights
 
+AT_OTHER_SERVICES: Final = frozenset(
+    {
+        "BeginQuorumEpoch",
+        "BrokerHeartbeat",
+        "EndQuorumEpoch",
+        "Fetch",
+        "FetchSnapshot",
+        "UpdateRaftVoter",
+        "Vote",
+    }
+)
+"""The APIs of Kafka's controller that others answer here: they need CLUSTER_ACTION, for which a gateway asks."""
+
 PASSED_ON: Final = "Envelope"
 """Kafka's request name for a forwarded request, for the audit log. KIP-590."""
 CONTROLLERS: Final = 2
@@ -113,6 +126,17 @@ class Authorizing:
             why = "authorizer.class.name is not set on this controller: there are no entries"
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
+    def check_elsewhere(self, api: str, caller: Caller) -> None:
+        """Checks the right for a request that another service answers.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or INVALID_REQUEST for an API that is none of those.
+        """
+        if api not in AT_OTHER_SERVICES:
+            why = f"api is {api!r}; it is one of {', '.join(sorted(AT_OTHER_SERVICES))}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "api"})
+        if not self.rights(caller, api)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise self._of_now(_refusal(caller, AclOperation.CLUSTER_ACTION, api))
+
     def admit(self, call: Call) -> AdmittedCall:
         """Returns the call with only the items that the caller may use, and what refuses the others in its answer.
 
@@ -141,7 +165,7 @@ class Authorizing:
     def _of_now(self, refusal: ApiError) -> ApiError:
         """Adds leader epoch and the offset of the committed ACLs to a refusal's metadata, and returns it.
 
-        On a standby it adds nothing: only AlterQuorum is checked there, which the quorum node serves.
+        On a standby it adds nothing: only what a quorum node or a gateway serves is checked there.
         """
         if self._engine.epoch is not None:
             refusal.metadata |= {LEADER_EPOCH: str(self._engine.epoch), OFFSET: str(self._acls.offset)}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised
 from quorate.runtime.setting_types import (
     Endpoint,
     ListenerAddress,
-    SettingType,
     boolean,
     choice,
     endpoint,
@@ -22,28 +21,11 @@ from quorate.runtime.setting_types import (
     milliseconds,
     optional,
     path,
+    principals,
     python_class,
     size,
     text,
 )
-
-STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-
-
-def principals() -> SettingType[frozenset[str]]:
-    """Returns the setting type for principals: `User:alice;User:CN=bob,O=x`; names may have commas and colons."""
-    return SettingType(
-        "principals of the form type:name with ; between them", _principals, lambda users: ";".join(sorted(users))
-    )
-
-
-def _principals(text: str) -> frozenset[str]:
-    users = frozenset(user.strip() for user in text.split(";")) - {""}
-    for user in users:
-        kind, colon, name = user.partition(":")
-        if not (kind and colon and name):
-            raise ValueError
-    return users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

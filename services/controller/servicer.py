@@ -17,6 +17,8 @@ from kraft.service.controller_pb2 import (
     DESCRIPTOR,
     AuthenticateRequest,
     AuthenticateResponse,
+    AuthorizeRequest,
+    AuthorizeResponse,
     ChangeBrokerStateRequest,
     ChangeBrokerStateResponse,
     ListErrorReasonsRequest,
@@ -47,6 +49,7 @@ from services.controller.handlers.own import (
     ADMIN_STREAM,
     API_VERSIONS,
     AUTHENTICATE,
+    AUTHORIZE,
     CHANGE_BROKER_STATE,
     LIST_ERROR_REASONS,
     SUBMIT,
@@ -81,6 +84,7 @@ class ControllerService:
             ALTER_QUORUM.name: self.alter_quorum,
             API_VERSIONS.name: self.api_versions,
             AUTHENTICATE.name: self.authenticate,
+            AUTHORIZE.name: self.authorize,
             CHANGE_BROKER_STATE.name: self.change_broker_state,
             LIST_ERROR_REASONS.name: self.list_error_reasons,
             SUBMIT.name: self._admin.submit,
@@ -150,6 +154,11 @@ class ControllerService:
             if answer.login.expires_at_ms is not None:
                 response.login.expires_at_ms = answer.login.expires_at_ms
         return response
+
+    async def authorize(self, request: AuthorizeRequest, context: Any) -> AuthorizeResponse:
+        """Answers if the caller for whom a gateway asks may act for the cluster. Raises ApiError if not."""
+        self._apis.authorizing.check_elsewhere(request.api, self._apis.authorizing.caller(context))
+        return AuthorizeResponse()
 
     async def list_error_reasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
         """Lists every error code with its gRPC status and whether it is retriable."""

@@ -20,6 +20,7 @@ from quorate.runtime.telemetry import Telemetry
 from services.gateway.apis import SERVED, Backend
 from services.gateway.config import GatewayConfig
 from services.gateway.endpoints import Endpoints
+from services.gateway.guard import Guard
 from services.gateway.handler import Gateway
 from services.gateway.metrics import watch
 from services.gateway.security import ListenerSecurity, listener_prefix
@@ -68,7 +69,9 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry) -> AsyncIterator
     channels = {backend: open_channel(str(address)) for backend, address in addresses.items()}
     endpoints = Endpoints({each.id: each.endpoint for each in config.gateways}, config.listeners.name)
     try:
-        yield Gateway({backend: backend.stub(each) for backend, each in channels.items()}, endpoints, telemetry)
+        stubs = {backend: backend.stub(each) for backend, each in channels.items()}
+        guard = Guard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
+        yield Gateway(stubs, endpoints, telemetry, guard)
     finally:
         for channel in channels.values():
             await channel.close()

@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.protocol import ServerSettings
 from quorate.runtime.config import setting
 from quorate.runtime.setting_types import (
     ConfiguredVoter,
     Endpoint,
     ListenerAddress,
+    choice,
     endpoint,
     integer,
     list_of,
     listener,
     milliseconds,
+    optional,
+    principals,
     size,
     voter,
 )
@@ -64,6 +68,19 @@ class GatewayConfig(SecuritySettings):
         integer(1, INT32_MAX),
         "How many of them come from one address.",
         default=INT32_MAX,
+    )
+
+    authorizer: str | None = setting(
+        "authorizer.class.name",
+        optional(choice(STANDARD_AUTHORIZER)),
+        "As on the controllers; empty lets everybody ask the quorum node and the heartbeat service.",
+        default=None,
+    )
+    super_users: frozenset[str] = setting(
+        "super.users",
+        principals(),
+        "As on the controllers; these are let in while the controller cannot be asked.",
+        default=frozenset(),
     )
 
     @property

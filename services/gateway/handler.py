@@ -35,6 +35,7 @@ from services.gateway.apis import ENVELOPE, ROUTES, SERVED, Backend
 from services.gateway.endpoints import Endpoints
 from services.gateway.envelope import enclosed, sealed
 from services.gateway.features import Features
+from services.gateway.guard import Guard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
 from services.gateway.refusals import refused
@@ -63,10 +64,16 @@ Metadata = Sequence[tuple[str, str]]
 
 
 class Gateway:
-    """Passes requests on. `stubs` are the services beside this gateway."""
+    """Passes requests on. `stubs` are the services beside this gateway; without a `guard` nothing is authorized here.
 
-    def __init__(self, stubs: Mapping[Backend, Any], endpoints: Endpoints, telemetry: Telemetry = OFF) -> None:
+    The controller authorizes what it is asked itself.
+    """
+
+    def __init__(
+        self, stubs: Mapping[Backend, Any], endpoints: Endpoints, telemetry: Telemetry = OFF, guard: Guard | None = None
+    ) -> None:
         self._stubs = stubs
+        self._guard = guard
         self._endpoints = endpoints
         self._telemetry = telemetry
         self.features = Features(self._ask_features, SERVED)
@@ -95,10 +102,22 @@ class Gateway:
         newest = as_newest(message, header.request_api_version)
         try:
             _check_token_request(request.api, is_token=request.is_token)
+            await self._check_right(request, caller)
             response = await self._asked(request.api, newest, header.request_api_version, caller)
         except ApiError as refusal:
             response = _refused(request.api, newest, refusal, header.request_api_version)
         return answered_in(header.request_api_version, newest, response)
+
+    async def _check_right(self, request: Request, caller: Metadata) -> None:
+        """Raises ApiError if the principal may not ask what no controller answers, or Unanswerable."""
+        if self._guard is None or ROUTES[request.api.key] is Backend.CONTROLLER:
+            return
+        try:
+            await self._guard.check(request.api.name, request.principal, caller)
+        except ApiError as refusal:
+            raise _gone_or(
+                refusal, f"{request.api.name}: the controller does not say whether it may be asked"
+            ) from None
 
     async def _opened(self, envelope: EnvelopeRequest, forwarder: Principal, client: Client) -> EnvelopeResponse:
         """Answers the request inside of an envelope; NOT_CONTROLLER is the envelope's own error. KIP-590."""
@@ -139,11 +158,7 @@ class Gateway:
                 metadata=caller if backend is Backend.CONTROLLER else (),
             )
         except ApiError as refusal:
-            if BARE in refusal.metadata and refusal.metadata["grpc_status"] in GONE:
-                raise Unanswerable(
-                    f"{api.name}: the {backend.name.lower()} service does not answer: {refusal}"
-                ) from None
-            raise
+            raise _gone_or(refusal, f"{api.name}: the {backend.name.lower()} service does not answer") from None
         if isinstance(message, UpdateFeaturesRequest):
             await self.features.refresh()
         return self._endpoints.reachable(_read(answer))
@@ -153,6 +168,13 @@ class Gateway:
         found = _read(answer)
         assert isinstance(found, ApiVersionsResponse), found
         return found
+
+
+def _gone_or(refusal: ApiError, what: str) -> Exception:
+    """Returns the refusal, or Unanswerable if it is none: the service is gone."""
+    if BARE in refusal.metadata and refusal.metadata["grpc_status"] in GONE:
+        return Unanswerable(f"{what}: {refusal}")
+    return refusal
 
 
 def _read(answer: Any) -> Message:

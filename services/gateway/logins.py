@@ -21,8 +21,8 @@ __all__ = ["PLAIN_USERS", "SCRAM_MECHANISMS", "ScramAtController", "mechanisms_o
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN_USERS: Final = "user_"
 """What the option of a user begins with, in the configuration of Kafka's PlainLoginModule."""
-DEADLINE_MS: Final = 10_000
-"""How long the controller has for one message of a login."""
+DEADLINE_MS: Final = 30_000
+"""How long the controller has for one message of a login: by then the client has given up."""
 TOLD: Final = "told"
 """Metadata key of a refusal: what the client may hear of the reason."""
 

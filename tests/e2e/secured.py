@@ -18,7 +18,7 @@ from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.metadata.scram import MECHANISMS
-from quorate.network.client import Connection, connect
+from quorate.network.client import Connection, Timeouts, connect
 from quorate.nouns import NodeId
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PLAIN, PlainClient
@@ -39,6 +39,8 @@ WITH_TLS, WITH_BOTH, WITH_SASL = 1, 2, 3
 """The gateways by what they speak: SSL, SASL_SSL, SASL_PLAINTEXT."""
 PLAIN_PASSWORD: Final = 'p"l a\\in'
 ADMIN_PASSWORD: Final = "root"
+PATIENCE: Final = Timeouts(connect_ms=120_000, request_ms=120_000)
+"""Against hanging alone: no test here is about how fast a login is."""
 REAUTH_MS: Final = 600_000
 
 
@@ -56,7 +58,7 @@ class Secured(NamedTuple):
 
     async def connect(self, node_id: NodeId, **login: Any) -> Connection:
         host, port = self.at(node_id)
-        return await connect(host, port, **login)
+        return await connect(host, port, timeouts=PATIENCE, **login)
 
     async def as_user(self, name: str) -> Connection:
         """A connection with a certificate."""
@@ -85,6 +87,8 @@ class Secured(NamedTuple):
             except ApiError as refusal:
                 assert refusal.code is ErrorCode.SASL_AUTHENTICATION_FAILED, refusal
                 return None
+            except OSError:
+                return None  # the gateway had no answer of its controller in time
 
         found = await eventually(connection)
         assert found is not None
@@ -162,20 +166,24 @@ async def secured_plane(directory: Path, *, everywhere: NodeId | None = None) ->
             f'username="x" password="y" user_paul="{escaped}" user_admin="{ADMIN_PASSWORD}";'
         ),
     }
+    authorized = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
     settings = {
         WITH_TLS: {
+            **authorized,
             **tls,
             "listener.security.protocol.map": "CONTROLLER:SSL",
             "ssl.client.auth": "required",
             "ssl.principal.mapping.rules": RULES,
         },
         WITH_BOTH: {
+            **authorized,
             **tls,
             **plain,
             "listener.security.protocol.map": "CONTROLLER:SASL_SSL",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         },
         WITH_SASL: {
+            **authorized,
             "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "SCRAM-SHA-256, SCRAM-SHA-512",
             "listener.name.controller.scram-sha-256.sasl.jaas.config": "ScramLoginModule required;",

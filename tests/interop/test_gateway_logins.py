@@ -6,17 +6,20 @@ import asyncio
 import base64
 import secrets
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import pytest
 import pytest_asyncio
 
-from deploy.kafka.node import ToolFailed, tool
+from deploy.kafka.node import Node, ToolFailed, tool
+from deploy.local.ports import free_ports
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from tests.e2e.cluster import VOTERS
 from tests.e2e.secured import PLAIN_PASSWORD, WITH_BOTH, WITH_TLS, Secured, by, secured_plane
+from tests.interop.kafka.quorum import AS_BROKER, SECURITY
 from tests.interop.kafka.release import absent
 
 pytestmark = [
@@ -31,6 +34,14 @@ LOGIN_MODULES: Final = "org.apache.kafka.common.security."
 QUORUM_TOOL: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 ACL_TOOL: Final = "org.apache.kafka.tools.AclCommand"
 STATUS: Final = ("describe", "--status")
+
+PATIENCE: Final = {
+    "default.api.timeout.ms": "240000",
+    "request.timeout.ms": "120000",
+    "socket.connection.setup.timeout.ms": "120000",
+    "socket.connection.setup.timeout.max.ms": "120000",
+}
+"""Against hanging alone: a machine may be busy."""
 
 Properties = Mapping[str, str]
 
@@ -53,7 +64,8 @@ async def with_both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[S
 async def says(plane: Secured, client: Properties, main: str, *arguments: object) -> str:
     """What a tool prints, with these properties. Raises ToolFailed."""
     config = plane.cluster.plan.directory / f"{secrets.token_hex(8)}.properties"
-    config.write_text("".join(f"{name}={in_properties(value)}\n" for name, value in client.items()))
+    properties = {**PATIENCE, **client}
+    config.write_text("".join(f"{name}={in_properties(value)}\n" for name, value in properties.items()))
     where = ("--bootstrap-controller", plane.cluster.plan.bootstrap_controllers, "--command-config", config)
     return await asyncio.to_thread(tool, main, *where, *arguments)
 
@@ -149,3 +161,31 @@ async def test_a_delegation_token_logs_in(with_both: Secured) -> None:
         await (await with_both.logged_in(node_id, begin)).close()
 
     await describes(with_both, password(with_both, "SCRAM-SHA-256", made.token_id, secret, ' tokenauth="true"'))
+
+
+async def test_a_broker_with_a_certificate_runs_on_them(with_tls: Secured, tmp_path: Path) -> None:
+    """It may act for the cluster, so it registers, follows the log and passes on what its clients ask."""
+    (port,) = free_ports(1)
+    user, topic = "broker-7", f"of-{secrets.token_hex(4)}"
+    await with_tls.allow(f"User:{user}", AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+    properties = {
+        **SECURITY,
+        **AS_BROKER,
+        **{f"listener.name.controller.{name}": value for name, value in certificate(with_tls, user).items()},
+        "listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
+        "process.roles": "broker",
+        "node.id": 7,
+        "controller.quorum.voters": with_tls.cluster.plan.gateways[0].settings["controller.quorum.voters"],
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": tmp_path / "broker" / "data",
+    }
+    with Node(tmp_path / "broker", properties) as broker:
+        await asyncio.to_thread(broker.format, with_tls.cluster.plan.cluster_id)
+        await asyncio.to_thread(broker.start().wait_ready)
+        create = ("--create", "--topic", topic, "--replica-assignment", "7")
+        where = ("--bootstrap-server", f"127.0.0.1:{port}")
+        await asyncio.to_thread(tool, "org.apache.kafka.tools.TopicCommand", *where, *create)
+        made = (await with_tls.cluster.topics(at=1))[topic]
+        await asyncio.to_thread(broker.stop)  # the other brokers live on this loop, and the shutdown waits for them
+
+    assert [7] == [partition.leader_id for partition in made.partitions]

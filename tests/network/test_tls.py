@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from kraft.api.describe_cluster import DescribeClusterRequest
-from quorate.network.client import Connection, Disconnected, connect
+from quorate.network.client import Connection, Disconnected, Timeouts, connect
 from quorate.network.listener_tls import listener_tls
 from quorate.network.server import KafkaServer
 from quorate.network.ssl_principals import SslPrincipals, parse_rules
@@ -48,7 +48,8 @@ async def tls_server(
 
 
 async def asked(server: KafkaServer, context: ssl.SSLContext) -> None:
-    async with await connect(LOOPBACK, server.port, tls=context) as client:
+    patience = Timeouts(connect_ms=120_000, request_ms=120_000)
+    async with await connect(LOOPBACK, server.port, tls=context, timeouts=patience) as client:
         await client.ask(DescribeClusterRequest())
 
 

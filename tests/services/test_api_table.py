@@ -55,6 +55,7 @@ SCREENED: Final = {
 FREE: Final = {
     "AdminStream",
     "ApiVersions",
+    "Authorize",
     "CreateDelegationToken",
     "DescribeCluster",
     "DescribeDelegationToken",
@@ -101,11 +102,12 @@ def test_who_answers_what() -> None:
         "AlterQuorum",
         "ApiVersions",
         "Authenticate",
+        "Authorize",
         "ChangeBrokerState",
         "ListErrorReasons",
         "Submit",
     }
-    each_by_itself = {"AdminStream", "AlterQuorum", "ApiVersions", "Authenticate", "ListErrorReasons"}
+    each_by_itself = {"AdminStream", "AlterQuorum", "ApiVersions", "Authenticate", "Authorize", "ListErrorReasons"}
     by_the_quorum = {"AddRaftVoter", "DescribeQuorum", "RemoveRaftVoter", "TransferLeadership"}
 
     assert by_the_quorum == names(lambda api: api.quorum_deadline_ms is not None)

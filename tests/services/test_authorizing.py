@@ -38,7 +38,7 @@ from quorate.runtime.passing_on import (
     PASSED_ON,
     principal_text,
 )
-from services.controller.authorizing import Authorizing, Caller
+from services.controller.authorizing import AT_OTHER_SERVICES, Authorizing, Caller
 from services.controller.call import Call
 from services.controller.forwarding import FORWARDED
 from services.controller.handlers import APIS
@@ -112,6 +112,26 @@ async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operati
     )
 
     Door((operation, CLUSTER, "kafka-cluster")).authorizing.check(APIS[rpc], caller)
+
+
+@pytest.mark.parametrize("api", sorted(AT_OTHER_SERVICES))
+async def test_what_others_answer_takes_cluster_action(api: str) -> None:
+    """Kafka: ControllerApis, authHelper.authorizeClusterOperation; here a gateway asks for it."""
+    caller = Caller(ALICE, HOST)
+    others = [each for each in list(AclOperation)[3:] if each is not AclOperation.CLUSTER_ACTION]
+
+    with pytest.raises(ApiError, match=f"{api} takes CLUSTER_ACTION on the cluster") as refused:
+        Door(*((each, CLUSTER, "kafka-cluster") for each in others)).authorizing.check_elsewhere(api, caller)
+    assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == refused.value.code
+    Door((AclOperation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")).authorizing.check_elsewhere(api, caller)
+    Authorizing(Engine(Cluster(25).state), None).check_elsewhere(api, caller)
+
+
+@pytest.mark.parametrize("api", ["", "CreateTopics", "fetch"])
+async def test_only_what_others_answer_is_asked_for(api: str) -> None:
+    with pytest.raises(ApiError, match=f"api is '{api}'; it is one of BeginQuorumEpoch, ") as refused:
+        Door().authorizing.check_elsewhere(api, Caller(ALICE, HOST))
+    assert ErrorCode.INVALID_REQUEST == refused.value.code
 
 
 async def test_without_an_authorizer_everything_is_allowed_but_there_are_no_entries() -> None:

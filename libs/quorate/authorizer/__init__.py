@@ -20,6 +20,7 @@ from quorate.authorizer.hosts import covers, fault_of_host, host_address, is_net
 from quorate.authorizer.standard import (
     CLUSTER,
     CLUSTER_NAME,
+    STANDARD_AUTHORIZER,
     AclResource,
     DefaultRule,
     Requester,
@@ -30,6 +31,7 @@ from quorate.authorizer.standard import (
 __all__ = [
     "CLUSTER",
     "CLUSTER_NAME",
+    "STANDARD_AUTHORIZER",
     "AclResource",
     "DefaultRule",
     "Requester",

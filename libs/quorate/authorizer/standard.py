@@ -15,7 +15,19 @@ from quorate.metadata.acls import WILDCARD, AclOperation, AclPermission, Acls, P
 from quorate.nouns import Principal
 from quorate.records import AccessControlEntryRecord
 
-__all__ = ["CLUSTER", "CLUSTER_NAME", "AclResource", "DefaultRule", "Requester", "Ruling", "StandardAuthorizer"]
+__all__ = [
+    "CLUSTER",
+    "CLUSTER_NAME",
+    "STANDARD_AUTHORIZER",
+    "AclResource",
+    "DefaultRule",
+    "Requester",
+    "Ruling",
+    "StandardAuthorizer",
+]
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""Its name in Kafka's `authorizer.class.name`."""
 
 EVERYONE: Final = f"User:{WILDCARD}"
 CLUSTER_NAME: Final = "kafka-cluster"

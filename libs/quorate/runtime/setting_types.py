@@ -24,6 +24,7 @@ __all__ = [
     "optional",
     "path",
     "port",
+    "principals",
     "python_class",
     "size",
     "text",
@@ -84,6 +85,13 @@ def text() -> SettingType[str]:
 def boolean() -> SettingType[bool]:
     """Setting type: a boolean as Kafka writes it, true or false in any case."""
     return SettingType("true or false", _boolean, lambda value: str(value).lower())
+
+
+def principals() -> SettingType[frozenset[str]]:
+    """Setting type: principals, as in `User:alice;User:CN=bob,O=x`; names may have commas and colons."""
+    return SettingType(
+        "principals of the form type:name with ; between them", _principals, lambda users: ";".join(sorted(users))
+    )
 
 
 def python_class(method: str) -> SettingType[type]:
@@ -202,6 +210,15 @@ def _boolean(value: str) -> bool:
     if value.lower() not in words:
         raise ValueError
     return words[value.lower()]
+
+
+def _principals(value: str) -> frozenset[str]:
+    users = frozenset(user.strip() for user in value.split(";")) - {""}
+    for user in users:
+        kind, colon, name = user.partition(":")
+        if not (kind and colon and name):
+            raise ValueError
+    return users
 
 
 def _endpoint(value: str) -> Endpoint:

@@ -6,12 +6,26 @@ from typing import Final
 
 from kraft.api.api_versions_pb2 import ApiVersionsRequest
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
-from kraft.service.controller_pb2 import AuthenticateRequest, ChangeBrokerStateRequest, ListErrorReasonsRequest
+from kraft.service.controller_pb2 import (
+    AuthenticateRequest,
+    AuthorizeRequest,
+    ChangeBrokerStateRequest,
+    ListErrorReasonsRequest,
+)
 from quorate.controller.engine.engine import QueueLimit
 from quorate.metadata.acls import AclOperation
 from services.controller.api import Api
 
-__all__ = ["ADMIN_STREAM", "API_VERSIONS", "AUTHENTICATE", "CHANGE_BROKER_STATE", "LIST_ERROR_REASONS", "OWN", "SUBMIT"]
+__all__ = [
+    "ADMIN_STREAM",
+    "API_VERSIONS",
+    "AUTHENTICATE",
+    "AUTHORIZE",
+    "CHANGE_BROKER_STATE",
+    "LIST_ERROR_REASONS",
+    "OWN",
+    "SUBMIT",
+]
 
 ADMIN_STREAM: Final = Api(name="AdminStream", request=AdminRequests, right=None, is_forwarded=False)
 """A stream of envelopes. Each is authorized and forwarded by itself, as SUBMIT."""
@@ -22,6 +36,8 @@ AUTHENTICATE: Final = Api(
     right=AclOperation.CLUSTER_ACTION,
     is_forwarded=False,
 )
+AUTHORIZE: Final = Api(name="Authorize", request=AuthorizeRequest, right=None, is_forwarded=False)
+"""It says whether others may do something: whoever passes on their request needs the right to."""
 CHANGE_BROKER_STATE: Final = Api(
     name="ChangeBrokerState",
     request=ChangeBrokerStateRequest,
@@ -34,4 +50,4 @@ LIST_ERROR_REASONS: Final = Api(
 SUBMIT: Final = Api(name="Submit", request=AdminRequest, right=None)
 """An envelope of any admin API, whose own row says which right it needs."""
 
-OWN: Final = (ADMIN_STREAM, API_VERSIONS, AUTHENTICATE, CHANGE_BROKER_STATE, LIST_ERROR_REASONS, SUBMIT)
+OWN: Final = (ADMIN_STREAM, API_VERSIONS, AUTHENTICATE, AUTHORIZE, CHANGE_BROKER_STATE, LIST_ERROR_REASONS, SUBMIT)

@@ -1,0 +1,34 @@
+"""Who may speak to the quorum node and the heartbeat service through a gateway: whoever may act for the cluster.
+
+These two do not authorize, and over gRPC nobody is authenticated; Kafka's controllers take CLUSTER_ACTION for the same
+requests. The entries are in the log, so the controller beside the gateway is asked. Super users are let in without it:
+a voter or a broker among them does not depend on that controller, as with Kafka's before the entries are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from kraft.service.controller_pb2 import AuthorizeRequest
+from quorate.nouns import Principal
+from quorate.runtime.client import call
+
+__all__ = ["Guard"]
+
+DEADLINE_MS: Final = 30_000
+"""How long the controller has to say it: by then the client has given up."""
+
+
+class Guard:
+    """Asks the controller for the right of a request's principal; `controller` is its stub."""
+
+    def __init__(self, controller: Any, super_users: Collection[str]) -> None:
+        self._controller = controller
+        self._super_users = super_users
+
+    async def check(self, api: str, principal: Principal, caller: Sequence[tuple[str, str]]) -> None:
+        """Returns if the request may go on; `caller` is the metadata that says whose it is. Raises ApiError."""
+        if str(principal) in self._super_users:
+            return
+        await call(self._controller.Authorize, AuthorizeRequest(api=api), deadline_ms=DEADLINE_MS, metadata=caller)

@@ -1,0 +1,137 @@
+"""What no controller answers takes CLUSTER_ACTION at a gateway: who is asked, who is let in, and without whom."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from kraft import Message
+from kraft.api.api_versions import ApiVersionsResponse
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
+from kraft.api.create_topics import CreateTopicsRequest
+from kraft.api.fetch import FetchRequest
+from kraft.service.controller_pb2 import AuthorizeResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client import Connection, Disconnected, connect
+from quorate.network.server import Listening, serving
+from quorate.nouns import Principal
+from quorate.protocol import all_apis
+from quorate.protocol.sasl.plain import PlainClient, PlainServer
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
+from quorate.runtime.statuses import trailing_metadata
+from quorate.wire.protobuf import to_protobuf
+from services.controller.authorizing import AT_OTHER_SERVICES
+from services.gateway.apis import ROUTES, SERVED, Backend
+from services.gateway.endpoints import Endpoints
+from services.gateway.guard import Guard
+from services.gateway.handler import Gateway
+from tests.services.test_gateway import LOOPBACK, failed
+
+SUPER = {"User:root"}
+REFUSAL = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
+
+
+class Controller:
+    """Answers Authorize as told, and counts."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.refusal = refusal
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    async def Authorize(self, request: Any, *, metadata: Any, **_: Any) -> AuthorizeResponse:
+        self.asked.append((request.api, dict(metadata)))
+        if self.refusal is not None:
+            raise self.refusal
+        return AuthorizeResponse()
+
+    async def ApiVersions(self, *_: Any, **__: Any) -> Any:
+        return to_protobuf(ApiVersionsResponse())
+
+
+class Others:
+    """A service that answers everything with an empty response."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, rpc: str) -> Any:
+        async def method(*_: Any, **__: Any) -> Any:
+            self.asked.append(rpc)
+            return to_protobuf(next(api for api in all_apis().values() if api.name == rpc).response())
+
+        return method
+
+
+@asynccontextmanager
+async def as_user(
+    user: str, controller: Controller, others: Others, *, guarded: bool = True
+) -> AsyncIterator[Connection]:
+    """A user's connection to a gateway before these."""
+    stubs = {Backend.QUORUM: others, Backend.HEARTBEAT: others, Backend.CONTROLLER: controller}
+    guard = Guard(controller, SUPER) if guarded else None
+    made = Gateway(stubs, Endpoints({}, "KAFKA"), guard=guard)
+    await made.features.refresh()
+    mechanisms = {"PLAIN": lambda: PlainServer(lambda *_: True)}
+    listening = Listening(handle=made, served=SERVED, describe_versions=made.features.describe, mechanisms=mechanisms)
+    async with (
+        serving(listening, LOOPBACK) as server,
+        await connect(LOOPBACK, server.port, begin=lambda: PlainClient(user, "x")) as client,
+    ):
+        yield client
+
+
+def test_the_controller_is_asked_for_each_api_that_another_service_answers() -> None:
+    elsewhere = {all_apis()[key].name for key, backend in ROUTES.items() if backend is not Backend.CONTROLLER}
+
+    assert elsewhere == AT_OTHER_SERVICES
+
+
+@pytest.mark.parametrize("name", sorted(AT_OTHER_SERVICES))
+async def test_who_may_not_act_for_the_cluster_is_refused_before_the_service_is_asked(name: str) -> None:
+    api = next(api for api in all_apis().values() if api.name == name)
+    refusing, others = Controller(failed(grpc.StatusCode.PERMISSION_DENIED, trailing_metadata(REFUSAL), "no")), Others()
+    async with as_user("alice", refusing, others) as client:
+        refused: Any = await client.ask(api.request())
+        refusing.refusal = None
+        let_in: Any = await client.ask(api.request())
+
+    assert (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NONE) == (refused.error_code, let_in.error_code)
+    assert [name] == others.asked
+    told = {PASSED_ON: "1", CLIENT_HOST: LOOPBACK, CLIENT_PRINCIPAL: str(Principal("User", "alice"))}
+    assert [name, name] == [asked for asked, _ in refusing.asked]
+    assert all(told.items() <= metadata.items() for _, metadata in refusing.asked)
+
+
+async def test_super_users_do_not_depend_on_the_controller() -> None:
+    """A voter goes on while a controller is gone; another user's connection ends, as with a node that is gone."""
+    gone, others = Controller(failed(grpc.StatusCode.UNAVAILABLE)), Others()
+    async with as_user("root", gone, others) as client:
+        answer: Any = await client.ask(FetchRequest())
+    assert (ErrorCode.NONE, ["Fetch"], []) == (answer.error_code, others.asked, gone.asked)
+
+    async with as_user("alice", gone, others) as client:
+        with pytest.raises(Disconnected):
+            await client.ask(FetchRequest())
+    assert ["Fetch"] == others.asked
+
+
+async def test_without_an_authorizer_nobody_is_asked() -> None:
+    controller, others = Controller(), Others()
+    async with as_user("alice", controller, others, guarded=False) as client:
+        await client.ask(BrokerHeartbeatRequest())
+
+    assert (["BrokerHeartbeat"], []) == (others.asked, controller.asked)
+
+
+async def test_what_a_controller_answers_it_authorizes_itself() -> None:
+    controller, others = Controller(), Others()
+    controller.CreateTopics = others.CreateTopics  # type: ignore[attr-defined]
+    async with as_user("alice", controller, others) as client:
+        answered: Message = await client.ask(CreateTopicsRequest())
+
+    assert type(answered).__name__ == "CreateTopicsResponse"
+    assert [] == controller.asked
