@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from deploy.kafka.node import Node, tool
-from deploy.kafka.release import jars, version
+from deploy.kafka.release import POM, jars, version
 from deploy.local.plan import ClusterPlan
 from deploy.local.ports import HOST, free_ports
 
-__all__ = ["KafkaBrokers", "create_topic", "produce_and_consume"]
+__all__ = ["KafkaBrokers", "broker_of", "create_topic", "produce_and_consume"]
 
 HEAP: Final = "256m"
 TOOLS: Final = "org.apache.kafka.tools."
@@ -40,7 +41,7 @@ class KafkaBrokers:
         ports = dict(zip(plan.brokers, free_ports(len(plan.brokers)), strict=True))
         self.bootstrap_servers = ",".join(f"{HOST}:{port}" for port in ports.values())
         self._cluster_id = plan.cluster_id
-        self._nodes = [_broker(plan, broker_id, port) for broker_id, port in ports.items()]
+        self._nodes = [broker_of(plan, broker_id, port) for broker_id, port in ports.items()]
 
     async def fetch(self, console: Console) -> None:
         """Fetches the release, if it is not there yet. Raises NotFetched."""
@@ -65,7 +66,8 @@ class KafkaBrokers:
         node.start().wait_ready()
 
 
-def _broker(plan: ClusterPlan, broker_id: int, port: int) -> Node:
+def broker_of(plan: ClusterPlan, broker_id: int, port: int, *, pom: Path = POM, **settings: object) -> Node:
+    """Returns a broker of the release that `pom` names; `settings` have `_` for the `.` of Kafka's names."""
     directory = plan.directory / f"broker-{broker_id}"
     own = {
         "node.id": broker_id,
@@ -74,7 +76,8 @@ def _broker(plan: ClusterPlan, broker_id: int, port: int) -> Node:
         "listeners": f"PLAINTEXT://{HOST}:{port}",
         "log.dirs": directory / "data",
     }
-    return Node(directory, SETTINGS | own, heap=HEAP)
+    more = {name.replace("_", "."): value for name, value in settings.items()}
+    return Node(directory, SETTINGS | own | more, pom=pom, heap=HEAP)
 
 
 async def create_topic(console: Console, brokers: KafkaBrokers, topic: str) -> None:

@@ -12,6 +12,9 @@ from deploy.local.ports import HOST, free_ports
 from kraft import Uuid
 from quorate.nouns import uuid_text
 
+RELEASE: Final = "4.3-IV0"
+"""The newest metadata.version whose release is published, so that Kafka's tools can read the log."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessHost:
@@ -44,7 +47,8 @@ class Process:
 class ClusterPlan:
     """The plan of one control plane; `directory` holds all its files.
 
-    `directory_ids` has the directory id of each first voter by node id; empty for static voters (KIP-853).
+    `directory_ids` has the directory id of each first voter by node id; empty for static voters (KIP-853). `release` is
+    what a new cluster is formatted with: a release, or a metadata.version.
     """
 
     directory: Path
@@ -58,6 +62,7 @@ class ClusterPlan:
     brokers: tuple[int, ...] = (101, 102, 103)
     racks: dict[int, str] = field(default_factory=lambda: {101: "a", 102: "b", 103: "c"})
     directory_ids: dict[int, str] = field(default_factory=dict)
+    release: str = RELEASE
 
     @property
     def processes(self) -> tuple[Process, ...]:

@@ -33,8 +33,6 @@ RECONNECT: Final = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 """gRPC channel options for a fast reconnect; 100 ms is gRPC's minimum."""
-RELEASE: Final = "4.3-IV0"
-"""The newest metadata.version whose release is published, so that Kafka's tools can read the log."""
 _IS_READY: Final = (health_pb2.HealthCheckResponse.SERVING,)
 _LISTENS: Final = (*_IS_READY, health_pb2.HealthCheckResponse.NOT_SERVING)
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -144,7 +142,7 @@ class Running:
             cluster_id=self.plan.cluster_id,
             initial_controllers=self.plan.initial_controllers if self.plan.directory_ids and not joins else None,
             no_initial_controllers=bool(self.plan.directory_ids) and joins,
-            release_version=RELEASE,
+            release_version=self.plan.release,
             ignore_formatted=True,
         )
         try:

@@ -18,7 +18,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from deploy.local.broker import BrokerStandIn, stand_in
 from deploy.local.client import Admin
-from deploy.local.plan import HERE, ClusterPlan, Process, make_plan
+from deploy.local.plan import HERE, RELEASE, ClusterPlan, Process, make_plan
 from deploy.local.processes import Running
 from kraft import Message
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
@@ -309,20 +309,21 @@ async def control_plane(
     observer_settings: Mapping[str, str] | None = None,
     with_gateways: bool = False,
     gateway_settings: Mapping[NodeId, Mapping[str, str]] | None = None,
+    with_stand_ins: bool = True,
+    release: str = RELEASE,
 ) -> AsyncIterator[Cluster]:
     """A control plane on loopback, or in a network; started, and everything is ended at the end."""
     home = HERE if network is None else network.home
     nodes_at = {} if network is None else {node_id: network.place(node_id) for node_id in VOTERS}
-    cluster = Cluster(
-        make_plan(
-            directory,
-            session_timeout_ms=session_timeout_ms,
-            home=home,
-            nodes_at=nodes_at,
-            dynamic=dynamic,
-            with_gateways=with_gateways,
-        )
+    plan = make_plan(
+        directory,
+        session_timeout_ms=session_timeout_ms,
+        home=home,
+        nodes_at=nodes_at,
+        dynamic=dynamic,
+        with_gateways=with_gateways,
     )
+    cluster = Cluster(replace(plan, release=release, brokers=plan.brokers if with_stand_ins else ()))
     for node_id, settings in (quorum_settings or {}).items():
         cluster.quorum(node_id).settings.update(settings)
     for controller in cluster.plan.controllers:

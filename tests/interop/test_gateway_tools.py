@@ -1,4 +1,4 @@
-"""A released Kafka's own tools and broker at our gateways; what a gateway lists is what Kafka's controller lists."""
+"""A released Kafka's own tools at our gateways; what a gateway lists is what Kafka's controller lists."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from kraft.api.api_versions import ApiVersionsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest
 from quorate.network.client import connect
 from quorate.wire.protobuf import json_form
-from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster, control_plane
-from tests.interop.kafka.quorum import AS_BROKER, SECURITY
+from tests.interop.kafka.quorum import SECURITY
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 
 pytestmark = [
@@ -32,7 +31,6 @@ pytestmark = [
 
 TOOLS: Final = "org.apache.kafka.tools."
 LOOPBACK: Final = "127.0.0.1"
-BROKER: Final = 7
 AUTHORIZED: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -154,51 +152,3 @@ async def seen(host: str, port: int) -> dict[str, object]:
         "features": {each.name: (each.min_version, each.max_version) for each in told.supported_features},
         "refused": refused,
     }
-
-
-async def test_a_broker_of_kafka_runs_on_it(plane: Cluster, tmp_path: Path) -> None:
-    """It registers, is unfenced, has a topic made and elected by our controller, stores records, and goes in order."""
-    (port,) = free_ports(1)
-    voters = plane.plan.gateways[0].settings["controller.quorum.voters"]
-    properties = {
-        "process.roles": "broker",
-        "node.id": BROKER,
-        "controller.quorum.voters": voters,
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
-        "log.dirs": tmp_path / "broker" / "data",
-    }
-    topic = "from-kafka"
-    at = ("--bootstrap-server", f"{LOOPBACK}:{port}")
-    with Node(tmp_path / "broker", SECURITY | AS_BROKER | properties) as broker:
-        await asyncio.to_thread(broker.format, plane.plan.cluster_id)
-        await asyncio.to_thread(broker.start().wait_ready)
-        create = ("--create", "--topic", topic, "--replica-assignment", str(BROKER))
-        await asyncio.to_thread(tool, TOOLS + "TopicCommand", *at, *create)
-        topics = await plane.topics(at=1)
-        produce = ("--topic", topic, "--num-records", 1000, "--record-size", 100, "--throughput", -1)
-        props = ("--producer-props", f"bootstrap.servers={LOOPBACK}:{port}", "acks=all")
-        produced = await asyncio.to_thread(tool, TOOLS + "ProducerPerformance", *produce, *props)
-        # Without a group: the topic of the groups' offsets may be placed on a stand-in, which stores nothing.
-        consume = (
-            "--topic",
-            topic,
-            "--partition",
-            0,
-            "--offset",
-            "earliest",
-            "--max-messages",
-            1000,
-            "--timeout-ms",
-            30_000,
-        )
-        consumed = await asyncio.to_thread(tool, TOOLS + "consumer.ConsoleConsumer", *at, *consume)
-        broker.stop()
-
-    assert [BROKER] == [partition.leader_id for partition in topics[topic].partitions]
-    assert "1000 records sent" in produced
-    assert 1000 == len(consumed.splitlines())
-
-    async def leaders() -> list[int]:
-        return [partition.leader_id for partition in (await plane.topics(at=1))[topic].partitions]
-
-    assert await eventually(leaders, lambda seen: seen == [-1])

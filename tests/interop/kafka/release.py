@@ -16,6 +16,8 @@ from deploy.kafka.release import BUILD, MAVEN_TIMEOUT_S, POM, jars, missing, ver
 
 OPERATIONS_POM: Final = Path(__file__).parents[1] / "operations" / "pom.xml"
 """A later release, of which there are the servers and not the tools."""
+OLDEST_POM: Final = Path(__file__).with_name("oldest.xml")
+"""The oldest release whose brokers and tools Quorate is tried with."""
 COPY_ONE: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 SCHEMA_RELEASE: Final = "4.4.0"
 """The release whose message JSON `protos/` says exactly; not all of its tools can be had, so an older one runs."""
@@ -73,4 +75,4 @@ def schema_jars() -> Path:
 if __name__ == "__main__":
     if (why := absent()) is not None:
         raise SystemExit(why)
-    print(f"a released Kafka: {jars()}, {jars(OPERATIONS_POM)}\nthe message JSON: {schema_jars()}")
+    print(f"a released Kafka: {jars()}, {jars(OPERATIONS_POM)}, {jars(OLDEST_POM)}\nthe message JSON: {schema_jars()}")

@@ -1,0 +1,139 @@
+"""Brokers of released Kafkas on gateways, and the tools that ask them or the gateways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from deploy.kafka.node import Node, ToolFailed
+from deploy.kafka.release import POM
+from deploy.local.kafka import broker_of
+from deploy.local.ports import HOST, free_ports
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import PATIENT, Cluster, control_plane
+from tests.interop.kafka.toolbox import Toolbox
+
+TOOLS: Final = "org.apache.kafka.tools."
+CONFIGS: Final = "kafka.admin.ConfigCommand"
+PERFORMANCE: Final = TOOLS + "ProducerPerformance"
+CONSUMER: Final = TOOLS + "consumer.ConsoleConsumer"
+SESSION_TIMEOUT_MS: Final = 15_000
+NOT_KNOWN_YET: Final = ("UnknownTopicOrPartition", "does not exist")
+CONSUME_TIMEOUT_MS: Final = 120_000
+
+
+class Fleet:
+    """A control plane with gateways, and brokers of Kafka on it by id."""
+
+    def __init__(
+        self, plane: Cluster, ports: Mapping[int, int], brokers: dict[int, Node], tools: Mapping[Path, Toolbox]
+    ) -> None:
+        self.plane = plane
+        self.brokers = brokers
+        self._tools = tools
+        self._ports = dict(ports)
+        self.bootstrap_servers = ",".join(f"{HOST}:{port}" for port in ports.values())
+
+    async def start(self, *broker_ids: int) -> None:
+        """Starts brokers that do not run; each is unfenced at the end."""
+        nodes = [self.brokers[broker_id].start() for broker_id in broker_ids]
+        await asyncio.gather(*(asyncio.to_thread(node.wait_ready) for node in nodes))
+
+    async def stop(self, *broker_ids: int) -> None:
+        """A controlled shutdown of each, all at once."""
+        await asyncio.gather(*(asyncio.to_thread(self.brokers[broker_id].stop) for broker_id in broker_ids))
+
+    async def restart_as(self, broker_id: int, pom: Path) -> None:
+        """A broker that has ended starts again on its directories, as another release."""
+        self.brokers[broker_id] = broker_of(self.plane.plan, broker_id, self._ports[broker_id], pom=pom)
+        await self.start(broker_id)
+
+    async def ask(self, main: str, *arguments: object, pom: Path = POM) -> str:
+        """What a tool says that asks the brokers; asked again while one does not know a topic yet. Raises ToolFailed.
+
+        A broker hears of a topic some time after the controller has answered that it made it.
+        """
+
+        async def asked() -> str | ToolFailed:
+            try:
+                return await self.run(main, "--bootstrap-server", self.bootstrap_servers, *arguments, pom=pom)
+            except ToolFailed as failed:
+                return failed
+
+        said = await eventually(asked, lambda seen: not any(each in str(seen) for each in NOT_KNOWN_YET))
+        if isinstance(said, ToolFailed):
+            raise said
+        return said
+
+    async def ask_until(self, holds: Callable[[str], object], main: str, *arguments: object, pom: Path = POM) -> str:
+        """The same until it is so: what a broker tells is what it has applied."""
+        return await eventually(lambda: self.ask(main, *arguments, pom=pom), holds)
+
+    async def ask_controller(self, main: str, *arguments: object, pom: Path = POM) -> str:
+        """What a tool says that asks the gateways. Raises ToolFailed."""
+        where = ("--bootstrap-controller", self.plane.plan.bootstrap_controllers)
+        return await self.run(main, *where, *arguments, pom=pom)
+
+    async def run(self, main: str, *arguments: object, pom: Path = POM) -> str:
+        """What a tool says. Raises ToolFailed."""
+        return await self._tools[pom].run(main, *arguments)
+
+    async def produce(self, topic: str, count: int, *more: object, size: int = 100) -> str:
+        """Writes records with acks=all; what the tool says at the end counts those that were acknowledged."""
+        records = ("--topic", topic, "--num-records", count, "--record-size", size, "--throughput", -1)
+        to = ("--producer-props", f"bootstrap.servers={self.bootstrap_servers}", "acks=all")
+        said = await self.run(PERFORMANCE, *records, *to, *more)
+        return said.splitlines()[-1]
+
+    async def consume(self, topic: str, count: int, *more: object) -> list[str]:
+        """So many records from the beginning on; fewer if there are no more."""
+        until = ("--from-beginning", "--max-messages", count, "--timeout-ms", CONSUME_TIMEOUT_MS)
+        return (await self.ask(CONSUMER, "--topic", topic, *until, *more)).splitlines()
+
+    async def leaders(self, topic: str) -> list[int]:
+        """The leader of each partition."""
+        return [each.leader_id for each in (await self.plane.topics(at=1))[topic].partitions]
+
+    async def in_sync(self, topic: str) -> None:
+        """Waits until every replica of the topic is in the ISR."""
+
+        async def behind() -> list[int]:
+            partitions = (await self.plane.topics(at=1))[topic].partitions
+            return [each.partition_index for each in partitions if set(each.isr_nodes) != set(each.replica_nodes)]
+
+        await eventually(behind, lambda seen: not seen)
+
+
+@asynccontextmanager
+async def fleet_of(
+    directory: Path, releases: Mapping[int, Path], *, level: str, tools: Sequence[Path]
+) -> AsyncIterator[Fleet]:
+    """A control plane at a metadata.version, with a broker of the release that each POM names; all are ready.
+
+    `tools` are the POMs of the releases whose tools there are.
+    """
+    async with AsyncExitStack() as stack:
+        plane = await stack.enter_async_context(
+            control_plane(
+                directory,
+                quorum_settings=PATIENT,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                with_gateways=True,
+                with_stand_ins=False,
+                release=level,
+            )
+        )
+        ports = dict(zip(releases, free_ports(len(releases)), strict=True))
+        nodes = {
+            broker_id: broker_of(plane.plan, broker_id, ports[broker_id], pom=pom)
+            for broker_id, pom in releases.items()
+        }
+        toolboxes = {pom: stack.enter_context(Toolbox(pom)) for pom in tools}
+        fleet = Fleet(plane, ports, nodes, toolboxes)
+        stack.callback(lambda: [node.kill() for node in fleet.brokers.values() if node.is_running])
+        await asyncio.gather(*(asyncio.to_thread(node.format, plane.plan.cluster_id) for node in nodes.values()))
+        await fleet.start(*nodes)
+        yield fleet
