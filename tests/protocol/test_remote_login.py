@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -30,8 +32,8 @@ def sent(message: Message, version: int) -> bytes:
     return raw(api_of(type(message)), message, version)
 
 
-def connection() -> ServerConnection:
-    settings = ServerSettings(failed_authentication_delay_ms=DELAY_MS)
+def connection(reauth_ms_max: int = 0) -> ServerConnection:
+    settings = ServerSettings(failed_authentication_delay_ms=DELAY_MS, reauth_ms_max=reauth_ms_max)
     made = ServerConnection(
         settings, served=SERVED, describe_versions=describe, mechanisms={"ELSEWHERE": Elsewhere}, now_ms=0
     )
@@ -106,3 +108,34 @@ def test_messages_without_headers_after_the_first_version_of_the_handshake() -> 
     server.data_to_send(0)
     assert server.evaluated(Answered(message=b"done", login=Login(principal=ALICE)), 0) is None
     assert frame(b"done") == server.data_to_send(0)
+
+
+@pytest.mark.parametrize(("principal", "is_refused"), [(ALICE, False), (Principal("User", "bob"), True)])
+def test_a_login_is_renewed_by_the_same_user_while_a_request_is_under_way(
+    principal: Principal, is_refused: bool
+) -> None:
+    """KIP-368. What is under way is answered first, in the order of the requests."""
+    server, later_ms = connection(reauth_ms_max=10_000), 5_000
+    server.receive_data(sent(SaslAuthenticateRequest(b"one"), 2), 0)
+    assert isinstance(server.next_event(0), Evaluate)
+    assert server.evaluated(Answered(message=b"", login=Login(principal=ALICE)), 0) is None
+    assert 10_000 == answer_in(server.data_to_send(0)).session_lifetime_ms
+
+    server.receive_data(sent(DescribeClusterRequest(), 1) + sent(SaslHandshakeRequest("ELSEWHERE"), 1), later_ms)
+    request = server.next_event(later_ms)
+    assert isinstance(request, Request)
+    server.receive_data(sent(SaslAuthenticateRequest(b"again"), 2), later_ms)
+    asked = server.next_event(later_ms)
+    assert isinstance(asked, Evaluate)
+    assert b"again" == asked.message
+    close = server.evaluated(Answered(message=b"", login=Login(principal=principal)), later_ms)
+
+    assert is_refused == (close is not None)
+    assert b"" == server.data_to_send(later_ms)
+    server.respond(request, DescribeClusterResponse())
+    assert server.data_to_send(later_ms)
+    if close is not None:
+        assert "Cannot change principals during re-authentication from User.alice: User.bob" in close.reason
+    else:
+        assert server.session is not None
+        assert later_ms + 10_000 == server.session.expires_at_ms
