@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Any
 
 from quorate.errors import ApiError, ErrorCode
@@ -36,19 +35,21 @@ class Deadline:
         self._limit: asyncio.Timeout | None = None
         self._arrived = asyncio.get_running_loop().time()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Ends the context with ApiError(REQUEST_TIMED_OUT) if `begin` is not called in time."""
-        if self._timeout_ms is None:
-            yield
+    # A class, not a generator: one that a dropped task leaves behind is closed when it is collected, at any time.
+    async def __aenter__(self) -> None:
+        """Starts the timer. The context ends with ApiError(REQUEST_TIMED_OUT) if `begin` is not called in time."""
+        if self._timeout_ms is not None:
+            self._limit = asyncio.timeout(self._timeout_ms / 1000)
+            await self._limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._limit is None:
             return
-        self._limit = asyncio.timeout(self._timeout_ms / 1000)
         try:
-            async with self._limit:
-                yield
+            await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
-            if not self._limit.expired():
-                raise
             raise self._missed() from None
 
     def begin(self) -> None:
