@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from deploy.kafka.node import ToolFailed
-from deploy.kafka.release import POM
+from deploy.kafka.release import POM, version
 from tests.e2e.calls import eventually
 from tests.interop.kafka.fleet import CONFIGS, TOOLS, Fleet, fleet_of
 from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
@@ -110,6 +110,21 @@ async def test_a_dynamic_config_takes_effect_on_the_broker(fleet: Fleet) -> None
     await eventually(produced, lambda seen: seen.startswith("0 records sent"))
     await eventually(said, lambda seen: "Resizing request handler thread pool size from 2 to 3" in seen[0])
     await eventually(said, lambda seen: all("log.cleaner.threads -> 2" in each for each in seen))
+
+
+@pytest.mark.parametrize("pom", [OLDEST_POM, POM], ids=["oldest", "newest that has tools"])
+async def test_quotas_and_scram_users_are_made_and_told_through_a_broker(fleet: Fleet, pom: Path) -> None:
+    user, client = f"user-{version(pom)}", f"client-{version(pom)}"
+    of_user = ("--entity-type", "users", "--entity-name", user)
+    of_client = ("--entity-type", "clients", "--entity-name", client)
+    await fleet.ask(CONFIGS, "--alter", *of_user, "--add-config", "SCRAM-SHA-256=[password=secret]", pom=pom)
+    await fleet.ask(CONFIGS, "--alter", *of_client, "--add-config", "producer_byte_rate=1000", pom=pom)
+    scram = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=4096"
+    quota = f"Quota configs for client-id '{client}' are producer_byte_rate=1000.0"
+    await fleet.ask_until(lambda seen: scram in seen, CONFIGS, "--describe", *of_user, pom=pom)
+    await fleet.ask_until(lambda seen: quota in seen, CONFIGS, "--describe", *of_client, pom=pom)
+    with pytest.raises(ToolFailed, match="InvalidRequestException"):
+        await fleet.ask(CONFIGS, "--alter", *of_client, "--add-config", "producer_byte_rate=-1", pom=pom)
 
 
 async def test_transactions_commit_and_their_producer_ids_are_ours(fleet: Fleet) -> None:

@@ -84,7 +84,10 @@ class Fleet:
     async def produce(self, topic: str, count: int, *more: object, size: int = 100) -> str:
         """Writes records with acks=all; what the tool says at the end counts those that were acknowledged."""
         records = ("--topic", topic, "--num-records", count, "--record-size", size, "--throughput", -1)
-        to = ("--producer-props", f"bootstrap.servers={self.bootstrap_servers}", "acks=all")
+        # A broker takes any first sequence number of a producer: of two batches in flight to one that has just become
+        # leader, the first may be refused and the second be taken, and then the first is out of order for ever.
+        one = "max.in.flight.requests.per.connection=1"
+        to = ("--producer-props", f"bootstrap.servers={self.bootstrap_servers}", "acks=all", one)
         said = await self.run(PERFORMANCE, *records, *to, *more)
         return said.splitlines()[-1]
 
