@@ -168,7 +168,7 @@ async def test_a_stranger_that_fetches_over_a_stream_or_speaks_of_its_controller
 ) -> None:
     leader_id, epoch = await nodes.leader()
     present = raft.ControllerPresenceRequest(
-        epoch=epoch, replica=ReplicaKey(3 - leader_id), is_present=True, cluster_id=OTHER
+        epoch=epoch, replica=ReplicaKey(3 - leader_id), is_present=True, sequence=1, cluster_id=OTHER
     )
     before = await nodes.find(node_id)
     fetching = nodes.stubs[node_id - 1].FetchStream(iter([translate.to_fetch(FETCH)] * 2), timeout=10)
@@ -176,7 +176,8 @@ async def test_a_stranger_that_fetches_over_a_stream_or_speaks_of_its_controller
     noted = await nodes.stubs[node_id - 1].ControllerPresence(translate.to_presence(present), timeout=10)
 
     assert [FetchResponse(error_code=CODE)] * 2 == fetched
-    assert ControllerPresenceResponse(error_code=CODE, leader_id=-1, leader_epoch=-1) == noted
+    nothing = ControllerPresenceResponse(error_code=CODE, leader_id=-1, leader_epoch=-1, sequence=0, is_present=False)
+    assert nothing == noted
     assert before == await nodes.find(node_id)
 
 

@@ -225,7 +225,10 @@ class Node:
     def _acknowledge(self, leader_id: NodeId, token: int, report: ControllerPresenceRequest) -> None:
         """Answers a report of controller presence in the leader's place: all controllers are present, as it assumes."""
         assert report.is_present, report
-        self.raft.step(ControllerPresenceResponse(epoch=report.epoch, leader_id=leader_id, reply_to=token), NOW_MS)
+        answer = ControllerPresenceResponse(
+            epoch=report.epoch, leader_id=leader_id, sequence=report.sequence, is_present=True, reply_to=token
+        )
+        self.raft.step(answer, NOW_MS)
 
     def persist(self, state: ElectionState) -> None:
         """Writes the election state, and waits until it is on stable storage."""

@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
 from kraft.api.api_versions_pb2 import ApiVersionsResponse
 from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest
-from kraft.service.quorum_pb2 import TransferLeadershipRequest
+from kraft.service.quorum_pb2 import (
+    ControllerPresenceRequest,
+    ControllerPresenceResponse,
+    TransferLeadershipRequest,
+)
 from quorate.errors import ApiError, ErrorCode
 from quorate.raft import messages as raft
 from quorate.raft.messages import RESPONSES
 from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter
 from services.quorum import translate
+from services.quorum.translate.membership import SEQUENCE_MAX
 from tests.services import test_translate as others
 from tests.services.test_translate import (
     ENDPOINTS,
@@ -75,6 +80,7 @@ REQUESTS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any]
             epoch=epochs,
             replica=keys,
             is_present=st.booleans(),
+            sequence=st.integers(1, SEQUENCE_MAX),
             cluster_id=clusters,
             reply_to=replies,
         ),
@@ -111,7 +117,15 @@ ANSWERS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any],
         translate.from_update,
     ),
     raft.ControllerPresenceResponse: (
-        st.builds(raft.ControllerPresenceResponse, epoch=epochs, leader_id=leaders, error=errors, reply_to=replies),
+        st.builds(
+            raft.ControllerPresenceResponse,
+            epoch=epochs,
+            leader_id=leaders,
+            sequence=st.integers(0, SEQUENCE_MAX),
+            is_present=st.booleans(),
+            error=errors,
+            reply_to=replies,
+        ),
         translate.presence_answer,
         translate.from_presence,
     ),
@@ -203,3 +217,13 @@ def test_a_range_of_levels_that_is_none_is_refused(lowest: int, highest: int) ->
 
     with pytest.raises(ApiError, match="k_raft_version_feature"):
         translate.update_request(UpdateRaftVoterRequest(voter_id=1, k_raft_version_feature=feature), REPLY_TO)
+
+
+@pytest.mark.parametrize("sequence", [-1, 0, SEQUENCE_MAX + 1])
+def test_a_report_that_leaves_no_room_for_another_is_refused(sequence: int) -> None:
+    with pytest.raises(ApiError, match=rf"sequence: {sequence}; it is from 1 to {SEQUENCE_MAX}") as refused:
+        translate.presence_request(ControllerPresenceRequest(voter_id=1, sequence=sequence), REPLY_TO)
+
+    assert ErrorCode.INVALID_REQUEST is refused.value.code
+    with pytest.raises(ApiError, match="sequence"):
+        translate.from_presence(ControllerPresenceResponse(sequence=sequence or -1), REPLY_TO)

@@ -291,15 +291,19 @@ class ControllerPresenceRequest(msgspec.Struct, frozen=True, kw_only=True):
     epoch: Epoch
     replica: ReplicaKey
     is_present: bool
+    sequence: int
+    """Grows with each report of this voter, so that the leader knows a late one. From 1 on."""
     cluster_id: str | None = None
     reply_to: object = None
 
 
 class ControllerPresenceResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader's acknowledgement, or an error."""
+    """The newest report that the leader has of the voter, or an error."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
+    sequence: int = 0
+    is_present: bool = False
     error: ErrorCode = ErrorCode.NONE
     reply_to: object = None
 

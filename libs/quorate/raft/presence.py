@@ -31,26 +31,43 @@ def report_presence(turn: StepContext, role: Follower) -> None:
     if not turn.is_voter or known == is_present or not turn.may_ask(role.leader_id, RequestClass.PRESENCE):
         return
     handover.reported_epoch, handover.reported_present = role.epoch, None
-    request = ControllerPresenceRequest(epoch=role.epoch, replica=turn.node, is_present=is_present)
+    handover.report_sequence += 1
+    request = ControllerPresenceRequest(
+        epoch=role.epoch, replica=turn.node, is_present=is_present, sequence=handover.report_sequence
+    )
     turn.ask(role.leader_id, request)
 
 
 def take_presence_acknowledged(turn: StepContext, _: Follower, response: ControllerPresenceResponse) -> None:
-    """Records what the leader now knows; after an error, the report is sent again after a pause."""
-    request = turn.flight.request if turn.flight is not None else None
-    assert isinstance(request, ControllerPresenceRequest), request
+    """Records what the leader knows now, which is not the report that it answers if it has ignored that one.
+
+    After an error, the report is sent again after a pause.
+    """
     if response.error is ErrorCode.NONE:
-        turn.handover.reported_present = request.is_present
+        turn.handover.report_sequence = max(response.sequence, turn.handover.report_sequence)
+        turn.handover.reported_present = response.is_present
     else:
         turn.pause(turn.peer, RequestClass.PRESENCE)
 
 
 def record_presence(turn: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
-    """Records a voter's report; a report of a replica that is no voter is acknowledged and ignored."""
+    """Records a voter's report; one that comes late, or of a replica that is no voter, is acknowledged and ignored.
+
+    A report may be delivered twice, and the second time after newer ones, by a connection that was slow (I-85).
+    """
     key = progress.tracked_key(turn, request.replica)
+    sequence, is_present = request.sequence, request.is_present
     if turn.voters.has(key):
-        role.replicas.setdefault(key, Progress()).is_absent = not request.is_present
-    turn.answer(request, ControllerPresenceResponse(epoch=role.epoch, leader_id=role.leader_id))
+        known = role.replicas.setdefault(key, Progress())
+        if sequence > known.report_sequence:
+            known.report_sequence, known.is_absent = sequence, not is_present
+        sequence, is_present = known.report_sequence, not known.is_absent
+    turn.answer(
+        request,
+        ControllerPresenceResponse(
+            epoch=role.epoch, leader_id=role.leader_id, sequence=sequence, is_present=is_present
+        ),
+    )
 
 
 def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:

@@ -109,6 +109,8 @@ class Progress:
     """When its last Fetch, FetchSnapshot or answer to BeginQuorumEpoch arrived."""
     is_absent: bool = False
     """Whether it has reported that its controller is absent."""
+    report_sequence: int = 0
+    """The sequence of that report; 0 before the first."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -58,6 +58,8 @@ class TransferState:
     """The epoch to whose leader controller presence was last reported; at first the epoch at the process's start."""
     reported_present: bool | None = None
     """What the leader of `reported_epoch` knows. None if that is unknown: the report may or may not have arrived."""
+    report_sequence: int = 0
+    """The sequence of the last report. A process that was started again learns from the answer how far it was."""
 
 
 class StepContext(msgspec.Struct, kw_only=True):

@@ -33,6 +33,7 @@ from services.quorum.translate.envelope import Endpoints, cluster_of, id_of, key
 KRAFT_VERSION: Final = "kraft.version"
 SOFTWARE: Final = "quorate"
 IDS_SHOWN_MAX: Final = 10
+SEQUENCE_MAX: Final = 1 << 62
 LEVEL_MAX: Final = 2**15 - 1
 """Highest level of a feature: Kafka's levels are int16."""
 
@@ -156,9 +157,18 @@ def presence_request(request: ControllerPresenceRequest, reply_to: object) -> ra
         epoch=request.leader_epoch,
         replica=key_of(request.voter_id, request.directory_id),
         is_present=request.is_present,
+        sequence=_sequence(request.sequence, lowest=1),
         cluster_id=cluster_of(request),
         reply_to=reply_to,
     )
+
+
+def _sequence(sequence: int, *, lowest: int) -> int:
+    """Checks the sequence of a report; it must leave room for many more. Raises ApiError(INVALID_REQUEST)."""
+    if not lowest <= sequence <= SEQUENCE_MAX:
+        why = f"sequence: {sequence}; it is from {lowest} to {SEQUENCE_MAX}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "sequence"})
+    return sequence
 
 
 def presence_answer(answer: raft.ControllerPresenceResponse) -> ControllerPresenceResponse:
@@ -167,6 +177,8 @@ def presence_answer(answer: raft.ControllerPresenceResponse) -> ControllerPresen
         error_code=answer.error,  # type: ignore[arg-type]
         leader_id=id_of(answer.leader_id),
         leader_epoch=answer.epoch,
+        sequence=answer.sequence,
+        is_present=answer.is_present,
     )
 
 
@@ -284,6 +296,7 @@ def to_presence(request: raft.ControllerPresenceRequest) -> ControllerPresenceRe
         voter_id=request.replica.id,
         directory_id=uuid_text(request.replica.directory_id),
         is_present=request.is_present,
+        sequence=request.sequence,
     )
 
 
@@ -292,6 +305,8 @@ def from_presence(answer: ControllerPresenceResponse, reply_to: object) -> raft.
     return raft.ControllerPresenceResponse(
         epoch=answer.leader_epoch,
         leader_id=leader_of(answer.leader_id),
+        sequence=_sequence(answer.sequence, lowest=0),
+        is_present=answer.is_present,
         error=peer_error(answer.error_code),
         reply_to=reply_to,
     )

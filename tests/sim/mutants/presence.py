@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from quorate.nouns import ReplicaKey
-from quorate.raft import presence, role_entry
+from quorate.raft import presence, progress, role_entry
+from quorate.raft.messages import ControllerPresenceRequest
 from quorate.raft.roles import Follower, Leader, Progress, Role
 from quorate.raft.step_context import StepContext
-from tests.sim.mutants.base import Mutant, Patch, replace_pursuit
+from tests.sim.mutants.base import Mutant, Patch, replace_pursuit, replace_row
 
 
 def _hands_over_blindly(patch: Patch) -> None:
@@ -56,9 +57,21 @@ def _forgets_reports(patch: Patch) -> None:
     replace_pursuit(patch, report_presence, forgetful)
 
 
+def _hears_late_reports(patch: Patch) -> None:
+    """As it was: a report counts whenever it arrives."""
+
+    def record_presence(turn: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
+        role.replicas.setdefault(progress.tracked_key(turn, request.replica), Progress()).report_sequence = 0
+        right(turn, role, request)
+
+    right = presence.record_presence
+    replace_row(patch, ControllerPresenceRequest, right, record_presence)
+
+
 MUTANTS = (
     Mutant("E45", "leadership goes round among voters without a controller", _hands_over_blindly),
     Mutant("E46", "a leader without its controller stays", _stays),
     Mutant("E47", "a voter without its controller never stands", _never_stands),
     Mutant("E48", "a report of controller presence is forgotten with the role", _forgets_reports, is_rare=True),
+    Mutant("E49", "a report of controller presence that comes late counts", _hears_late_reports, is_rare=True),
 )
