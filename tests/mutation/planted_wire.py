@@ -33,8 +33,8 @@ WIRE_BUGS: Final = (
         number="W3",
         what="any number of requests is in flight",
         file=f"{PROTOCOL}/server.py",
-        right="self.closing is None and len(self._slots) < self._settings.in_flight_max",
-        wrong="self.closing is None",
+        right="self.closing is None and not evaluates and len(self._slots) < self._settings.in_flight_max",
+        wrong="self.closing is None and not evaluates",
         test=f"{CONNECTION}::test_a_client_that_sends_more_than_is_allowed_in_flight_is_not_read_from",
     ),
     Planted(
