@@ -124,7 +124,7 @@ class ControllerDriver:
         return response_of(await (await self._begin(api, command, lane, request_id, begin)))
 
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
-        """Runs a command that only reads, also between two steps of another's decision. Raises ApiError.
+        """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.
 
         It returns the answer once all that it has read is committed.
         """

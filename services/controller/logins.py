@@ -41,10 +41,11 @@ class Logins:
         self._wall_ms = wall_ms
 
     def answer(self, mechanism: str, messages: Sequence[bytes]) -> Answered:
-        """Returns the answer to the last message, which is the first or the third of the exchange.
+        """Returns the server's reply to the client's last message. `messages` are all messages of the exchange so far.
 
-        Raises SaslError for a login that fails, or ApiError: INVALID_REQUEST for what is no exchange,
-        COORDINATOR_LOAD_IN_PROGRESS before there is a state to look into.
+        So there is one message (client-first), or there are three, of which the last is client-final. Raises SaslError
+        for a login that fails, or ApiError: INVALID_REQUEST if the messages are no such exchange,
+        COORDINATOR_LOAD_IN_PROGRESS if this controller has not loaded its state yet.
         """
         if self._engine.next_offset == 0:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")

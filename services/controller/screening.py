@@ -34,7 +34,7 @@ from quorate.nouns import ZERO_UUID
 
 
 class CallerRights(Protocol):
-    """A function that checks whether one caller may do an operation on a resource."""
+    """The rights of one caller, as a callable: whether this caller may do an operation on a resource."""
 
     def __call__(self, operation: AclOperation, kind: ResourceType, name: str, *, is_told: bool = True) -> bool:
         """Whether the caller may do the operation on the resource. With `is_told` False a denial is not audited,

@@ -49,7 +49,7 @@ Answer = Callable[[raft.Response, bytes], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResult:
-    """The result of an append: `end_offset` is the log end after it, or after an error the offset that is expected."""
+    """The result of an append: `end_offset` is the log end after it; after an error, the base offset to append at."""
 
     error: ErrorCode
     end_offset: Offset

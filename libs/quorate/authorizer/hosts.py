@@ -77,7 +77,7 @@ def _lies_in(pattern: str, host: str) -> bool:
 
 
 def _network(pattern: str) -> _Network | None:
-    """Returns the network in CIDR notation that `pattern` names; None if it names none."""
+    """Parses a pattern in CIDR notation; None if it is not in that notation."""
     if ":" not in pattern:
         found = _V4_NETWORK.fullmatch(pattern)
         if found is None:

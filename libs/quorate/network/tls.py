@@ -38,7 +38,7 @@ class TlsServer:
         return self._tls.getpeercert(binary_form=True)
 
     def receive_data(self, data: bytes) -> bytes:
-        """Takes bytes of the client's and returns what they say. Raises TlsError."""
+        """Takes bytes from the client and returns the plain text in them. Raises TlsError."""
         self._received.write(data)
         try:
             if not self.is_ready:

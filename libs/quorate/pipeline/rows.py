@@ -72,7 +72,10 @@ class RowFilter(NamedTuple):
 
 
 def read(part: FilePart, wanted: RowFilter) -> Iterator[Columns]:
-    """Yields the rows of a part in chunks. Raises OSError; with `wanted.failfast` Corrupt, naming file and position."""
+    """Yields the rows of a part of a file in chunks; what is damaged is a row of its own.
+
+    Raises OSError. With `wanted.failfast` it raises Corrupt at the first damage, which names file and position.
+    """
     path = Path(part.place.path)
     reader = _PartReader(part, wanted)
     if part.place.problem is not None:

@@ -9,7 +9,7 @@ __all__ = ["ClientSettings", "ServerSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What a listener accepts from one connection."""
+    """The limits of one connection at a listener: sizes, idle time, requests in flight, SASL sessions."""
 
     request_bytes_max: int = 100 * 1024 * 1024
     """Kafka's `socket.request.max.bytes`: the largest request, in bytes."""

@@ -20,10 +20,10 @@ from quorate.raft.step_context import StepContext
 
 
 def report_presence(turn: StepContext, role: Follower) -> None:
-    """Sends controller presence to the leader if the leader may know otherwise.
+    """Reports to the leader whether this voter's controller is present, if the leader may believe the opposite.
 
-    A new leader assumes that controllers are present. It keeps a report longer than the follower's role may last: a
-    voter that stood for pre-votes, or was started again, returns to a leader that still has the earlier report (I-85).
+    A new leader assumes that all controllers are present. Later it believes the last report, even if the voter has left
+    its role since then, for pre-votes or a restart. So the last report is remembered beyond the role (I-85).
     """
     handover = turn.handover
     is_present = handover.presence.is_present

@@ -204,7 +204,7 @@ def seek_votes(turn: StepContext, role: Candidate) -> Role | None:
 
 
 def _is_lost(turn: StepContext, role: Candidate) -> bool:
-    """Returns whether a majority is out of reach, counting the voters that do not answer as refusals."""
+    """Returns whether a majority is out of reach; a voter to which requests keep failing counts as a refusal."""
     # A dead voter never answers. Once the other votes have split, waiting for it would only cost the election timeout.
     gone = {voter.id for voter in turn.other_voters if turn.requests.is_failing(voter.id)}
     return quorum.is_lost(rejected=role.rejected | (gone - role.granted), voters=turn.voters.ids)

@@ -123,7 +123,7 @@ def _promised(directory: Path, damaged: list[Offset], position: int) -> OffsetAn
 
 
 def _checkpoints(directory: Path) -> list[OffsetAndEpoch]:
-    """Returns offset and epoch of each checkpoint by its name, damaged checkpoints included."""
+    """Returns offset and epoch of each checkpoint as its file name has them; damaged checkpoints are included."""
     names = (path.with_name(path.name.removesuffix(DAMAGED)) for path in directory.iterdir())
     return [found for found in map(checkpoint_id, names) if found is not None]
 

@@ -1,4 +1,4 @@
-"""Converts the messages of membership changes (KIP-853), both ways; they name no topics and partitions."""
+"""Converts the messages of membership changes (KIP-853) between protobuf and the core's form."""
 
 from __future__ import annotations
 

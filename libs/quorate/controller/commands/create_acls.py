@@ -33,7 +33,7 @@ _FOR_FILTERS: Final = frozenset({"UNKNOWN", "ANY", "MATCH"})
 
 
 def create_acls(request: CreateAclsRequest, *, new_acl_id: Callable[[], Uuid]) -> Command[CreateAclsResponse]:
-    """Returns the command that adds the entries of `request`; one that exists, or is there twice, is written once.
+    """Returns the command that adds the entries of `request`; an entry that exists is not written again.
 
     `new_acl_id` returns a random id at each call; ids that are taken are skipped.
     """

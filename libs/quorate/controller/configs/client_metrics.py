@@ -26,7 +26,7 @@ PARAMETERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ClientMetricsConfig:
-    """A config of a client metrics subscription."""
+    """One config key of a client metrics subscription (KIP-714): its name, valid values and default."""
 
     name: str
     values: Values

@@ -145,7 +145,7 @@ class RequestTokens:
         return self._quotas.tokens(self._quota, now_ms) + self._paid
 
     def leave(self, now_ms: int, tokens: float, *, paid: float) -> None:
-        """Stores that this request has taken `paid` tokens from its bucket, and that `tokens` are left in it."""
+        """Sets the client's token bucket to `tokens`, and notes that this request has paid `paid` tokens of it."""
         self._paid = paid
         self._quotas.leave(self._quota, tokens, now_ms)
 

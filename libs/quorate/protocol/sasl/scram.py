@@ -128,7 +128,10 @@ class ScramServer:
 
 
 class ScramClient:
-    """One login with a password, or with a delegation token: its id and its HMAC in base64."""
+    """The client's side of one SCRAM login.
+
+    `user` and `password` are those of a user, or the id of a delegation token and its HMAC in base64 (KIP-48).
+    """
 
     def __init__(self, mechanism: int, user: str, password: str, *, nonce: Nonce, is_token: bool = False) -> None:
         self.name = MECHANISMS[mechanism]
