@@ -52,9 +52,7 @@ def test_a_controller_goes_on_from_a_checkpoint_that_we_wrote(tmp_path: Path) ->
     checkpoint = write_checkpoint(source / DIRECTORY, end, state_values())
 
     assert [batch.is_control for batch in dumped_batches(dump_log(checkpoint))] == [True, False, True]
-    assert (
-        sorted(topic.name for topic in state.topics) == metadata_shell(checkpoint, "ls", "/image/topics/byName").split()
-    )
+    assert sorted(topic.name for topic in state.topics) == names_in(checkpoint)
     with start_controller_on(source, tmp_path / "node") as node:
         node.wait_ready()
         log = tmp_path / "node" / "data" / DIRECTORY / f"{end.offset:020}.log"

@@ -15,6 +15,7 @@ from deploy.local.ports import free_ports
 from tests.interop.kafka.release import java
 
 SHELL_TIMEOUT_S: Final = 300
+SHELL_TRIES: Final = 5
 DIRECTORY: Final = "__cluster_metadata-0"
 
 _BATCH: Final = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*?partitionLeaderEpoch: (-?\d+)")
@@ -62,11 +63,15 @@ def dumped_batches(text: str) -> list[DumpedBatch]:
 def metadata_shell(path: Path, *commands: str, pom: Path = POM) -> str:
     """What `kafka-metadata-shell` of the release that `pom` names prints for one command over a log or a checkpoint.
 
-    The shell waits for ever over a file without a data record above offset 0.
+    The shell waits for ever over a file without a data record above offset 0. It reads in another thread, and on a slow
+    machine it may run the command before the records are there: if it prints nothing, it is asked again.
     """
     command = java("org.apache.kafka.shell.MetadataShell", "--snapshot", path, *commands, pom=pom)
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SHELL_TIMEOUT_S)
-    assert ran.returncode == 0, f"{path}: {ran.stdout}{ran.stderr}"
+    for _ in range(SHELL_TRIES):
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SHELL_TIMEOUT_S)
+        assert ran.returncode == 0, f"{path}: {ran.stdout}{ran.stderr}"
+        if ran.stdout.strip():
+            break
     return ran.stdout
 
 
