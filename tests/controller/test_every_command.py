@@ -9,13 +9,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kraft import Message
 from quorate.cli.image_json import as_json
 from quorate.controller import commands
-from quorate.controller.engine.decision import Decision, propose
+from quorate.controller.engine.decision import Command, Decision, Moment, propose, steps_of
+from quorate.controller.engine.steps import finished
+from quorate.errors import ApiError
 from quorate.metadata.canonical import canonical
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, record_version
@@ -25,6 +27,14 @@ from tests.controller.stories import ASKS, READS, Batch, Step, Story, any_step, 
 ROOT = Path(__file__).parents[2]
 BEGINNINGS = st.builds(lambda level, elr: Story(level, elr=elr).begin(), st.sampled_from([25, 30, 33]), st.booleans())
 A_FEW = settings(max_examples=40, deadline=None)
+
+
+def decided(command: Command[Any], state: ClusterState, moment: Moment) -> object:
+    """What a command decides, or its refusal."""
+    try:
+        return finished(steps_of(command, state, moment))
+    except ApiError as refusal:
+        return refusal.code, refusal.message
 
 
 def test_every_command_is_asked_for_in_these_stories() -> None:
@@ -66,6 +76,23 @@ def test_a_state_rebuilds_from_its_records(story: Story, taken: list[Step]) -> N
     assert shown(state) == shown(again)  # which reads the tables by itself
     assert canonical(state) == canonical(again)
     assert checkpoint(state) == checkpoint(again)
+
+
+@given(BEGINNINGS, steps(), st.integers(0, 999), steps())
+@A_FEW
+def test_every_read_finds_a_state_that_is_held_as_it_was(
+    story: Story, taken: list[Step], seed: int, following: list[Step]
+) -> None:
+    """So a read between two steps of a write may be decided on the state before it."""
+    offset = story.tell(taken).engine.hold_stable()
+    assume(offset is not None)
+    assert offset is not None
+    moment = Moment(next_offset=offset, now_ms=story.now_ms)
+    reads = {name: story.command(Step(name, seed)) for name in READS}
+    before = {name: decided(read, story.state, moment) for name, read in reads.items()}
+    held = story.tell(following).state.at(offset)
+
+    assert before == {name: decided(read, held, moment) for name, read in reads.items()}
 
 
 @given(BEGINNINGS, steps(), st.data())
