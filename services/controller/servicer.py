@@ -34,6 +34,7 @@ from quorate.nouns import parse_uuid
 from quorate.protocol.sasl.mechanism import SaslError
 from quorate.runtime.caps import check_items
 from quorate.runtime.logs import logger
+from quorate.runtime.passing_on import LOGIN_REASON
 from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
@@ -57,9 +58,6 @@ from services.controller.handlers.own import (
 from services.controller.handlers.quorum import ALTER_QUORUM
 
 log = logger(__name__)
-
-TOLD: Final = "told"
-"""Metadata key of a refused login: what the client may hear of the reason."""
 
 
 class ControllerService:
@@ -144,7 +142,7 @@ class ControllerService:
         try:
             answer = self._apis.logins.answer(request.mechanism, request.messages)
         except SaslError as refusal:
-            told = {} if refusal.told is None else {TOLD: refusal.told}
+            told = {} if refusal.told is None else {LOGIN_REASON: refusal.told}
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(refusal), told) from None
         response = AuthenticateResponse(message=answer.message)
         if answer.login is not None:

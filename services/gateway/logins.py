@@ -15,6 +15,7 @@ from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
 from quorate.protocol.sasl.plain import PlainServer
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.runtime.client import call
+from quorate.runtime.passing_on import LOGIN_REASON
 
 __all__ = ["PLAIN_USERS", "SCRAM_MECHANISMS", "ScramAtController", "mechanisms_of", "plain_users"]
 
@@ -23,8 +24,6 @@ PLAIN_USERS: Final = "user_"
 """What the option of a user begins with, in the configuration of Kafka's PlainLoginModule."""
 DEADLINE_MS: Final = 30_000
 """How long the controller has for one message of a login: by then the client has given up."""
-TOLD: Final = "told"
-"""Metadata key of a refusal: what the client may hear of the reason."""
 
 
 def mechanisms_of(names: tuple[str, ...], users: Mapping[str, str], controller: Any) -> Mechanisms:
@@ -65,7 +64,7 @@ class ScramAtController:
             answer = await call(self._controller.Authenticate, request, deadline_ms=DEADLINE_MS)
         except ApiError as refusal:
             if refusal.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
-                raise SaslError(refusal.message, told=refusal.metadata.get(TOLD)) from None
+                raise SaslError(refusal.message, told=refusal.metadata.get(LOGIN_REASON)) from None
             raise Unanswerable(f"a login with {self._mechanism}: the controller does not answer: {refusal}") from None
         self._messages += [response, answer.message]
         return Answered(message=answer.message, login=_login(answer))

@@ -19,6 +19,7 @@ __all__ = [
     "CLIENT_PRINCIPAL",
     "FORWARDER_PRINCIPAL",
     "HOP",
+    "LOGIN_REASON",
     "PASSED_ON",
     "client_id_text",
     "hosts",
@@ -40,6 +41,9 @@ CLIENT_ID: Final = "client-id"
 """Metadata key of the caller's client id, as in Kafka's request header; passed on unchanged."""
 HOP: Final = "hop"
 """Metadata key of a refusal: the address of the hop that may not pass on requests."""
+
+LOGIN_REASON: Final = "told"
+"""Metadata key of a refused login: the reason as the client gets it, in the error_message of SaslAuthenticate."""
 
 CLIENT_ID_MAX: Final = 1_000
 """Most characters of a client id that are passed on: gRPC's metadata has a limit."""
