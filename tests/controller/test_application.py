@@ -18,6 +18,7 @@ from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.records import ConfigRecord, FeatureLevelRecord, FenceBrokerRecord
+from tests.controller.reverts import control_record, no_room
 
 EPOCH = 3
 NAMES = "abcde"
@@ -129,19 +130,11 @@ def test_a_snapshot_between_two_steps_has_nothing_of_it(engine: Engine) -> None:
     assert "11111" == values(engine.state.at(6))
 
 
-def _control_record(engine: Engine) -> None:
-    assert engine.wanted(engine.appended + 1)
-
-
-def _no_room(engine: Engine) -> None:
-    assert engine.refuse(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
-
-
 @pytest.mark.parametrize(
     ("befalls", "answered"),
     [
-        (_control_record, ["----- at 2", "1---- at 3"]),
-        (_no_room, [ErrorCode.KAFKA_STORAGE_ERROR, "----- at 1"]),
+        (control_record, ["----- at 2", "1---- at 3"]),
+        (no_room, [ErrorCode.KAFKA_STORAGE_ERROR, "----- at 1"]),
     ],
     ids=["a control record takes the offset", "the quorum has no room"],
 )

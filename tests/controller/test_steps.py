@@ -30,6 +30,7 @@ from quorate.metadata.versions import METADATA_VERSION
 from quorate.records import ConfigRecord, FeatureLevelRecord
 from tests.bench.controller_core import standby
 from tests.bench.synthetic import REPLICATION_FACTOR, Shape, topic_name
+from tests.controller.reverts import control_record, no_room
 
 EPOCH = 3
 MANY = 2 * ITEMS_PER_STEP + 1
@@ -114,19 +115,11 @@ def test_a_write_that_slips_in_is_not_overwritten_by_what_was_decided_before_it(
     assert ["7", "7x at 3"] == responses(engine)
 
 
-def _control_record(engine: Engine) -> None:
-    assert engine.wanted(engine.appended + 1)
-
-
-def _no_room(engine: Engine) -> None:
-    assert engine.refuse(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
-
-
 @pytest.mark.parametrize(
     ("befalls", "told"),
     [
-        (_control_record, ["1", "1x at 4"]),
-        (_no_room, [ErrorCode.KAFKA_STORAGE_ERROR, "0x at 2"]),
+        (control_record, ["1", "1x at 4"]),
+        (no_room, [ErrorCode.KAFKA_STORAGE_ERROR, "0x at 2"]),
     ],
     ids=["a control record takes the offset", "the quorum has no room"],
 )
@@ -143,11 +136,11 @@ def test_what_is_reverted_under_a_decision_has_it_made_anew(
     assert told == responses(engine)
 
 
-def test_a_control_record_alone_has_it_made_anew_too() -> None:
+def test_acontrol_record_alone_has_it_made_anew_too() -> None:
     """The offset of the first record is part of a decision: it is a broker's epoch."""
     engine = active()
     steps = begun(engine, appended())
-    _control_record(engine)
+    control_record(engine)
     finished(steps)
 
     assert ["0x at 3"] == responses(engine)

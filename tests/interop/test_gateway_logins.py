@@ -100,8 +100,9 @@ def password(plane: Secured, mechanism: str, user: str, secret: str, more: str =
     }
 
 
-async def describes(plane: Secured, client: Properties) -> None:
-    assert plane.cluster.plan.cluster_id in await says(plane, client, QUORUM_TOOL, *STATUS)
+async def describes(plane: Secured, client: Properties) -> bool:
+    """Whether the tool gets in, and prints the cluster's id. Raises ToolFailed if it does not get in."""
+    return plane.cluster.plan.cluster_id in await says(plane, client, QUORUM_TOOL, *STATUS)
 
 
 async def test_a_certificates_rights_count(with_tls: Secured) -> None:
@@ -112,7 +113,7 @@ async def test_a_certificates_rights_count(with_tls: Secured) -> None:
     may = ("--add", "--allow-principal", "User:alice", "--operation", "Alter", "--cluster")
     await says(with_tls, certificate(with_tls, "admin"), ACL_TOOL, *may)
 
-    await describes(with_tls, alice)
+    assert await describes(with_tls, alice)
 
 
 async def test_without_a_certificate_a_tool_hears_of_it_by_tls(with_tls: Secured) -> None:
@@ -128,7 +129,7 @@ async def test_a_tool_logs_in(with_both: Secured, mechanism: str, user: str, sec
     for node_id in VOTERS:  # by now every controller has the user
         await (await with_both.logged_in(node_id, by(mechanism, user, secret))).close()
 
-    await describes(with_both, password(with_both, mechanism, user, secret))
+    assert await describes(with_both, password(with_both, mechanism, user, secret))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -160,7 +161,7 @@ async def test_a_delegation_token_logs_in(with_both: Secured) -> None:
         begin = by("SCRAM-SHA-256", made.token_id, secret, is_token=True)
         await (await with_both.logged_in(node_id, begin)).close()
 
-    await describes(with_both, password(with_both, "SCRAM-SHA-256", made.token_id, secret, ' tokenauth="true"'))
+    assert await describes(with_both, password(with_both, "SCRAM-SHA-256", made.token_id, secret, ' tokenauth="true"'))
 
 
 async def test_a_broker_with_a_certificate_runs_on_them(with_tls: Secured, tmp_path: Path) -> None:
