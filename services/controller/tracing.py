@@ -63,7 +63,7 @@ class WriteTracer:
             )
 
     def committed(self, traceparent: bytes | None, api: str, answer: Answer, *, start_ns: int) -> None:
-        """Records the `commit` span, from the end of the write (`start_ns`) until now, when the answer leaves."""
+        """Records the `commit` span, from the end of the write (`start_ns`, ns since 1970) until the answer is sent."""
         if self._telemetry.enabled:
             self._telemetry.span_from(
                 traceparent,

@@ -125,7 +125,10 @@ def _login(properties: Mapping[str, str]) -> Begin:
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """Returns the options of `LoginModule required name="value" …;`. Raises ValueError, which shows no value."""
+    """Returns the options of `LoginModule required name="value" …;` by name.
+
+    Raises ValueError. Its message has names only, as the values are secrets.
+    """
     try:
         options = jaas.options(text) if text.strip() else {}
     except ValueError as problem:

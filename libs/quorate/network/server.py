@@ -125,7 +125,7 @@ class KafkaServer:
 
 @asynccontextmanager
 async def serving(listening: Listening, host: str, port: int = 0) -> AsyncIterator[KafkaServer]:
-    """Listens on `host` and `port`, 0 for a free one, until the block is left; then every connection is ended."""
+    """Listens on `host` and `port`, 0 for a free port, until the context exits; then it closes every connection."""
     try:
         async with asyncio.TaskGroup() as tasks, _listening(listening, host, port, tasks) as server:
             yield server

@@ -59,7 +59,7 @@ class TlsServer:
             view = view[self._tls.write(view) :]
 
     def close(self) -> None:
-        """Says that nothing more comes (close_notify); the client's own is not waited for."""
+        """Adds close_notify to `data_to_send`, and does not wait for the client's. RFC 8446 section 6.1."""
         if self.is_ready:
             with suppress(ssl.SSLError):
                 self._tls.unwrap()

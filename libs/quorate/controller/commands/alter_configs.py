@@ -44,7 +44,10 @@ def _asked(asked: _Asked) -> ConfigRequest:
 
 
 def _changes(resource: ConfigResource, configs: tuple[_Config, ...], before: Mapping[str, str]) -> Changes:
-    """Returns the listed configs in their order, then the unlisted ones, by name, as deletions."""
+    """Returns the listed configs in their order, then deletions (None) of the others that are set, sorted by name.
+
+    Raises ApiError(INVALID_REQUEST) for a listed config without a value.
+    """
     without = [each.name for each in configs if each.value is None]
     if without:
         raise ApiError(
