@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Sequence
 from typing import Final
 
 from deploy.local.plan import ClusterPlan
-from kraft import Uuid
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
@@ -16,6 +14,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId, uuid_text
+from quorate.random_uuid import random_uuid
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import LogReader
@@ -51,8 +50,8 @@ class BrokerStandIn:
         self._rack = rack
         self._controllers = Client(controllers, ControllerStub)
         self._heartbeats = Client((heartbeat,), HeartbeatStub)
-        self._incarnation = uuid_text(Uuid(secrets.token_bytes(16)))
-        self._directory = uuid_text(Uuid(secrets.token_bytes(16)))
+        self._incarnation = uuid_text(random_uuid())
+        self._directory = uuid_text(random_uuid())
         self._unfenced = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 

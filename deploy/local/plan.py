@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from deploy.local.ports import HOST, free_ports
-from kraft import Uuid
 from quorate.nouns import uuid_text
+from quorate.random_uuid import random_uuid
 
 RELEASE: Final = "4.3-IV0"
 """The newest metadata.version whose release is published, so that Kafka's tools can read the log."""
@@ -113,7 +112,7 @@ def make_plan(
     heartbeat_port = next(ports)
     static = {"controller.quorum.voters": ",".join(f"{node.id}@{node.quorum}" for node in nodes)}
     quorum = {"controller.quorum.bootstrap.servers": ",".join(node.quorum for node in nodes)}
-    cluster_id = cluster_id or _random_uuid()
+    cluster_id = cluster_id or uuid_text(random_uuid())
     of_cluster = {**quorum, "cluster.id": cluster_id}
     return ClusterPlan(
         directory=directory,
@@ -149,12 +148,8 @@ def make_plan(
             home,
         ),
         gateways=_gateways(nodes, ports, f"{home.host}:{heartbeat_port}") if with_gateways else (),
-        directory_ids={node.id: _random_uuid() for node in nodes} if dynamic else {},
+        directory_ids={node.id: uuid_text(random_uuid()) for node in nodes} if dynamic else {},
     )
-
-
-def _random_uuid() -> str:
-    return uuid_text(Uuid(secrets.token_bytes(16)))
 
 
 class _Node(NamedTuple):

@@ -1,6 +1,7 @@
 """Kafka's metadata control plane, listed from the bottom layer up.
 
 nouns, errors        basic types and exceptions of every part
+random_uuid          new random ids, as Kafka makes them
 properties, doubles  Java's properties files, and its text of floating-point numbers
 traces               trace spans, and the tree of a trace
 wire                 Kafka's wire format

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import Final, cast
 
-from kraft import Uuid
 from kraft.api.controller_registration import ControllerRegistrationRequest
 from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest as RegistrationMessage
 from kraft.service.controller_pb2_grpc import ControllerStub
@@ -14,6 +12,7 @@ from quorate.controller.commands.register_controller import register_controller
 from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId
+from quorate.random_uuid import random_uuid
 from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.setting_types import ListenerAddress
@@ -37,7 +36,7 @@ class ControllerRegistration:
         self._node_id = node_id
         self._request = ControllerRegistrationRequest(
             controller_id=node_id,
-            incarnation_id=Uuid(secrets.token_bytes(16)),
+            incarnation_id=random_uuid(),
             listeners=(
                 ControllerRegistrationRequest.Listener(
                     name=listener.name,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.cli.formatting import random_uuid
 from quorate.controller.access.scram_keys import kept_keys, salted_password
 from quorate.nouns import reserved_uuid, uuid_text
+from quorate.random_uuid import random_uuid
 from quorate.records import FeatureLevelRecord, UserScramCredentialRecord, VotersRecord
 from quorate.storage.bootstrap import read_bootstrap
 from quorate.storage.failpoints import set_failpoint

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from kraft import Uuid
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
 from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
 from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId, uuid_text
+from quorate.random_uuid import random_uuid
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, Cluster
 
@@ -33,13 +32,13 @@ def process(cluster: Cluster, broker_id: NodeId) -> BrokerRegistrationRequest:
     return BrokerRegistrationRequest(
         broker_id=broker_id,
         cluster_id=cluster.plan.cluster_id,
-        incarnation_id=uuid_text(Uuid(secrets.token_bytes(16))),
+        incarnation_id=uuid_text(random_uuid()),
         listeners=[BrokerRegistrationRequest.Listener(name="PLAINTEXT", host="127.0.0.1", port=9_000 + broker_id)],
         features=[
             feature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in supported_features().items()
         ],
-        log_dirs=[uuid_text(Uuid(secrets.token_bytes(16)))],
+        log_dirs=[uuid_text(random_uuid())],
     )
 
 

@@ -11,10 +11,9 @@ from typing import Any, Final
 import tenacity
 from tenacity import wait
 
+from quorate import random_uuid
 from quorate.controller.engine import application
-from quorate.runtime import log_reader
-from services.controller import driver, quorum_link, registration
-from services.controller.handlers import kinds
+from services.controller import driver, quorum_link
 from services.placer import servicer as placer
 
 PAUSE_S_MAX: Final = 0.03
@@ -65,8 +64,7 @@ def unhurried(random: Random) -> Callable[[Generator[None, None, Any]], Coroutin
 
 def rule(patch: Any, stream: Callable[[str], Random], now_s: Callable[[], float]) -> None:
     """For as long as the patch holds."""
-    for module in (log_reader, registration, kinds):
-        patch.setattr(module, "secrets", Secrets(stream(f"secrets of {module.__name__}")))
+    patch.setattr(random_uuid, "secrets", Secrets(stream("new ids")))
     patch.setattr(quorum_link, "getrandbits", stream("sessions").getrandbits)
     for module in (wait, placer):
         patch.setattr(module, "random", Dice(stream(f"dice of {module.__name__}")))

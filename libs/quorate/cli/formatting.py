@@ -7,7 +7,6 @@ change. A directory without meta.properties counts as not formatted, and may be 
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from quorate.cli.scram import parse_scram
 from quorate.metadata.features import FEATURES, KRAFT_VERSION, default_levels
 from quorate.metadata.versions import LATEST, METADATA_VERSION, OLDEST, SCRAM, level_of, record_version, release_of
 from quorate.nouns import parse_uuid, reserved_uuid, uuid_text
+from quorate.random_uuid import random_uuid
 from quorate.records import (
     FeatureLevelRecord,
     KRaftVersionRecord,
@@ -39,7 +39,7 @@ from quorate.storage.snapshots import SnapshotWriter
 from quorate.wire.batch import ControlType
 from quorate.wire.codec import encode
 
-__all__ = ["DirectoryPlan", "FormatOptions", "FormatPlan", "plan", "random_uuid", "write"]
+__all__ = ["DirectoryPlan", "FormatOptions", "FormatPlan", "plan", "write"]
 
 DEFAULT_RELEASE: Final = "4.3"
 """The release of a new cluster if none is given: the one that the interop tests run."""
@@ -153,16 +153,6 @@ def write(found: FormatPlan, *, timestamp_ms: int) -> None:
                 raise Failed(f"{directory.path} was formatted by somebody else just now")
         for directory in new:
             _write_directory(directory, found, timestamp_ms)
-
-
-def random_uuid() -> Uuid:
-    """Returns a random id as Kafka makes them: a version 4 UUID, not reserved, whose text does not start with `-`."""
-    while True:
-        raw = bytearray(secrets.token_bytes(16))
-        raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
-        uuid = Uuid(bytes(raw))
-        if not reserved_uuid(uuid) and not uuid_text(uuid).startswith("-"):
-            return uuid
 
 
 def _check_cluster_id(cluster_id: str) -> None:

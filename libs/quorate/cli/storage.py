@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from quorate.cli.failures import Failed
-from quorate.cli.formatting import DirectoryPlan, FormatOptions, FormatPlan, plan, random_uuid, write
+from quorate.cli.formatting import DirectoryPlan, FormatOptions, FormatPlan, plan, write
 from quorate.cli.node_config import NodeConfig, read_node_config
 from quorate.cli.reading import check_regular
 from quorate.errors import Corrupt
 from quorate.metadata.scram import MECHANISMS
 from quorate.metadata.versions import METADATA_VERSION, release_of
 from quorate.nouns import uuid_text
+from quorate.random_uuid import random_uuid
 from quorate.storage.meta_properties import MetaProperties, read_meta_properties
 from quorate.storage.names import META_PROPERTIES
 from quorate.wire.json_names import json_name

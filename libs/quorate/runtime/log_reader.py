@@ -7,7 +7,6 @@ a diverging epoch (KIP-595).
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from kraft.service.quorum_pb2 import FindQuorumRequest, RelayFetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import Corrupt, ErrorCode, error_name
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, NodeId, Offset, uuid_text
+from quorate.random_uuid import random_uuid
 from quorate.runtime.logs import logger
 from quorate.wire.batch import BatchHeader, batches, check_batch
 
@@ -87,7 +87,7 @@ class LogReader:
         """The node id of the leader in the last answer; -1 before the first answer, or if it is unknown."""
         self._replica_id = replica_id
         # The directory id distinguishes readers without a node id, so that the leader can park a fetch of each.
-        self._directory_id = uuid_text(secrets.token_bytes(16)) if replica_id < 0 else ""
+        self._directory_id = uuid_text(random_uuid()) if replica_id < 0 else ""
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._at = servers[0]
         self._hint: str | None = None

@@ -25,10 +25,11 @@ from quorate.controller.commands.expire_delegation_token import expire_delegatio
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
 from quorate.controller.engine.engine import Answer
 from quorate.metadata.acls import AclOperation
+from quorate.random_uuid import random_uuid
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import random_id, read, written
+from services.controller.handlers.kinds import read, written
 
 __all__ = ["ACCESS"]
 
@@ -37,7 +38,7 @@ async def _create_delegation_token(apis: Apis, call: Call) -> Answer:
     """Creates a delegation token. The HMAC is added to the answer last, so that no record or stored answer has it."""
     tokens = apis.settings.delegation_tokens
     command = create_delegation_token(
-        call.asked, principal=call.principal, new_token_id=random_id, settings=tokens, allows=call.allows
+        call.asked, principal=call.principal, new_token_id=random_uuid, settings=tokens, allows=call.allows
     )
     answer = await apis.write(call, command)
     return answer if call.validate_only else replace(answer, response=with_hmac(answer.response, tokens))
@@ -53,7 +54,7 @@ ACCESS: Final = (
     Api(
         name="CreateAcls",
         request=CreateAclsRequest,
-        handler=written(lambda _, call: create_acls(call.asked, new_acl_id=random_id)),
+        handler=written(lambda _, call: create_acls(call.asked, new_acl_id=random_uuid)),
         right=AclOperation.ALTER,
         needs_authorizer=True,
     ),

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import Any
 
-from kraft import Uuid
 from quorate.controller.engine.decision import Command
 from quorate.controller.engine.engine import Answer
 from services.controller.api import Handler
 from services.controller.apis import Apis
 from services.controller.call import Call
 
-__all__ = ["random_id", "read", "written"]
+__all__ = ["read", "written"]
 
 
 def written(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
@@ -38,8 +36,3 @@ def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
         return await apis.driver.query(call.api.name, command(apis, call))
 
     return handle
-
-
-def random_id() -> Uuid:
-    """Returns a random id for a new topic, token or ACL."""
-    return Uuid(secrets.token_bytes(16))

@@ -25,11 +25,12 @@ from quorate.controller.quotas import metered
 from quorate.metadata.acls import AclOperation
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
+from quorate.random_uuid import random_uuid
 from services.controller import screening
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import random_id, read, written
+from services.controller.handlers.kinds import read, written
 
 __all__ = ["TOPICS"]
 
@@ -41,7 +42,7 @@ async def _create_topics(apis: Apis, call: Call) -> Answer:
     def command(placements: Placements) -> Command[Any]:
         return apis.within_quota(
             call,
-            lambda asked: create_topics(asked, placements=placements, new_topic_id=random_id, settings=apis.settings),
+            lambda asked: create_topics(asked, placements=placements, new_topic_id=random_uuid, settings=apis.settings),
         )
 
     return await apis.place_and_write(call, wanted, command)
