@@ -123,10 +123,13 @@ class AdminDoor:
         return self._refused(request, error)
 
     def _refused(self, request: AdminRequest, error: ApiError) -> AdminResponse:
-        told, refused = error.metadata, AdminResponse(correlation_id=request.correlation_id, error=_told(error))
-        if OFFSET in told:
+        metadata, refused = (
+            error.metadata,
+            AdminResponse(correlation_id=request.correlation_id, error=_admin_error(error)),
+        )
+        if OFFSET in metadata:
             refused.leader_id = self._apis.driver.leader_id
-            refused.leader_epoch, refused.offset = int(told[LEADER_EPOCH]), int(told[OFFSET])
+            refused.leader_epoch, refused.offset = int(metadata[LEADER_EPOCH]), int(metadata[OFFSET])
         return refused
 
     async def _answer(self, request: AdminRequest, caller: Caller) -> AdminResponse:
@@ -224,7 +227,7 @@ def _misfit(field: str, why: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, f"{field}: {why}", {"field": field})
 
 
-def _told(error: ApiError) -> AdminError:
+def _admin_error(error: ApiError) -> AdminError:
     return AdminError(
         error_code=error.code,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
         message=error.message,

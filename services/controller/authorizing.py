@@ -149,10 +149,10 @@ class Authorizing:
         rights = self.rights(caller, call.api.name)
         if _asks_for_controllers(call) and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise self._of_now(_refusal(caller, AclOperation.ALTER, "DescribeCluster of controllers"))
-        is_told = not _asks_for_all(call)
+        is_audited = not _asks_for_all(call)
         call = dataclasses.replace(
             call,
-            allows=lambda _, operation, kind, name: rights(operation, kind, name, is_told=is_told),
+            allows=lambda _, operation, kind, name: rights(operation, kind, name, is_audited=is_audited),
             would_allow=lambda _, operation, kind, name: (
                 self._ruling(caller, operation, AclResource(kind, name)).allowed
             ),
@@ -174,12 +174,12 @@ class Authorizing:
     def rights(self, caller: Caller, request: str) -> CallerRights:
         """Returns the function that checks a caller's rights; `request` is the request name in the audit log."""
 
-        def may(operation: AclOperation, kind: ResourceType, name: str, *, is_told: bool = True) -> bool:
+        def may(operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:
             if self._authorizer is None:
                 return True
             resource = AclResource(kind, name)
             ruling = self._ruling(caller, operation, resource)
-            if is_told or ruling.allowed:
+            if is_audited or ruling.allowed:
                 audit.tell(request, _requester(caller), operation, resource, ruling)
             return ruling.allowed
 

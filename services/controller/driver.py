@@ -48,7 +48,7 @@ TURNS_UNDER_WAY_MAX: Final = 4
 
 
 def _nothing() -> None:
-    """For a write that nobody has to be told of when its turn comes."""
+    """The `begin` of a caller that need not hear when its turn comes."""
 
 
 class ControllerDriver:

@@ -155,8 +155,8 @@ def _caller(context: Any) -> tuple[tuple[str, str], ...]:
     this controller says.
     """
     metadata = tuple(context.invocation_metadata() or ())
-    told = _OF_THE_CALLER if passing_on.is_passed_on(metadata) else frozenset({CLIENT_ID})
-    return tuple(each for each in metadata if each[0] in told)
+    passed = _OF_THE_CALLER if passing_on.is_passed_on(metadata) else frozenset({CLIENT_ID})
+    return tuple(each for each in metadata if each[0] in passed)
 
 
 def peer_address(context: Any) -> str:

@@ -67,9 +67,9 @@ class QuorumLink:
     message. A commit costs seven messages between the nodes, however many records it has.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, told: QuorumListener) -> None:
+    def __init__(self, channel: grpc.aio.Channel, listener: QuorumListener) -> None:
         self._stub = RaftClientStub(channel)
-        self._told = told
+        self._listener = listener
         self._sent = 0
         self._void_up_to = 0
         self._attempt = 0
@@ -113,7 +113,7 @@ class QuorumLink:
                 # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
                 log.debug("cut off from the quorum node", reason=str(failure.exceptions[0]).partition("\n")[0])
             self.drop()
-            self._told.cut_off()
+            self._listener.cut_off()
             await asyncio.sleep(RETRY_S)
 
     async def _until_over(self) -> None:
@@ -131,11 +131,11 @@ class QuorumLink:
                 log.debug("heartbeat not heard", reason=str(failure.details()))
 
     async def _listen(self, session_id: int) -> None:
-        wanted = ListenRequest(next_offset=self._told.next_offset(), session_id=session_id)
+        wanted = ListenRequest(next_offset=self._listener.next_offset(), session_id=session_id)
         call = self._stub.Listen(wanted)
         try:
             async for event in call:
-                await self._told.hear(event)
+                await self._listener.hear(event)
                 self._hear_of_commit(event.committed.high_watermark)
         finally:
             # Cancelled at once, or the quorum node would keep a controller active that no longer reads the stream.
@@ -196,9 +196,9 @@ class QuorumLink:
                 continue
             if answer.error_code:
                 self.drop()
-                self._told.refused(error_of(answer.error_code), answer.end_offset)
+                self._listener.refused(error_of(answer.error_code), answer.end_offset)
             else:
-                self._told.appended(answer.end_offset)
+                self._listener.appended(answer.end_offset)
 
 
 def _size(append: Append) -> int:

@@ -36,9 +36,11 @@ from quorate.nouns import ZERO_UUID
 class CallerRights(Protocol):
     """The rights of one caller, as a callable: whether this caller may do an operation on a resource."""
 
-    def __call__(self, operation: AclOperation, kind: ResourceType, name: str, *, is_told: bool = True) -> bool:
-        """Whether the caller may do the operation on the resource. With `is_told` False a denial is not audited,
-        as it alone does not refuse anything."""
+    def __call__(self, operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:
+        """Returns whether the caller may do the operation on the resource.
+
+        With `is_audited` False a denial is not audited, because it alone refuses nothing.
+        """
 
 
 class ScreenedRequest(NamedTuple):
@@ -64,10 +66,10 @@ def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterSt
     """Needs CREATE on the cluster or on each topic; a topic's configs in the answer need DESCRIBE_CONFIGS (KIP-525)."""
     names = [topic.name for topic in asked.topics]
     refused = set()
-    if not rights(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_told=False):
+    if not rights(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=False):
         refused = {name for name in _once(names) if not rights(AclOperation.CREATE, ResourceType.TOPIC, name)}
     closed = {
-        name for name in names if not rights(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_told=False)
+        name for name in names if not rights(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_audited=False)
     }
     result = CreateTopicsResponse.CreatableTopicResult
     left, refusals = TOPICS_CREATED.take_out(
@@ -80,8 +82,10 @@ def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterSt
     )
 
     def finish(response: CreateTopicsResponse) -> CreateTopicsResponse:
-        told = [_closed(topic) if topic.name in closed and not topic.error_code else topic for topic in response.topics]
-        return TOPICS_CREATED.put_back(replace(response, topics=tuple(told)), refusals)
+        shown = [
+            _closed(topic) if topic.name in closed and not topic.error_code else topic for topic in response.topics
+        ]
+        return TOPICS_CREATED.put_back(replace(response, topics=tuple(shown)), refusals)
 
     return ScreenedRequest(left, finish)
 
@@ -107,7 +111,7 @@ def create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: C
 
 def delete_topics(rights: CallerRights, asked: DeleteTopicsRequest, state: ClusterState) -> ScreenedRequest:
     """Needs DELETE on the cluster or on each topic; without DESCRIBE the answer does not reveal if the topic exists."""
-    if rights(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_told=False):
+    if rights(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=False):
         return ScreenedRequest(asked, _as_it_is)
     return _screened(TOPICS_DELETED, asked, lambda each: _not_deleted(rights, each, state))
 

@@ -142,8 +142,8 @@ class ControllerService:
         try:
             answer = self._apis.logins.answer(request.mechanism, request.messages)
         except SaslError as refusal:
-            told = {} if refusal.told is None else {LOGIN_REASON: refusal.told}
-            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(refusal), told) from None
+            reason = {} if refusal.client_message is None else {LOGIN_REASON: refusal.client_message}
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(refusal), reason) from None
         response = AuthenticateResponse(message=answer.message)
         if answer.login is not None:
             who = answer.login.principal

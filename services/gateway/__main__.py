@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from quorate.network.server import Client, KafkaServer, Listening, serving
+from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
@@ -124,7 +124,7 @@ async def _served(listening: Listening, host: str, port: int) -> AsyncIterator[K
         raise CannotListen(f"cannot listen on {host}:{port}: {problem.strerror}") from None
 
 
-def _report(reason: str, client: Client) -> None:
+def _report(reason: str, client: ConnectedClient) -> None:
     log.info("a connection was closed", client=f"{client.host}:{client.port}", reason=reason)
 
 

@@ -12,7 +12,7 @@ from kraft.protocol.default_principal_data import DefaultPrincipalData
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Principal
-from quorate.protocol import Api, ProtocolError
+from quorate.protocol import ApiMessageType, ProtocolError
 from quorate.protocol.messages import decode_body, decode_request_header, encode_response
 from quorate.wire.codec import decode
 from services.gateway.apis import FORWARDABLE
@@ -26,7 +26,7 @@ PRINCIPAL_VERSION_BYTES: Final = 2
 class Enclosed:
     """The request inside of an envelope, and whose it is."""
 
-    api: Api
+    api: ApiMessageType
     header: RequestHeader
     message: Message
     principal: Principal
@@ -41,7 +41,7 @@ def enclosed(envelope: EnvelopeRequest) -> Enclosed:
     Raises ApiError: PRINCIPAL_DESERIALIZATION_FAILURE, or INVALID_REQUEST for the address, for bytes that are no
     request, and for an API that is not passed on.
     """
-    told = _principal(envelope.request_principal)
+    forwarded = _principal(envelope.request_principal)
     host = _host(envelope.client_host_address)
     try:
         api, header, position = decode_request_header(envelope.request_data)
@@ -54,9 +54,9 @@ def enclosed(envelope: EnvelopeRequest) -> Enclosed:
         api=api,
         header=header,
         message=message,
-        principal=Principal(told.type, told.name),
+        principal=Principal(forwarded.type, forwarded.name),
         host=host,
-        is_token=told.token_authenticated,
+        is_token=forwarded.token_authenticated,
     )
 
 

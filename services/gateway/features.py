@@ -13,7 +13,7 @@ from quorate.errors import ApiError
 from quorate.protocol.api_versions import Versions
 from quorate.runtime.logs import logger
 
-__all__ = ["Features"]
+__all__ = ["ApiVersionsCache"]
 
 log = logger(__name__)
 
@@ -21,7 +21,7 @@ REFRESH_S: Final = 0.5
 """How often the controller is asked; a standby of Kafka's learns of a new level as late."""
 
 
-class Features:
+class ApiVersionsCache:
     """The controller's last answer to ApiVersions. It is asked again and again, and after each UpdateFeatures.
 
     ApiVersions is the first request of every connection, so it is answered without a call; while the controller cannot

@@ -13,9 +13,9 @@ from kraft.api.describe_cluster import DescribeClusterRequest
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.update_features import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.server import Client, Unanswerable
+from quorate.network.server import ConnectedClient, Unanswerable
 from quorate.nouns import ANONYMOUS, Principal
-from quorate.protocol import Api, Request
+from quorate.protocol import ApiMessageType, Request
 from quorate.runtime.client import call
 from quorate.runtime.logs import logger
 from quorate.runtime.passing_on import (
@@ -34,7 +34,7 @@ from quorate.wire.protobuf import to_protobuf, to_struct
 from services.gateway.apis import ENVELOPE, ROUTES, SERVED, Backend
 from services.gateway.endpoints import Endpoints
 from services.gateway.envelope import enclosed, sealed
-from services.gateway.features import Features
+from services.gateway.features import ApiVersionsCache
 from services.gateway.guard import Guard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
@@ -76,14 +76,14 @@ class Gateway:
         self._guard = guard
         self._endpoints = endpoints
         self._telemetry = telemetry
-        self.features = Features(self._ask_features, SERVED)
+        self.features = ApiVersionsCache(self._ask_features, SERVED)
 
     @property
     def controller(self) -> Any:
         """The stub of the controller beside this gateway."""
         return self._stubs[Backend.CONTROLLER]
 
-    async def __call__(self, request: Request, client: Client) -> Message:
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
         """Answers one request. Raises Unanswerable if the service is gone: the client sees what a dead node shows."""
         name, began = request.api.name, asyncio.get_running_loop().time()
         begins_trace = ROUTES.get(request.api.key) is Backend.CONTROLLER or request.api.key == ENVELOPE
@@ -94,7 +94,7 @@ class Gateway:
             finally:
                 TIME.record(asyncio.get_running_loop().time() - began, {"kraft.api": name})
 
-    async def _answered(self, request: Request, client: Client) -> Message:
+    async def _answered(self, request: Request, client: ConnectedClient) -> Message:
         message, header = request.message, request.header
         if isinstance(message, EnvelopeRequest):
             return await self._opened(message, request.principal, client)
@@ -119,7 +119,9 @@ class Gateway:
                 refusal, f"{request.api.name}: the controller does not say whether it may be asked"
             ) from None
 
-    async def _opened(self, envelope: EnvelopeRequest, forwarder: Principal, client: Client) -> EnvelopeResponse:
+    async def _opened(
+        self, envelope: EnvelopeRequest, forwarder: Principal, client: ConnectedClient
+    ) -> EnvelopeResponse:
         """Answers the request inside of an envelope; NOT_CONTROLLER is the envelope's own error. KIP-590."""
         try:
             inside = enclosed(envelope)
@@ -144,7 +146,7 @@ class Gateway:
             ERRORS.add(1, {"kraft.api": "Envelope", "kraft.error": refusal.code.name})
             return EnvelopeResponse(error_code=int(refusal.code))
 
-    async def _asked(self, api: Api, message: Message, version: int, caller: Metadata) -> Message:
+    async def _asked(self, api: ApiMessageType, message: Message, version: int, caller: Metadata) -> Message:
         """Returns the service's answer, with addresses that a Kafka can reach. Raises ApiError or Unanswerable."""
         if isinstance(message, DescribeClusterRequest):
             _check_endpoint_type(message, version)
@@ -186,13 +188,13 @@ def _read(answer: Any) -> Message:
     return found
 
 
-def _refused(api: Api, message: Message, refusal: ApiError, version: int) -> Message:
+def _refused(api: ApiMessageType, message: Message, refusal: ApiError, version: int) -> Message:
     ERRORS.add(1, {"kraft.api": api.name, "kraft.error": refusal.code.name})
     log.debug("refused", api=api.name, code=refusal.code.name, reason=refusal.message)
     return refused(message, refusal, version)
 
 
-def _check_token_request(api: Api, *, is_token: bool) -> None:
+def _check_token_request(api: ApiMessageType, *, is_token: bool) -> None:
     """Raises ApiError if who has logged in with a delegation token asks for tokens. Kafka's `allowTokenRequests`."""
     if is_token and api.name in ABOUT_TOKENS:
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

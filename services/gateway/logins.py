@@ -64,7 +64,7 @@ class ScramAtController:
             answer = await call(self._controller.Authenticate, request, deadline_ms=DEADLINE_MS)
         except ApiError as refusal:
             if refusal.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
-                raise SaslError(refusal.message, told=refusal.metadata.get(LOGIN_REASON)) from None
+                raise SaslError(refusal.message, client_message=refusal.metadata.get(LOGIN_REASON)) from None
             raise Unanswerable(f"a login with {self._mechanism}: the controller does not answer: {refusal}") from None
         self._messages += [response, answer.message]
         return Answered(message=answer.message, login=_login(answer))
@@ -73,9 +73,9 @@ class ScramAtController:
 def _login(answer: AuthenticateResponse) -> Login | None:
     if not answer.HasField("login"):
         return None
-    told = answer.login
+    login = answer.login
     return Login(
-        principal=Principal(told.principal_type, told.principal_name),
-        is_token=told.is_token,
-        expires_at_ms=told.expires_at_ms if told.HasField("expires_at_ms") else None,
+        principal=Principal(login.principal_type, login.principal_name),
+        is_token=login.is_token,
+        expires_at_ms=login.expires_at_ms if login.HasField("expires_at_ms") else None,
     )

@@ -16,7 +16,7 @@ from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.metadata import MetadataRequest, MetadataResponse
-from quorate.network.server import Client, KafkaServer, Listening, serving
+from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.nouns import METADATA_TOPIC, Principal
 from quorate.protocol import Request, ServerSettings
 from tests.interop.kafka.release import absent, java
@@ -42,7 +42,7 @@ class Fixed:
         self.asked: list[tuple[str, int, Principal]] = []
         self.software: set[tuple[str, str]] = set()
 
-    async def __call__(self, request: Request, client: Client) -> Message:
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
         self.asked.append((request.api.name, request.header.request_api_version, request.principal))
         self.software.add(client.software)
         match request.message:

@@ -18,7 +18,7 @@ from kraft.api.describe_quorum import DescribeQuorumRequest
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Disconnected, Timeouts, connect
-from quorate.network.server import Client, KafkaServer, Listening, serving
+from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, Request, ServerSettings
 from quorate.protocol.sasl.mechanism import ServerMechanism
@@ -35,11 +35,11 @@ class Handler:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.clients: list[Client] = []
+        self.clients: list[ConnectedClient] = []
         self.released = asyncio.Event()
         self.ended = 0
 
-    async def __call__(self, request: Request, client: Client) -> Message:
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
         self.requests.append(request)
         self.clients.append(client)
         match request.message:
@@ -63,7 +63,7 @@ class Reports:
         self.reasons: list[str] = []
         self._came = asyncio.Event()
 
-    def __call__(self, reason: str, _: Client) -> None:
+    def __call__(self, reason: str, _: ConnectedClient) -> None:
         self.reasons.append(reason)
         self._came.set()
 
@@ -205,7 +205,7 @@ async def test_a_fault_of_the_handler_ends_the_connection_and_no_other() -> None
 
 
 async def test_an_answer_that_the_version_cannot_carry_ends_the_connection_and_no_other() -> None:
-    async def too_large(request: Request, _: Client) -> Message:
+    async def too_large(request: Request, _: ConnectedClient) -> Message:
         return DescribeClusterResponse(controller_id=1 << 40 if request.header.client_id == "large" else 1)
 
     reports = Reports()

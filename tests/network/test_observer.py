@@ -14,8 +14,8 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import ClientConfig
-from quorate.network.observer import Batch, Checkpoint, Observer
-from quorate.network.server import Client, Listening, serving
+from quorate.network.observer import Checkpoint, FetchedBatch, Observer
+from quorate.network.server import ConnectedClient, Listening, serving
 from quorate.nouns import METADATA_TOPIC_ID, OffsetAndEpoch
 from quorate.protocol import Request
 from quorate.wire.batch import data_batch
@@ -51,7 +51,7 @@ class Script:
         self.checkpoint = checkpoint
         self.fetches: list[FetchRequest] = []
 
-    async def __call__(self, request: Request, _: Client) -> Message:
+    async def __call__(self, request: Request, _: ConnectedClient) -> Message:
         match request.message:
             case DescribeClusterRequest():
                 return DescribeClusterResponse(cluster_id=CLUSTER_ID)
@@ -72,7 +72,7 @@ class Script:
         return FetchSnapshotResponse(topics=(topic(partitions=(piece,)),))
 
 
-async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[Batch | Checkpoint]:
+async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[FetchedBatch | Checkpoint]:
     """What an observer reads that begins with the first of these controllers."""
     async with asyncio.timeout(120), AsyncExitStack() as stack:
         endpoints = []
@@ -87,7 +87,7 @@ async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[Batch
         return [event async for event in Observer(endpoints[:1], config).events()]
 
 
-def names(events: list[Batch | Checkpoint]) -> list[object]:
+def names(events: list[FetchedBatch | Checkpoint]) -> list[object]:
     return [event.id if isinstance(event, Checkpoint) else event.header.base_offset for event in events]
 
 

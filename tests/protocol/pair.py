@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from quorate.protocol import ClientConnection, ClientSettings, Close, Ready, Request, Response, ServerConnection
+from quorate.protocol import (
+    ClientConnection,
+    ClientSettings,
+    Close,
+    ConnectionReady,
+    Request,
+    Response,
+    ServerConnection,
+)
 from quorate.protocol import ServerSettings as Settings
 from quorate.protocol.apis import all_apis
 from quorate.protocol.sasl.client import Begin
@@ -49,7 +57,7 @@ class Pair:
             now_ms=self.now_ms,
         )
         self.requests: list[Request] = []
-        self.events: list[Ready | Response | Close] = []
+        self.events: list[ConnectionReady | Response | Close] = []
         self.server_close: Close | None = None
 
     def exchange(self, answer: Callable[[Request], Message] | None = None) -> None:

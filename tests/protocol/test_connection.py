@@ -13,7 +13,7 @@ from kraft.api.describe_quorum import DescribeQuorumRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ApiError, ErrorCode
-from quorate.protocol import Api, Close, Ready, Request, Response, ServerSettings, all_apis, api_of
+from quorate.protocol import ApiMessageType, Close, ConnectionReady, Request, Response, ServerSettings, all_apis, api_of
 from quorate.protocol.api_versions import for_version
 from quorate.protocol.frames import Frames, frame
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
@@ -30,12 +30,12 @@ EVERY = [(api, version) for api in all_apis().values() for version in api.versio
 def ready(pair: Pair | None = None) -> Pair:
     pair = pair or Pair()
     pair.exchange()
-    assert pair.events == [Ready()]
+    assert pair.events == [ConnectionReady()]
     pair.events.clear()
     return pair
 
 
-def raw(api: Api, message: Message, version: int, correlation_id: int = 1) -> bytes:
+def raw(api: ApiMessageType, message: Message, version: int, correlation_id: int = 1) -> bytes:
     return frame(encode_request(api, message, version=version, correlation_id=correlation_id, client_id="test"))
 
 
@@ -49,7 +49,9 @@ def test_a_client_asks_for_the_versions_and_is_ready(piece_bytes: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from([(api, version) for api, version in EVERY if api.key not in (17, 18, 36)]), st.data())
-def test_every_api_in_every_version_arrives_and_is_answered(drawn: tuple[Api, int], data: st.DataObject) -> None:
+def test_every_api_in_every_version_arrives_and_is_answered(
+    drawn: tuple[ApiMessageType, int], data: st.DataObject
+) -> None:
     api, version = drawn
     request = data.draw(instance(layout_of(api.request), version))
     response = data.draw(instance(layout_of(api.response), version))
@@ -286,7 +288,9 @@ def test_any_bytes_are_requests_or_a_close(chunks: list[bytes], framed: bool) ->
 
 @settings(max_examples=1500, deadline=None)
 @given(st.sampled_from(EVERY), st.data())
-def test_any_damage_to_a_request_is_a_request_or_a_close(drawn: tuple[Api, int], data: st.DataObject) -> None:
+def test_any_damage_to_a_request_is_a_request_or_a_close(
+    drawn: tuple[ApiMessageType, int], data: st.DataObject
+) -> None:
     api, version = drawn
     good = bytearray(raw(api, data.draw(instance(layout_of(api.request), version)), version))
     where = data.draw(st.integers(0, len(good) - 1))
@@ -305,7 +309,7 @@ def test_any_bytes_to_a_client_are_an_answer_or_a_close(data: bytes, version: in
     except ApiError:
         assert pair.client.closing is not None
     else:
-        assert event is None or isinstance(event, Ready | Close)
+        assert event is None or isinstance(event, ConnectionReady | Close)
 
 
 def drain(pair: Pair, chunks: list[bytes]) -> None:

@@ -16,7 +16,7 @@ from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from quorate.controller.access.scram_keys import kept_keys, salted_password
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
-from quorate.protocol import Close, Ready, Request, ServerSettings, api_of
+from quorate.protocol import Close, ConnectionReady, Request, ServerSettings, api_of
 from quorate.protocol.frames import frame
 from quorate.protocol.messages import decode_body, encode_request
 from quorate.protocol.sasl.mechanism import SaslError
@@ -79,7 +79,7 @@ every_mechanism = pytest.mark.parametrize("name", CLIENTS)
 def test_the_right_password_logs_in(name: str, piece_bytes: int) -> None:
     pair = Pair(begin=CLIENTS[name], mechanisms=MECHANISMS, piece_bytes=piece_bytes)
     pair.exchange()
-    assert pair.events == [Ready()]
+    assert pair.events == [ConnectionReady()]
     pair.client.send(DescribeClusterRequest())
     pair.exchange(lambda _: DescribeClusterResponse())
 
@@ -158,7 +158,7 @@ def test_a_session_is_renewed_on_the_open_connection_and_requests_in_flight_are_
     pair.client.send(DescribeClusterRequest())
     pair.exchange(lambda _: DescribeClusterResponse())
 
-    assert ["Response", "Ready", "Response"] == [type(event).__name__ for event in pair.events]
+    assert ["Response", "ConnectionReady", "Response"] == [type(event).__name__ for event in pair.events]
     assert pair.server_close is None
 
 
@@ -260,7 +260,7 @@ def test_version_0_of_the_handshake_takes_messages_without_headers() -> None:
 def test_plain_says_what_is_wrong_as_kafka_does(message: bytes, says: str) -> None:
     with pytest.raises(SaslError, match=says) as refusal:
         MECHANISMS["PLAIN"]().evaluate(message)
-    assert refusal.value.told == str(refusal.value)
+    assert refusal.value.client_message == str(refusal.value)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_user_of_the_log_logs_in_at_any_controller(mechanism: int) -> None:
 def test_who_does_not_know_the_password_does_not(mechanism: int, password: str, name: str, why: str) -> None:
     with pytest.raises(SaslError, match=why) as refused:
         logged_in(logins(standing_by(credential(mechanism))), user(mechanism, password, name))
-    assert refused.value.told is None
+    assert refused.value.client_message is None
 
 
 def test_a_credential_for_one_mechanism_is_none_for_the_other() -> None:

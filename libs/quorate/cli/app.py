@@ -12,7 +12,7 @@ import typer
 from quorate.cli.failures import Misused
 
 if TYPE_CHECKING:
-    from quorate.cli.live import Live
+    from quorate.cli.live import LiveQuorum
 
 __all__ = ["app"]
 
@@ -60,7 +60,7 @@ def _offset(option: str, what: str = "an offset") -> Callable[[str], int]:
     return read
 
 
-def _source(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | Live:
+def _source(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | LiveQuorum:
     """Returns what is to be read: files or a live quorum. Raises Misused unless exactly one is given."""
     if path is not None and bootstrap is None:
         if command_config is not None:
@@ -68,9 +68,9 @@ def _source(path: Path | None, named: str, bootstrap: str | None, command_config
         return path
     if path is not None or bootstrap is None:
         raise Misused(f"give {named} or --bootstrap-controller, one of them")
-    from quorate.cli.live import Live
+    from quorate.cli.live import LiveQuorum
 
-    return Live(bootstrap=bootstrap, command_config=command_config)
+    return LiveQuorum(bootstrap=bootstrap, command_config=command_config)
 
 
 @storage.command("format")

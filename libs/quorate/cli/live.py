@@ -18,16 +18,16 @@ from quorate.cli.failures import Failed, Misused
 from quorate.cli.image import show_state
 from quorate.cli.offline import load
 from quorate.network.client_config import ClientConfig, Endpoint, parse_bootstrap, parse_client_config
-from quorate.network.observer import Batch, Checkpoint, Observer
+from quorate.network.observer import Checkpoint, FetchedBatch, Observer
 from quorate.nouns import Offset
 from quorate.properties import parse_properties
 from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_file, segment_file
 
-__all__ = ["Live", "dump_live", "show_live"]
+__all__ = ["LiveQuorum", "dump_live", "show_live"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveQuorum:
     """Where a live quorum is reached: `--bootstrap-controller`, and the client's properties."""
 
     bootstrap: str
@@ -53,7 +53,7 @@ class Live:
 
 
 def dump_live(
-    live: Live, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
+    live: LiveQuorum, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
 ) -> None:
     """Prints the batches and records up to the high watermark. Raises as `dump`, and Failed."""
     with _fetched(live) as (directory, _), chdir(directory):
@@ -67,7 +67,7 @@ def dump_live(
         )
 
 
-def show_live(live: Live, *, as_of: Offset | None, with_open_transaction: bool, as_json: bool) -> None:
+def show_live(live: LiveQuorum, *, as_of: Offset | None, with_open_transaction: bool, as_json: bool) -> None:
     """Prints the committed state. Raises as `show`, and Failed."""
     with _fetched(live) as (directory, high_watermark):
         found = load(directory, as_of=as_of, with_open_transaction=with_open_transaction)
@@ -76,7 +76,7 @@ def show_live(live: Live, *, as_of: Offset | None, with_open_transaction: bool, 
 
 
 @contextmanager
-def _fetched(live: Live) -> Iterator[tuple[Path, Offset]]:
+def _fetched(live: LiveQuorum) -> Iterator[tuple[Path, Offset]]:
     """Yields a directory with the log as files, and the high watermark. Raises Failed if it cannot be read."""
     endpoints, config = live.endpoints(), live.config()
     with TemporaryDirectory(prefix="quorate-") as name:
@@ -94,7 +94,7 @@ async def _fetch(observer: Observer, files: _Files) -> Offset:
         match event:
             case Checkpoint():
                 files.begin(event)
-            case Batch():
+            case FetchedBatch():
                 files.append(event)
     return observer.delivered
 
@@ -113,7 +113,7 @@ class _Files:
         self._segment = None
         checkpoint_file(self._partition, checkpoint.id).write_bytes(checkpoint.data)
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: FetchedBatch) -> None:
         """Appends a batch to the segment."""
         self._segment = self._segment or segment_file(self._partition, batch.header.base_offset, LOG)
         with self._segment.open("ab") as out:

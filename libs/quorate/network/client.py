@@ -10,7 +10,7 @@ from typing import Final, Self, TypeVar, cast
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.protocol import ClientConnection, ClientSettings, Close, Ready, Response
+from quorate.protocol import ClientConnection, ClientSettings, Close, ConnectionReady, Response
 from quorate.protocol.sasl.client import Begin
 
 __all__ = ["DEFAULT_SETTINGS", "DEFAULT_TIMEOUTS", "Connection", "Disconnected", "Timeouts", "connect"]
@@ -175,9 +175,9 @@ class Connection(asyncio.Protocol):
 
     # -- events
 
-    def _take(self, event: Ready | Response | Close) -> None:
+    def _take(self, event: ConnectionReady | Response | Close) -> None:
         match event:
-            case Ready():
+            case ConnectionReady():
                 if (after_ms := self._state.renew_after_ms) is not None:
                     self._renewal = asyncio.get_running_loop().call_later(after_ms / 1000, self._renew)
             case Response():

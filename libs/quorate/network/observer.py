@@ -20,7 +20,7 @@ from quorate.network.client_config import ClientConfig, Endpoint
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 from quorate.wire.batch import BatchHeader, batches, check_batch
 
-__all__ = ["Batch", "Checkpoint", "Observer"]
+__all__ = ["Checkpoint", "FetchedBatch", "Observer"]
 
 FETCH_WAIT_MS: Final = 500
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -47,7 +47,7 @@ _Endpoints = Sequence[FetchResponse.NodeEndpoint] | Sequence[FetchSnapshotRespon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class FetchedBatch:
     """A committed batch, its checksum valid."""
 
     header: BatchHeader
@@ -79,13 +79,13 @@ class Observer:
         self._last_epoch: Epoch = 0
         self._delivered_epoch: Epoch = 0
         self._fetched: Offset = 0
-        self._waiting: deque[Batch] = deque()
+        self._waiting: deque[FetchedBatch] = deque()
         self.cluster_id: str | None = None
         self.delivered: Offset = 0
         self.target: Offset | None = None
         """The high watermark at which the reading ends, once a leader has reported one."""
 
-    async def events(self) -> AsyncIterator[Batch | Checkpoint]:
+    async def events(self) -> AsyncIterator[FetchedBatch | Checkpoint]:
         """Yields the committed batches and checkpoints, in order, up to `target`.
 
         Raises ApiError for a refusal that another try does not change, TimeoutError when patience is over.
@@ -139,7 +139,7 @@ class Observer:
                 self.cluster_id = described.cluster_id
         return self._connection
 
-    async def _next(self) -> list[Batch | Checkpoint]:
+    async def _next(self) -> list[FetchedBatch | Checkpoint]:
         """Asks once. Raises OSError, ApiError or Corrupt when that leads nowhere."""
         connection = await self._connected()
         answer = await connection.ask_for(FetchResponse, self._request())
@@ -181,13 +181,13 @@ class Observer:
             if endpoint.node_id == leader.leader_id:
                 self._leader = (endpoint.host, endpoint.port)
 
-    def _take(self, data: bytes, high_watermark: Offset) -> list[Batch]:
+    def _take(self, data: bytes, high_watermark: Offset) -> list[FetchedBatch]:
         """Returns the batches that are committed now. Raises Corrupt."""
         for position, header in batches(data):
             check_batch(data, position)
             if header.base_offset != self._fetched:  # the batch's checksum does not cover it
                 raise Corrupt(f"a batch at offset {header.base_offset} came, where {self._fetched} follows")
-            self._waiting.append(Batch(header=header, data=data[position : position + header.size]))
+            self._waiting.append(FetchedBatch(header=header, data=data[position : position + header.size]))
             self._fetched, self._last_epoch = header.next_offset, header.epoch
         committed = []
         while self._waiting and self._waiting[0].header.next_offset <= high_watermark:

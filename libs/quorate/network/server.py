@@ -21,14 +21,14 @@ from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.protocol.server import DescribeVersions
 
-__all__ = ["Client", "Handle", "KafkaServer", "Listening", "Unanswerable", "serving"]
+__all__ = ["ConnectedClient", "Handle", "KafkaServer", "Listening", "Unanswerable", "serving"]
 
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """Beyond so many bytes that a client has not taken, it is not read from until it takes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ConnectedClient:
     """Who is at the other end: its address, what its library calls itself, and whether the connection is TLS."""
 
     host: str
@@ -41,13 +41,13 @@ class Unanswerable(Exception):
     """Raised by a handler that has no answer, not even an error code: the connection is closed, the text says why."""
 
 
-Handle = Callable[[Request, Client], Awaitable[Message | None]]
+Handle = Callable[[Request, ConnectedClient], Awaitable[Message | None]]
 """Answers a request; None for one that takes no answer. It refuses by the response's error code, or by Unanswerable."""
 
 Certified = Callable[[bytes], Principal]
 """The principal of a client by its certificate (DER). Raises ValueError or Corrupt: the connection is closed."""
 
-Report = Callable[[str, Client], None]
+Report = Callable[[str, ConnectedClient], None]
 """Hears why a connection was closed by us."""
 
 
@@ -171,7 +171,7 @@ class _Driver(asyncio.Protocol):
         self._idle: asyncio.TimerHandle | None = None
         self._admitted = False
         self._closing = False
-        self.client = Client(host="", port=0, software=("unknown", "unknown"), is_tls=False)
+        self.client = ConnectedClient(host="", port=0, software=("unknown", "unknown"), is_tls=False)
 
     # -- what asyncio calls
 
@@ -180,7 +180,7 @@ class _Driver(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername") or ("", 0)
-        self.client = Client(
+        self.client = ConnectedClient(
             host=peer[0], port=peer[1], software=self._connection.software, is_tls=self._tls is not None
         )
         if refusal := self._server.admits(self.client.host):
@@ -261,7 +261,7 @@ class _Driver(asyncio.Protocol):
         self._read_or_not()
 
     async def _answer(self, request: Request) -> None:
-        client = Client(
+        client = ConnectedClient(
             host=self.client.host,
             port=self.client.port,
             software=self._connection.software,

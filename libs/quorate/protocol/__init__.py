@@ -8,21 +8,21 @@ settings                the limits of a connection
 sasl                    logins: PLAIN, SCRAM, delegation tokens
 """
 
-from quorate.protocol.apis import Api, all_apis, api_of
+from quorate.protocol.apis import ApiMessageType, all_apis, api_of
 from quorate.protocol.client import ClientConnection
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.events import Close, Evaluate, Ready, Request, Response
+from quorate.protocol.events import Close, ConnectionReady, Evaluate, Request, Response
 from quorate.protocol.server import ServerConnection
 from quorate.protocol.settings import ClientSettings, ServerSettings
 
 __all__ = [
-    "Api",
+    "ApiMessageType",
     "ClientConnection",
     "ClientSettings",
     "Close",
+    "ConnectionReady",
     "Evaluate",
     "ProtocolError",
-    "Ready",
     "Request",
     "Response",
     "ServerConnection",

@@ -9,7 +9,7 @@ from typing import Final
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.protocol.apis import API_VERSIONS, Api, all_apis, api_of
+from quorate.protocol.apis import API_VERSIONS, ApiMessageType, all_apis, api_of
 
 __all__ = [
     "FALLBACK_VERSION",
@@ -80,7 +80,7 @@ def usable_version(
 
     Raises ApiError(UNSUPPORTED_VERSION), as Kafka's `NodeApiVersions.latestUsableVersion`.
     """
-    api: Api = api_of(request)
+    api: ApiMessageType = api_of(request)
     first = api.versions[0] if oldest is None else max(oldest, api.versions[0])
     last = api.versions[-1] if latest is None else min(latest, api.versions[-1])
     theirs = served.get(api.key)

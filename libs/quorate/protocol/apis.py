@@ -14,7 +14,7 @@ import kraft.api
 from kraft import Message
 from quorate.wire.schema import layout_of
 
-__all__ = ["API_VERSIONS", "SASL_AUTHENTICATE", "SASL_HANDSHAKE", "Api", "all_apis", "api_of"]
+__all__ = ["API_VERSIONS", "SASL_AUTHENTICATE", "SASL_HANDSHAKE", "ApiMessageType", "all_apis", "api_of"]
 
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
@@ -22,7 +22,7 @@ SASL_AUTHENTICATE: Final = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
+class ApiMessageType:
     """One API. Request and response have the same versions."""
 
     key: int
@@ -45,7 +45,7 @@ class Api:
 
 
 @cache
-def all_apis() -> Mapping[int, Api]:
+def all_apis() -> Mapping[int, ApiMessageType]:
     """Returns every API of the schema, by key."""
     modules = (module.name for module in pkgutil.iter_modules(kraft.api.__path__))
     found = [_read(name) for name in modules if not name.endswith(("_pb2", "_pb2_grpc"))]
@@ -53,18 +53,18 @@ def all_apis() -> Mapping[int, Api]:
 
 
 @cache
-def api_of(request: type[Message]) -> Api:
+def api_of(request: type[Message]) -> ApiMessageType:
     """Returns the API of a request class."""
     key = layout_of(request).key
     assert key is not None, request
     return all_apis()[key]
 
 
-def _read(module: str) -> Api:
+def _read(module: str) -> ApiMessageType:
     name = "".join(part.capitalize() for part in module.split("_"))
     loaded = importlib.import_module(f"kraft.api.{module}")
     request, response = getattr(loaded, f"{name}Request"), getattr(loaded, f"{name}Response")
     layout = layout_of(request)
     assert layout.key is not None, request
     assert layout.versions == layout_of(response).versions, (layout, layout_of(response))
-    return Api(key=layout.key, name=name, request=request, response=response, versions=layout.versions)
+    return ApiMessageType(key=layout.key, name=name, request=request, response=response, versions=layout.versions)

@@ -10,9 +10,9 @@ from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.sasl_handshake import SaslHandshakeRequest
 from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.protocol.api_versions import FALLBACK_VERSION, Versions, usable_version, versions_of
-from quorate.protocol.apis import API_VERSIONS, Api, all_apis, api_of
+from quorate.protocol.apis import API_VERSIONS, ApiMessageType, all_apis, api_of
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.events import Close, Ready, Response
+from quorate.protocol.events import Close, ConnectionReady, Response
 from quorate.protocol.frames import Frames, frame
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
 from quorate.protocol.sasl.client import HANDSHAKE_VERSION_MIN, Begin, ClientAuthenticator
@@ -26,13 +26,13 @@ RENEW_AT: Final = 0.85
 
 class _Sent(NamedTuple):
     correlation_id: int
-    api: Api
+    api: ApiMessageType
     version: int
     is_own: bool  # sent by the connection itself, for versions or a login
 
 
 class ClientConnection:
-    """One connection: ApiVersions first, then the login if `begin` is given, then `Ready` and requests.
+    """One connection: ApiVersions first, then the login if `begin` is given, then `ConnectionReady` and requests.
 
     The driver sends `data_to_send`, calls `receive_data` with what it read, and takes events with `next_event` until
     that is None. `api_versions_version` is in which version it asks first; a node that does not know it tells which it
@@ -66,7 +66,7 @@ class ClientConnection:
 
     @property
     def renew_after_ms(self) -> int | None:
-        """After how many ms since Ready `renew` should be called; None if the session does not end. KIP-368."""
+        """After how many ms since ConnectionReady to call `renew`; None if the session does not end. KIP-368."""
         return int(self._lifetime_ms * RENEW_AT) if self._lifetime_ms else None
 
     def version_of(self, request: type[Message]) -> int:
@@ -84,7 +84,7 @@ class ClientConnection:
         return self._send(request, chosen, is_own=False)
 
     def renew(self) -> None:
-        """Logs in again on the open connection; Ready comes when it is done. Answers may still come, too."""
+        """Logs in again on the open connection; ConnectionReady comes when it is done. Answers may still come, too."""
         assert self.is_ready, "there is no session to renew"
         self._log_in()
 
@@ -98,7 +98,7 @@ class ClientConnection:
         self._out.clear()
         return data
 
-    def next_event(self) -> Ready | Response | Close | None:
+    def next_event(self) -> ConnectionReady | Response | Close | None:
         """Returns what came; None if it takes more bytes. After Close nothing comes any more.
 
         Raises ApiError when the node refuses the login or cannot be spoken to; the connection is then to be closed.
@@ -129,7 +129,7 @@ class ClientConnection:
         self._out.append(frame(data))
         return number
 
-    def _received(self, data: bytes) -> Ready | Response | None:
+    def _received(self, data: bytes) -> ConnectionReady | Response | None:
         if not self._sent:
             raise ProtocolError(f"a response of {len(data)} bytes came; no request is open")
         sent = self._sent[0]
@@ -154,7 +154,7 @@ class ClientConnection:
         asked = ApiVersionsRequest(client_software_name=name, client_software_version=number)
         self._send(asked, version, is_own=True)
 
-    def _learn(self, response: ApiVersionsResponse, asked: int) -> Ready | None:
+    def _learn(self, response: ApiVersionsResponse, asked: int) -> ConnectionReady | None:
         code = response.error_code
         if code == ErrorCode.UNSUPPORTED_VERSION and asked != FALLBACK_VERSION:
             known = versions_of(response)
@@ -168,7 +168,7 @@ class ClientConnection:
             self._log_in()
             return None
         self.is_ready = True
-        return Ready()
+        return ConnectionReady()
 
     def _log_in(self) -> None:
         assert self._begin is not None
@@ -181,7 +181,7 @@ class ClientConnection:
         version = usable_version(self.versions, type(request), oldest=oldest)
         self._send(request, version, is_own=True)
 
-    def _logging_in(self, response: Message) -> Ready | None:
+    def _logging_in(self, response: Message) -> ConnectionReady | None:
         assert self._login is not None
         following = self._login.receive(response)
         if following is not None:
@@ -189,7 +189,7 @@ class ClientConnection:
             return None
         self._lifetime_ms, self._login = self._login.lifetime_ms, None
         self.is_ready = True
-        return Ready()
+        return ConnectionReady()
 
 
 def _versions_response(data: bytes, position: int, version: int) -> ApiVersionsResponse:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from kraft import Message
 from kraft.protocol.request_header import RequestHeader
 from quorate.nouns import ANONYMOUS, Principal
-from quorate.protocol.apis import Api
+from quorate.protocol.apis import ApiMessageType
 from quorate.protocol.sasl.mechanism import RemoteMechanism
 
-__all__ = ["Close", "Evaluate", "Ready", "Request", "Response"]
+__all__ = ["Close", "ConnectionReady", "Evaluate", "Request", "Response"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
     """A request to answer with `ServerConnection.respond`, in any order; the answers go out in order."""
 
-    api: Api
+    api: ApiMessageType
     header: RequestHeader
     message: Message
     principal: Principal = ANONYMOUS
@@ -36,13 +36,13 @@ class Evaluate:
 class Response:
     """The answer to the request that was sent with `correlation_id`."""
 
-    api: Api
+    api: ApiMessageType
     correlation_id: int
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ConnectionReady:
     """The versions are known and the login is complete: requests may be sent. It comes again after each new login."""
 
 
@@ -50,7 +50,7 @@ class Ready:
 class Close:
     """The connection must be closed: after `delay_ms` what `data_to_send` still has is sent, and that is the end.
 
-    So an error of a login is told late, as by Kafka (KIP-306): who guesses passwords waits for each answer.
+    The error of a login is sent late, as by Kafka (KIP-306): a client that guesses passwords waits for each answer.
     """
 
     reason: str

@@ -9,7 +9,7 @@ from kraft.api.api_versions import ApiVersionsResponse
 from kraft.protocol.request_header import RequestHeader
 from kraft.protocol.response_header import ResponseHeader
 from quorate.errors import Corrupt, ErrorCode
-from quorate.protocol.apis import API_VERSIONS, Api, all_apis
+from quorate.protocol.apis import API_VERSIONS, ApiMessageType, all_apis
 from quorate.protocol.errors import ProtocolError
 from quorate.wire.codec import decoder, encode
 
@@ -20,13 +20,15 @@ M = TypeVar("M", bound=Message)
 _KEY_AND_VERSION_BYTES = 4
 
 
-def encode_request(api: Api, message: Message, *, version: int, correlation_id: int, client_id: str | None) -> bytes:
+def encode_request(
+    api: ApiMessageType, message: Message, *, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
     """Returns header and body. Raises what `wire.codec.encode` raises."""
     header = RequestHeader(api.key, version, correlation_id, client_id)
     return encode(header, api.request_header_version(version)) + encode(message, version)
 
 
-def encode_response(api: Api, message: Message, *, version: int, correlation_id: int) -> bytes:
+def encode_response(api: ApiMessageType, message: Message, *, version: int, correlation_id: int) -> bytes:
     """Returns header and body. Raises what `wire.codec.encode` raises.
 
     That a version of ApiVersions is unknown is said in version 0 (KIP-511).
@@ -36,7 +38,7 @@ def encode_response(api: Api, message: Message, *, version: int, correlation_id:
     return encode(ResponseHeader(correlation_id), api.response_header_version(version)) + encode(message, version)
 
 
-def decode_request_header(frame: bytes) -> tuple[Api, RequestHeader, int]:
+def decode_request_header(frame: bytes) -> tuple[ApiMessageType, RequestHeader, int]:
     """Returns the API, the header, and the position of the body. Raises ProtocolError.
 
     Key and version come first in every header version, and decide which it is. The version may be one that the API
@@ -57,7 +59,7 @@ def decode_request_header(frame: bytes) -> tuple[Api, RequestHeader, int]:
     return api, header, position
 
 
-def decode_response_header(api: Api, version: int, frame: bytes) -> tuple[ResponseHeader, int]:
+def decode_response_header(api: ApiMessageType, version: int, frame: bytes) -> tuple[ResponseHeader, int]:
     """Returns the header of an answer to `api` in `version`, and the position of the body. Raises ProtocolError."""
     return _decode(ResponseHeader, frame, 0, api.response_header_version(version), f"{api.name} v{version}")
 

@@ -13,7 +13,7 @@ from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ErrorCode
 from quorate.nouns import ANONYMOUS
 from quorate.protocol.api_versions import Versions, for_version, has_valid_software, unsupported_version
-from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, ApiMessageType
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.events import Close, Evaluate, Request
 from quorate.protocol.frames import Frames, frame
@@ -69,7 +69,7 @@ class ServerConnection:
         self.principal = ANONYMOUS
         """Whose requests they are without a login: the driver knows it by the client's certificate, if by anything."""
         self.software = ("unknown", "unknown")
-        """Name and version of the client's library, if it told them. KIP-511."""
+        """Name and version of the client's library, if it sent them. KIP-511."""
         self.closing: Close | None = None
 
     @property
@@ -169,7 +169,7 @@ class ServerConnection:
             return Request(api=api, header=header, message=message, principal=self.principal)
         return Request(api=api, header=header, message=message, principal=login.principal, is_token=login.is_token)
 
-    def _fill_last(self, api: Api, header: RequestHeader, response: Message) -> None:
+    def _fill_last(self, api: ApiMessageType, header: RequestHeader, response: Message) -> None:
         self.respond(Request(api=api, header=header, message=response), response)
 
     def _versions(self, header: RequestHeader, data: bytes, position: int) -> ApiVersionsResponse:

@@ -42,7 +42,7 @@ CLIENT_ID: Final = "client-id"
 HOP: Final = "hop"
 """Metadata key of a refusal: the address of the hop that may not pass on requests."""
 
-LOGIN_REASON: Final = "told"
+LOGIN_REASON: Final = "login-reason"
 """Metadata key of a refused login: the reason as the client gets it, in the error_message of SaslAuthenticate."""
 
 CLIENT_ID_MAX: Final = 1_000

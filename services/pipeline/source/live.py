@@ -48,8 +48,8 @@ class ReadRange(InputPartition):
         self.problem = problem
 
 
-class Live:
-    """The code shared by batch and stream readers: finds end offsets, plans tasks, and reads their rows."""
+class LiveLog:
+    """The live log, for batch and stream readers: finds its end offsets, plans tasks, and reads their rows."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self.options = options
@@ -158,7 +158,7 @@ class LiveReader(DataSourceReader):
     """Reads all records that are committed when the query is planned."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
-        self._live = Live(parse(options), check_columns(columns))
+        self._live = LiveLog(parse(options), check_columns(columns))
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
         """Notes the conditions that reduce fetching and decoding.
@@ -182,7 +182,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a running quorum's records as they are committed."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
-        self._live = Live(parse(options), check_columns(columns))
+        self._live = LiveLog(parse(options), check_columns(columns))
         self._below = FOREVER
 
     def initialOffset(self) -> dict[str, Entry]:  # Spark's name

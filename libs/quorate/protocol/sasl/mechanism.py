@@ -11,14 +11,14 @@ __all__ = ["Answered", "ClientMechanism", "Login", "RemoteMechanism", "SaslError
 
 
 class SaslError(Exception):
-    """A login that fails. The text is for our log; `told` is what the other side hears, if it may know the reason.
+    """A failed login. The text is for our log; `client_message` goes to the client, unless it may not know the reason.
 
-    Kafka tells the text of a SaslAuthenticationException, and of a SaslException only which mechanism failed.
+    Kafka sends the text of a SaslAuthenticationException; of a SaslException it sends only which mechanism failed.
     """
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, client_message: str | None = None) -> None:
         super().__init__(reason)
-        self.told = told
+        self.client_message = client_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

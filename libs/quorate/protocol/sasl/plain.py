@@ -60,5 +60,5 @@ class PlainClient:
         return message
 
 
-def _refused(told: str) -> SaslError:
-    return SaslError(told, told=told)
+def _refused(message: str) -> SaslError:
+    return SaslError(message, client_message=message)

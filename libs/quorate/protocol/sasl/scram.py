@@ -90,7 +90,7 @@ class ScramServer:
         user = from_saslname(first.saslname)
         credential, login = self._found(user, is_token=first.extensions.get(TOKEN_AUTH, "").lower() == "true")
         if from_saslname(first.authorization_id) not in ("", user):
-            raise SaslError(OTHER_AUTHORIZATION_ID, told=OTHER_AUTHORIZATION_ID)
+            raise SaslError(OTHER_AUTHORIZATION_ID, client_message=OTHER_AUTHORIZATION_ID)
         if credential.iterations < ITERATIONS_MIN:
             raise SaslError(f"the credential has {credential.iterations} iterations, fewer than {ITERATIONS_MIN}")
         nonce = first.nonce + self._nonce()

@@ -11,7 +11,7 @@ from kraft.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticat
 from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ErrorCode
-from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, ApiMessageType
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import frame
 from quorate.protocol.messages import decode_body, decode_request_header, encode_response
@@ -57,7 +57,7 @@ class ServerAuthenticator:
         self._has_headers = False
         self._name = ""
         self._exchange: ServerMechanism | RemoteMechanism | None = None
-        self._reply: tuple[Api, RequestHeader] | None = None
+        self._reply: tuple[ApiMessageType, RequestHeader] | None = None
         """How the message under way is answered; None is a bare frame."""
         self.asking: tuple[RemoteMechanism, bytes] | None = None
         """The message that another process has to answer; `answered` takes what it says."""
@@ -78,7 +78,7 @@ class ServerAuthenticator:
             return self._authenticate(api, header, data, position, now_ms)
         return self._handshake(api, header, data, position)
 
-    def _handshake(self, api: Api, header: RequestHeader, data: bytes, position: int) -> bytes:
+    def _handshake(self, api: ApiMessageType, header: RequestHeader, data: bytes, position: int) -> bytes:
         if api.key == API_VERSIONS and not self._asked_versions:
             answer = self._answer_api_versions(header, data, position)
             self._asked_versions = answer.error_code == ErrorCode.NONE
@@ -96,7 +96,9 @@ class ServerAuthenticator:
         self._state = _State.AUTHENTICATE
         return _answer(api, header, SaslHandshakeResponse(mechanisms=known))
 
-    def _authenticate(self, api: Api, header: RequestHeader, data: bytes, position: int, now_ms: int) -> bytes:
+    def _authenticate(
+        self, api: ApiMessageType, header: RequestHeader, data: bytes, position: int, now_ms: int
+    ) -> bytes:
         if api.key != SASL_AUTHENTICATE:
             raise ProtocolError(f"{api.name} came in the middle of a login; the client has to send SaslAuthenticate")
         request = decode_body(SaslAuthenticateRequest, data, position, header.request_api_version)
@@ -108,7 +110,7 @@ class ServerAuthenticator:
         self.asking = None
         return self._refusal(outcome) if isinstance(outcome, SaslError) else self._accepted(outcome, now_ms)
 
-    def _evaluate(self, message: bytes, reply: tuple[Api, RequestHeader] | None, now_ms: int) -> bytes:
+    def _evaluate(self, message: bytes, reply: tuple[ApiMessageType, RequestHeader] | None, now_ms: int) -> bytes:
         """Answers a message of the mechanism's; in version 0 of the handshake they have frames of their own."""
         assert self._exchange is not None
         self._reply = reply
@@ -156,10 +158,10 @@ class ServerAuthenticator:
         self.failure = f"{self._what} with {self._name} failed: {refusal}"
         if self._reply is None:
             return b""
-        told = refusal.told or (
+        message = refusal.client_message or (
             f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._name}"
         )
-        failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
+        failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
         return _answer(*self._reply, failed)
 
     @property
@@ -167,10 +169,10 @@ class ServerAuthenticator:
         return "authentication" if self._renewed is None else "re-authentication"
 
 
-def _answer(api: Api, header: RequestHeader, response: Message) -> bytes:
+def _answer(api: ApiMessageType, header: RequestHeader, response: Message) -> bytes:
     version = header.request_api_version
     return frame(encode_response(api, response, version=version, correlation_id=header.correlation_id))
 
 
-def _refused(told: str) -> SaslError:
-    return SaslError(told, told=told)
+def _refused(message: str) -> SaslError:
+    return SaslError(message, client_message=message)

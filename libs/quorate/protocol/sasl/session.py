@@ -15,7 +15,7 @@ REAUTH_INTERVAL_MS_MIN: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A login that holds. `lifetime_ms` is what the client is told, 0 for no end; then `expires_at_ms` is None."""
+    """A complete login. `lifetime_ms` is in the answer to the client, 0 for no end; then `expires_at_ms` is None."""
 
     mechanism: str
     login: Login
