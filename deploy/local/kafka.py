@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from deploy.kafka.node import Node, tool
+from deploy.kafka.node import Node, Properties, tool
 from deploy.kafka.release import POM, jars, version
 from deploy.local.plan import ClusterPlan
 from deploy.local.ports import HOST, free_ports
@@ -66,8 +66,10 @@ class KafkaBrokers:
         node.start().wait_ready()
 
 
-def broker_of(plan: ClusterPlan, broker_id: int, port: int, *, pom: Path = POM, **settings: object) -> Node:
-    """Returns a broker of the release that `pom` names; `settings` have `_` for the `.` of Kafka's names."""
+def broker_of(
+    plan: ClusterPlan, broker_id: int, port: int, *, pom: Path = POM, settings: Properties | None = None
+) -> Node:
+    """Returns a broker of the release that `pom` names; `settings` come before those that every broker here has."""
     directory = plan.directory / f"broker-{broker_id}"
     own = {
         "node.id": broker_id,
@@ -76,8 +78,7 @@ def broker_of(plan: ClusterPlan, broker_id: int, port: int, *, pom: Path = POM, 
         "listeners": f"PLAINTEXT://{HOST}:{port}",
         "log.dirs": directory / "data",
     }
-    more = {name.replace("_", "."): value for name, value in settings.items()}
-    return Node(directory, SETTINGS | own | more, pom=pom, heap=HEAP)
+    return Node(directory, SETTINGS | own | dict(settings or {}), pom=pom, heap=HEAP)
 
 
 async def create_topic(console: Console, brokers: KafkaBrokers, topic: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from deploy.kafka.node import Node, ToolFailed
+from deploy.kafka.node import Node, Properties, ToolFailed
 from deploy.kafka.release import POM
 from deploy.local.kafka import broker_of
 from deploy.local.ports import HOST, free_ports
@@ -24,17 +24,30 @@ SESSION_TIMEOUT_MS: Final = 15_000
 NOT_KNOWN_YET: Final = ("UnknownTopicOrPartition", "does not exist")
 CONSUME_TIMEOUT_MS: Final = 120_000
 
+SettingsOf = Callable[[int, int], Properties]
+"""What a broker of this id and this port for tools has beyond what all have here."""
+
+
+def _nothing_more(_broker_id: int, _port: int) -> Properties:
+    return {}
+
 
 class Fleet:
     """A control plane with gateways, and brokers of Kafka on it by id."""
 
     def __init__(
-        self, plane: Cluster, ports: Mapping[int, int], brokers: dict[int, Node], tools: Mapping[Path, Toolbox]
+        self,
+        plane: Cluster,
+        ports: Mapping[int, int],
+        releases: Mapping[int, Path],
+        tools: Mapping[Path, Toolbox],
+        settings_of: SettingsOf,
     ) -> None:
         self.plane = plane
-        self.brokers = brokers
         self._tools = tools
         self._ports = dict(ports)
+        self._settings_of = settings_of
+        self.brokers = {broker_id: self._broker(broker_id, pom) for broker_id, pom in releases.items()}
         self.bootstrap_servers = ",".join(f"{HOST}:{port}" for port in ports.values())
 
     async def start(self, *broker_ids: int) -> None:
@@ -48,8 +61,12 @@ class Fleet:
 
     async def restart_as(self, broker_id: int, pom: Path) -> None:
         """A broker that has ended starts again on its directories, as another release."""
-        self.brokers[broker_id] = broker_of(self.plane.plan, broker_id, self._ports[broker_id], pom=pom)
+        self.brokers[broker_id] = self._broker(broker_id, pom)
         await self.start(broker_id)
+
+    def _broker(self, broker_id: int, pom: Path) -> Node:
+        port = self._ports[broker_id]
+        return broker_of(self.plane.plan, broker_id, port, pom=pom, settings=self._settings_of(broker_id, port))
 
     async def ask(self, main: str, *arguments: object, pom: Path = POM) -> str:
         """What a tool says that asks the brokers; asked again while one does not know a topic yet. Raises ToolFailed.
@@ -112,17 +129,24 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet_of(
-    directory: Path, releases: Mapping[int, Path], *, level: str, tools: Sequence[Path]
+    directory: Path,
+    releases: Mapping[int, Path],
+    *,
+    level: str,
+    tools: Sequence[Path] = (POM,),
+    controller_settings: Mapping[str, str] | None = None,
+    settings_of: SettingsOf = _nothing_more,
 ) -> AsyncIterator[Fleet]:
     """A control plane at a metadata.version, with a broker of the release that each POM names; all are ready.
 
-    `tools` are the POMs of the releases whose tools there are.
+    `tools` are the POMs of the releases whose tools there are; `settings_of` are a broker's own.
     """
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(
             control_plane(
                 directory,
                 quorum_settings=PATIENT,
+                controller_settings=controller_settings,
                 session_timeout_ms=SESSION_TIMEOUT_MS,
                 with_gateways=True,
                 with_stand_ins=False,
@@ -130,13 +154,10 @@ async def fleet_of(
             )
         )
         ports = dict(zip(releases, free_ports(len(releases)), strict=True))
-        nodes = {
-            broker_id: broker_of(plane.plan, broker_id, ports[broker_id], pom=pom)
-            for broker_id, pom in releases.items()
-        }
         toolboxes = {pom: stack.enter_context(Toolbox(pom)) for pom in tools}
-        fleet = Fleet(plane, ports, nodes, toolboxes)
+        fleet = Fleet(plane, ports, releases, toolboxes, settings_of)
         stack.callback(lambda: [node.kill() for node in fleet.brokers.values() if node.is_running])
-        await asyncio.gather(*(asyncio.to_thread(node.format, plane.plan.cluster_id) for node in nodes.values()))
-        await fleet.start(*nodes)
+        formatting = (asyncio.to_thread(node.format, plane.plan.cluster_id) for node in fleet.brokers.values())
+        await asyncio.gather(*formatting)
+        await fleet.start(*fleet.brokers)
         yield fleet
