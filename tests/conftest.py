@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from quorate import runtime as runtime  # before gRPC, whose core reads what it sets
 from tests.outcomes import ENVIRONMENT, Recorder
 
 # Timings are never asserted: how long an example takes, or its making, says how busy the machine is.

@@ -7,3 +7,5 @@ kafka       brokers and tools of a released Kafka in their place
 client      the calls of the demonstration
 show        the output of the demonstration
 """
+
+from quorate import runtime as runtime  # before gRPC, whose core reads what it sets

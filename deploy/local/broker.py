@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from deploy.local.plan import ClusterPlan
@@ -21,6 +22,7 @@ from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.telemetry import OFF
+from quorate.runtime.transport import PLAIN, Transport
 
 HEARTBEAT_INTERVAL_S: Final = 0.5
 STARTING_INTERVAL_S: Final = 0.02
@@ -41,15 +43,18 @@ class BrokerStandIn:
         quorum: Sequence[str],
         controllers: Sequence[str],
         heartbeat: str,
+        transport: Transport = PLAIN,
     ) -> None:
         self.id = broker_id
         self.epoch = -1
-        reader = LogReader(quorum, open_channel, cluster_id=cluster_id, replica_id=broker_id)
+        reader = LogReader(
+            quorum, partial(open_channel, transport=transport), cluster_id=cluster_id, replica_id=broker_id
+        )
         self.replica = Replica(reader, SystemClock(), OFF)
         self._cluster_id = cluster_id
         self._rack = rack
-        self._controllers = Client(controllers, ControllerStub)
-        self._heartbeats = Client((heartbeat,), HeartbeatStub)
+        self._controllers = Client(controllers, ControllerStub, transport=transport)
+        self._heartbeats = Client((heartbeat,), HeartbeatStub, transport=transport)
         self._incarnation = uuid_text(random_uuid())
         self._directory = uuid_text(random_uuid())
         self._unfenced = asyncio.Event()
@@ -162,4 +167,5 @@ def stand_in(plan: ClusterPlan, broker_id: NodeId) -> BrokerStandIn:
         quorum=[each.address for each in plan.quorum],
         controllers=[each.address for each in plan.controllers],
         heartbeat=plan.heartbeat.address,
+        transport=plan.transport,
     )

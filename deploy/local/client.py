@@ -28,12 +28,16 @@ class Admin:
     """An admin client of one control plane; it calls any controller."""
 
     def __init__(self, plan: ClusterPlan) -> None:
-        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{plan.observer.address}"}
-        self._telemetry = Telemetry.start(service="admin", instance="admin-1", environ=environ)
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": plan.traces}
+        transport = plan.transport
+        self._telemetry = Telemetry.start(service="admin", instance="admin-1", environ=environ, transport=transport)
         self._controllers = Client(
-            [each.address for each in plan.controllers], ControllerStub, telemetry=self._telemetry
+            [each.address for each in plan.controllers],
+            ControllerStub,
+            telemetry=self._telemetry,
+            transport=transport,
         )
-        self._observer = Client((plan.observer.address,), ObserverStub)
+        self._observer = Client((plan.observer.address,), ObserverStub, transport=transport)
         self._involved = {each.name for each in plan.processes if each.service != "gateway"}
 
     async def create_topic(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import uuid_text
 from quorate.random_uuid import random_uuid
+from quorate.runtime.transport import PLAIN, Transport
 
 RELEASE: Final = "4.3-IV0"
 """The newest metadata.version whose release is published, so that Kafka's tools can read the log."""
@@ -24,6 +25,15 @@ class ProcessHost:
 
 
 HERE: Final = ProcessHost()
+CLIENTS: Final = "clients"
+"""The name under which a plan's own clients have their certificate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTls:
+    """The PEM files of a plan: key store and trust store of each process by its name, and of the plan's `CLIENTS`."""
+
+    stores: Mapping[str, tuple[Path, Path]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +72,8 @@ class ClusterPlan:
     racks: dict[int, str] = field(default_factory=lambda: {101: "a", 102: "b", 103: "c"})
     directory_ids: dict[int, str] = field(default_factory=dict)
     release: str = RELEASE
+    transport: Transport = PLAIN
+    """How the plan's clients speak to its processes."""
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -80,6 +92,15 @@ class ClusterPlan:
             f"{each.settings['node.id']}@{each.address}:{self.directory_ids[int(each.settings['node.id'])]}"
             for each in self.quorum
         )
+
+    def transport_to(self, process: Process) -> Transport:
+        """Returns how a client speaks to a process: gateways have their gRPC health in the clear, for probes."""
+        return PLAIN if process.service == "gateway" else self.transport
+
+    @property
+    def traces(self) -> str:
+        """Where the processes send their spans, as OpenTelemetry has it."""
+        return f"{'http' if self.transport.is_plain else 'https'}://{self.observer.address}"
 
     def log_dir(self, node_id: int) -> Path:
         """Returns the log directory of a quorum node."""
@@ -101,7 +122,8 @@ def make_plan(
 
     A quorum node and its controller run at `nodes_at[node_id]`, other processes at `home`. The voter set is in the log
     if `dynamic`, else in each node's settings. Without `cluster_id` the id is random. `with_gateways` says whether a
-    gateway runs beside each node, for clients that speak Kafka's own wire.
+    gateway runs beside each node, for clients that speak Kafka's own wire. Everything is spoken in the clear: on
+    loopback nobody else hears it. `secured` has the processes speak TLS.
     """
     ports = iter(free_ports((4 if with_gateways else 2) * voters + 3))
     nodes = [
@@ -152,6 +174,31 @@ def make_plan(
     )
 
 
+def secured(plan: ClusterPlan, tls: PlanTls) -> ClusterPlan:
+    """Returns the plan with gRPC by TLS, with certificates on both sides. Raises ConfigError for the clients' files."""
+
+    def of(process: Process) -> Process:
+        keystore, truststore = tls.stores[process.name]
+        files = {"ssl.keystore.location": str(keystore), "ssl.truststore.location": str(truststore)}
+        if process.service == "gateway":
+            grpc = {f"grpc.{name}": value for name, value in files.items()}
+            return replace(process, settings={**process.settings, "grpc.security.protocol": "SSL", **grpc})
+        speaks = {"listener.security.protocol.map": f"{_listener(process.service)}:SSL"}
+        return replace(process, settings={**process.settings, **speaks, **files})
+
+    keystore, truststore = tls.stores[CLIENTS]
+    return replace(
+        plan,
+        quorum=tuple(map(of, plan.quorum)),
+        controllers=tuple(map(of, plan.controllers)),
+        placer=of(plan.placer),
+        heartbeat=of(plan.heartbeat),
+        observer=of(plan.observer),
+        gateways=tuple(map(of, plan.gateways)),
+        transport=Transport(keystore=keystore, truststore=truststore),
+    )
+
+
 class _Node(NamedTuple):
     """A quorum node and its controller, which share an id, a place and a directory, and have a port each."""
 
@@ -189,6 +236,7 @@ def _gateways(nodes: Sequence[_Node], ports: Iterator[int], heartbeat: str) -> t
         settings = {
             "node.id": str(node.id),
             "listeners": f"CONTROLLER://{at[node.id]}",
+            "grpc.security.protocol": "PLAINTEXT",
             "health.listeners": f"HEALTH://{node.place.host}:{port}",
             "quorum.endpoint": node.quorum,
             "controller.endpoint": node.controller,
@@ -201,8 +249,17 @@ def _gateways(nodes: Sequence[_Node], ports: Iterator[int], heartbeat: str) -> t
 
 
 def _process(service: str, node_id: int, port: int, settings: dict[str, str], place: ProcessHost) -> Process:
-    listener = "CONTROLLER" if service in ("quorum", "controller") else service.upper()
-    common = {"node.id": str(node_id), "listeners": f"{listener}://{place.host}:{port}"}
+    listener = _listener(service)
+    common = {
+        "node.id": str(node_id),
+        "listeners": f"{listener}://{place.host}:{port}",
+        "listener.security.protocol.map": f"{listener}:PLAINTEXT",
+    }
     return Process(
         service=service, name=f"{service}-{node_id}", port=port, settings={**common, **settings}, place=place
     )
+
+
+def _listener(service: str) -> str:
+    """Returns the name of a service's listener."""
+    return "CONTROLLER" if service in ("quorum", "controller") else service.upper()

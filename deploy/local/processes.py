@@ -70,7 +70,7 @@ class Running:
         file.write_text("".join(f"{key}={value}\n" for key, value in process.settings.items()))
         all_environ = {
             **os.environ,
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self.plan.observer.address}",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.plan.traces,
             "GRPC_VERBOSITY": "ERROR",
             **(environ or {}),
         }
@@ -153,7 +153,7 @@ class Running:
     async def _answers(self, process: Process, hoped: Collection[int]) -> None:
         """Waits until a process's health status is in `hoped`. Raises NotReady if it ends or exceeds the limit."""
         child = self._children[process.name]
-        heard, ended = asyncio.ensure_future(_heard(process.address, hoped)), asyncio.ensure_future(child.wait())
+        heard, ended = asyncio.ensure_future(_heard(self.plan, process, hoped)), asyncio.ensure_future(child.wait())
         try:
             await asyncio.wait((heard, ended), timeout=READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
             if heard.done():
@@ -178,9 +178,9 @@ def _format(config: Path, asked: formatting.FormatOptions) -> None:
     formatting.write(formatting.plan(asked, read_node_config(config)), timestamp_ms=time.time_ns() // 1_000_000)
 
 
-async def _heard(address: str, hoped: Collection[int]) -> None:
-    """Watches the server at `address` until its health status is in `hoped`."""
-    async with grpc.aio.insecure_channel(address, options=RECONNECT) as channel:
+async def _heard(plan: ClusterPlan, process: Process, hoped: Collection[int]) -> None:
+    """Watches a process until its health status is in `hoped`."""
+    async with plan.transport_to(process).open_channel(process.address, RECONNECT) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         while True:
             try:

@@ -4,6 +4,7 @@ nouns, errors        basic types and exceptions of every part
 random_uuid          new random ids, as Kafka makes them
 properties, doubles  Java's properties files, and its text of floating-point numbers
 traces               trace spans, and the tree of a trace
+tls                  certificates: files, subjects, principals
 wire                 Kafka's wire format
 records              the record classes by their plain names
 timeline, epochs     collections with undo; the end offset of each leader epoch

@@ -29,6 +29,8 @@ from quorate.runtime.reaching import reached_at
 from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport import Transport
+from quorate.runtime.transport_settings import tell, transport_of
 from quorate.storage.bootstrap import read_bootstrap
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.meta_properties import check_owner
@@ -58,9 +60,11 @@ async def main(life: ServiceLife) -> None:
     config = load(ControllerConfig, sys.argv[1:], os.environ, others=NAMES)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     bootstrap = read_bootstrap(config.metadata_log_dir)
-    telemetry = Telemetry.start(service="controller", instance=f"controller-{config.node_id}", environ=os.environ)
+    transport = transport_of(config, config.listeners.name)
+    name = f"controller-{config.node_id}"
+    telemetry = Telemetry.start(service="controller", instance=name, environ=os.environ, transport=transport)
     settings = settings_of(config, static_configs(sys.argv[1:], os.environ))
-    channel = open_channel(str(config.quorum))
+    channel = open_channel(str(config.quorum), transport)
     engine = Engine(ClusterState(supported_features()))
     performance = performance_log_of(config)
     driver = ControllerDriver(
@@ -72,8 +76,8 @@ async def main(life: ServiceLife) -> None:
         activation=activate(bootstrap, settings),
         performance=performance,
     )
-    forwarding = Forwarding(driver, telemetry)
-    asked = _Asked.of(config, telemetry)
+    forwarding = Forwarding(driver, telemetry, transport)
+    asked = _Asked.of(config, telemetry, transport)
     apis = Apis(
         driver,
         QuorumNode(channel),
@@ -84,22 +88,24 @@ async def main(life: ServiceLife) -> None:
         authorizer=authorizer_of(config),
     )
     servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
-    server = Server(telemetry=telemetry, limits=ServerLimits(calls=config.call_limits), on_fatal=life.fail)
+    limits = ServerLimits(calls=config.call_limits)
+    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport)
     server.add("kraft.service.Controller", add_to_server, servicer)
     life.at_end(server.abort)
     port = server.listen(str(config.listeners.endpoint))
     listener = reached_at(config.listeners, config.advertised_listeners, port=port)
-    work = _work(config, settings, driver, channel, performance, listener)
+    work = _work(config, settings, driver, channel, performance, listener, transport)
     log.info("starting", cluster_id=meta.cluster_id, **describe(config))
+    tell(transport, config.listeners.name)
     _watch(driver, engine, settings)
     watch_isr_updates(apis.isr_updates)
     export = Export.of(os.environ)
     await server.start()
     async with (
         asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="controller", instance=f"controller-{config.node_id}"),
+        exported_metrics(tasks, export, service="controller", instance=name),
     ):
-        loops = [tasks.create_task(each) for each in (*work, _be_ready(driver, server))]
+        loops = [tasks.create_task(each) for each in (*work, _be_ready(driver, server), transport.watch())]
         await life.stopping()
         await server.stop()
         for loop in loops:
@@ -133,6 +139,7 @@ def _work(
     channel: grpc.aio.Channel,
     performance: PerformanceLog,
     listener: ListenerAddress,
+    transport: Transport,
 ) -> tuple[Coroutine[Any, Any, None], ...]:
     """Returns the background tasks: driver, registration, performance log, periodic tasks, and snapshots."""
     snapshots = Snapshots(
@@ -144,7 +151,7 @@ def _work(
     )
     return (
         driver.run(),
-        ControllerRegistration(driver, node_id=config.node_id, listener=listener).run(),
+        ControllerRegistration(driver, node_id=config.node_id, listener=listener, transport=transport).run(),
         performance.run(lambda: driver.is_active),
         PeriodicTasks(driver, settings, intervals_of(config)).run(),
         snapshots.run(),
@@ -159,10 +166,11 @@ class _Asked:
     sessions: SessionLookup
 
     @staticmethod
-    def of(config: ControllerConfig, telemetry: Telemetry) -> _Asked:
+    def of(config: ControllerConfig, telemetry: Telemetry, transport: Transport) -> _Asked:
+        heartbeat = [str(config.heartbeat)] if config.heartbeat else []
         return _Asked(
-            Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry),
-            SessionLookup(Client([str(config.heartbeat)], HeartbeatStub) if config.heartbeat else None),
+            Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry, transport=transport),
+            SessionLookup(Client(heartbeat, HeartbeatStub, transport=transport) if heartbeat else None),
         )
 
     async def close(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.authorizer import STANDARD_AUTHORIZER
-from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised
 from quorate.runtime.setting_types import (
@@ -26,10 +26,11 @@ from quorate.runtime.setting_types import (
     size,
     text,
 )
+from quorate.runtime.transport_settings import TransportSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig(CallSettings):
+class ControllerConfig(TransportSettings):
     """The settings of one controller process, by their property names."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node: that of the quorum node beside it.")
@@ -188,3 +189,7 @@ class ControllerConfig(CallSettings):
         "Whether everybody may do everything with a resource that no entry is about.",
         default=False,
     )
+
+    def problems(self) -> Iterator[str]:
+        """Yields the violated rules between settings: those of the listener."""
+        return self.security_problems(self.listeners.name)

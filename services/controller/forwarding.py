@@ -18,6 +18,7 @@ from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL,
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport import PLAIN, Transport
 from services.controller.api import Api
 from services.controller.driver import NOBODY, ControllerDriver
 from services.controller.quorum_node import UNTOUCHED
@@ -44,8 +45,9 @@ class Forwarding:
     A call is tried again only if it has certainly not been executed.
     """
 
-    def __init__(self, driver: ControllerDriver, telemetry: Telemetry) -> None:
+    def __init__(self, driver: ControllerDriver, telemetry: Telemetry, transport: Transport = PLAIN) -> None:
         self._driver = driver
+        self._transport = transport
         self._telemetry = telemetry
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -119,7 +121,7 @@ class Forwarding:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
-            self._channels[address] = open_channel(address)
+            self._channels[address] = open_channel(address, self._transport)
         return self._channels[address]
 
 

@@ -17,6 +17,7 @@ from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import OFF
+from quorate.runtime.transport import PLAIN, Transport
 from quorate.wire.protobuf import to_protobuf
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import active_address
@@ -26,13 +27,17 @@ log = logger(__name__)
 RETRY_S: Final = 0.2
 DEADLINE_MS: Final = 5_000
 PLAINTEXT: Final = 0
+SSL: Final = 1
 
 
 class ControllerRegistration:
     """Registers this controller, with itself if it is active, else with the active one, until the record is applied."""
 
-    def __init__(self, driver: ControllerDriver, *, node_id: NodeId, listener: ListenerAddress) -> None:
+    def __init__(
+        self, driver: ControllerDriver, *, node_id: NodeId, listener: ListenerAddress, transport: Transport = PLAIN
+    ) -> None:
         self._driver = driver
+        self._transport = transport
         self._node_id = node_id
         self._request = ControllerRegistrationRequest(
             controller_id=node_id,
@@ -42,7 +47,7 @@ class ControllerRegistration:
                     name=listener.name,
                     host=listener.endpoint.host,
                     port=listener.endpoint.port,
-                    security_protocol=PLAINTEXT,
+                    security_protocol=PLAINTEXT if transport.is_plain else SSL,
                 ),
             ),
             features=tuple(
@@ -81,7 +86,7 @@ class ControllerRegistration:
             return
         address = active_address(self._driver)
         assert address is not None
-        client = Client((address,), ControllerStub, telemetry=OFF)
+        client = Client((address,), ControllerStub, telemetry=OFF, transport=self._transport)
         try:
             await client.call(
                 lambda stub: stub.ControllerRegistration,

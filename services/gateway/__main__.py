@@ -17,6 +17,8 @@ from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.transport_settings import PLAINTEXT
 from services.gateway.apis import SERVED, Backend
 from services.gateway.config import GatewayConfig
 from services.gateway.endpoints import Endpoints
@@ -37,36 +39,40 @@ async def main(life: ServiceLife) -> None:
     config = load(GatewayConfig, sys.argv[1:], os.environ, prefix=listener_prefix(sys.argv[1:], os.environ))
     security = _security(config)
     name = f"gateway-{config.node_id}"
-    telemetry = Telemetry.start(service="gateway", instance=name, environ=os.environ)
+    transport = _transport(config)
+    telemetry = Telemetry.start(service="gateway", instance=name, environ=os.environ, transport=transport)
     health = Server(telemetry=telemetry, on_fatal=life.fail)
     life.at_end(health.abort)
     health.listen(str(config.health_listeners.endpoint))
     log.info("starting", **describe(config))
+    if transport.is_plain:
+        log.warning("speaks to the services in the clear", setting="grpc.security.protocol")
     export = Export.of(os.environ)
     await health.start()
     async with (
         asyncio.TaskGroup() as tasks,
         exported_metrics(tasks, export, service="gateway", instance=name),
-        _gateway(config, telemetry) as gateway,
+        _gateway(config, telemetry, transport) as gateway,
     ):
         refreshing = tasks.create_task(gateway.features.run())
+        watching = tasks.create_task(transport.watch())
         opening = tasks.create_task(_open(config, security, gateway, health, life))
         await life.stopping()
         await health.stop()
         await asyncio.wait([opening], timeout=GRACE_S + 1)
-        for task in (opening, refreshing):
+        for task in (opening, refreshing, watching):
             task.cancel()
     await telemetry.close()
 
 
 @asynccontextmanager
-async def _gateway(config: GatewayConfig, telemetry: Telemetry) -> AsyncIterator[Gateway]:
+async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Transport) -> AsyncIterator[Gateway]:
     addresses = {
         Backend.QUORUM: config.quorum,
         Backend.CONTROLLER: config.controller,
         Backend.HEARTBEAT: config.heartbeat,
     }
-    channels = {backend: open_channel(str(address)) for backend, address in addresses.items()}
+    channels = {backend: open_channel(str(address), transport) for backend, address in addresses.items()}
     endpoints = Endpoints({each.id: each.endpoint for each in config.gateways}, config.listeners.name)
     try:
         stubs = {backend: backend.stub(each) for backend, each in channels.items()}
@@ -75,6 +81,13 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry) -> AsyncIterator
     finally:
         for channel in channels.values():
             await channel.close()
+
+
+def _transport(config: GatewayConfig) -> Transport:
+    """Returns how the services are spoken to. Raises ConfigError for files that are not there, or do not fit."""
+    if config.grpc_protocol == PLAINTEXT:
+        return PLAIN
+    return Transport(keystore=config.grpc_keystore, truststore=config.grpc_truststore)
 
 
 def _security(config: GatewayConfig) -> ListenerSecurity:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from quorate.authorizer import STANDARD_AUTHORIZER
@@ -20,10 +21,12 @@ from quorate.runtime.setting_types import (
     listener,
     milliseconds,
     optional,
+    path,
     principals,
     size,
     voter,
 )
+from quorate.runtime.transport_settings import KEYSTORE, PLAINTEXT, PROTOCOLS, SSL, TRUSTSTORE
 from services.gateway.security import SecuritySettings
 
 REQUEST_BYTES_MAX: Final = 4 << 20
@@ -83,6 +86,12 @@ class GatewayConfig(SecuritySettings):
         default=frozenset(),
     )
 
+    grpc_protocol: str = setting(
+        "grpc.security.protocol", choice(*PROTOCOLS), "What is spoken to the three services.", default=SSL
+    )
+    grpc_keystore: Path | None = setting("grpc.ssl.keystore.location", optional(path()), KEYSTORE, default=None)
+    grpc_truststore: Path | None = setting("grpc.ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
+
     @property
     def connection_settings(self) -> ServerSettings:
         """What is accepted from one connection."""
@@ -97,6 +106,10 @@ class GatewayConfig(SecuritySettings):
     def problems(self) -> Iterator[str]:
         """Yields the violated rules: those of the listener, and that this node is among the gateways."""
         yield from self.security_problems(self.listeners.name)
+        stores = {"keystore": self.grpc_keystore, "truststore": self.grpc_truststore}
+        for name in [name for name, store in stores.items() if store is None and self.grpc_protocol == SSL]:
+            instead = f"grpc.security.protocol = {PLAINTEXT}"
+            yield f"grpc.ssl.{name}.location: is missing; the services speak {SSL}, in the clear only by {instead}"
         if self.node_id not in {each.id for each in self.gateways}:
             known = ",".join(map(str, self.gateways))
             yield f"controller.quorum.voters = {known}: must have an entry for node.id {self.node_id}, this gateway"

@@ -11,13 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from quorate.network.listener_tls import CLIENT_AUTH, PROTOCOLS, listener_tls
-from quorate.network.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 from quorate.protocol import ServerSettings
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.runtime.config import given_texts, setting
-from quorate.runtime.setting_types import SettingType, choice, list_of, milliseconds, optional, path, size, text
+from quorate.runtime.setting_types import (
+    SettingType,
+    choice,
+    list_of,
+    milliseconds,
+    named_choice,
+    optional,
+    path,
+    size,
+    text,
+)
+from quorate.tls.listener_tls import CLIENT_AUTH, PROTOCOLS, listener_tls
+from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 from services.gateway.logins import PLAIN_USERS, SCRAM_MECHANISMS, mechanisms_of, plain_users
 
 __all__ = ["SECURITY_PROTOCOLS", "ListenerSecurity", "SecuritySettings", "listener_prefix"]
@@ -48,16 +58,6 @@ def listener_prefix(argv: Sequence[str], environ: Mapping[str, str]) -> str | No
     return f"listener.name.{name.lower()}." if parted else None
 
 
-def _named_protocol() -> SettingType[tuple[str, str]]:
-    def parse(value: str) -> tuple[str, str]:
-        name, _, protocol = value.partition(":")
-        if not name or protocol not in SECURITY_PROTOCOLS:
-            raise ValueError
-        return name, protocol
-
-    return SettingType(f"NAME:PROTOCOL with one of {', '.join(SECURITY_PROTOCOLS)}", parse, ":".join)
-
-
 def _rules() -> SettingType[str]:
     def parse(value: str) -> str:
         parse_rules(value)
@@ -85,7 +85,7 @@ class SecuritySettings:
 
     security_protocols: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map",
-        list_of(_named_protocol(), low=0, distinct=lambda each: each[0]),
+        list_of(named_choice(*SECURITY_PROTOCOLS), low=0, distinct=lambda each: each[0]),
         "The protocol of each listener by name; without a map it is the name itself, or else PLAINTEXT.",
         default=(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
@@ -19,6 +20,7 @@ from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport_settings import tell, transport_of
 from services.heartbeat.config import HeartbeatConfig
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.metrics import watch
@@ -32,28 +34,35 @@ async def main(life: ServiceLife) -> None:
     start_logs(os.environ)
     config = load(HeartbeatConfig, sys.argv[1:], os.environ)
     clock = SystemClock()
-    telemetry = Telemetry.start(service="heartbeat", instance=f"heartbeat-{config.node_id}", environ=os.environ)
-    reader = LogReader([str(server) for server in config.quorum], open_channel, cluster_id=config.cluster_id)
-    controllers = Client([str(controller) for controller in config.controllers], ControllerStub, telemetry=telemetry)
+    transport = transport_of(config, config.listeners.name)
+    name = f"heartbeat-{config.node_id}"
+    telemetry = Telemetry.start(service="heartbeat", instance=name, environ=os.environ, transport=transport)
+    connect = partial(open_channel, transport=transport)
+    reader = LogReader([str(server) for server in config.quorum], connect, cluster_id=config.cluster_id)
+    controllers = Client(
+        [str(controller) for controller in config.controllers], ControllerStub, telemetry=telemetry, transport=transport
+    )
     driver = HeartbeatDriver(Replica(reader, clock, telemetry), Sessions(config.session_timeout_ms), controllers, clock)
     server = Server(
         telemetry=telemetry,
         limits=ServerLimits(calls=config.call_limits),
         on_fatal=life.fail,
         quiet=("kraft.service.Heartbeat",),
+        transport=transport,
     )
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
     log.info("starting", **describe(config))
+    tell(transport, config.listeners.name)
     watch(driver)
     export = Export.of(os.environ)
     await server.start()
     async with (
         asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="heartbeat", instance=f"heartbeat-{config.node_id}"),
+        exported_metrics(tasks, export, service="heartbeat", instance=name),
     ):
-        loops = [tasks.create_task(driver.run()), tasks.create_task(_be_ready(driver, server))]
+        loops = [tasks.create_task(each) for each in (driver.run(), _be_ready(driver, server), transport.watch())]
         await life.stopping()
         await server.stop()
         for loop in loops:

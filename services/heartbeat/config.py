@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quorate.liveness import SESSION_TIMEOUT_MS
-from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.setting_types import (
     Endpoint,
@@ -18,10 +18,11 @@ from quorate.runtime.setting_types import (
     optional,
     text,
 )
+from quorate.runtime.transport_settings import TransportSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatConfig(CallSettings):
+class HeartbeatConfig(TransportSettings):
     """The settings of one heartbeat service."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)
@@ -44,3 +45,7 @@ class HeartbeatConfig(CallSettings):
         "A broker is fenced after so long without a heartbeat.",
         default=SESSION_TIMEOUT_MS,
     )
+
+    def problems(self) -> Iterator[str]:
+        """Yields the violated rules between settings: those of the listener."""
+        return self.security_problems(self.listeners.name)

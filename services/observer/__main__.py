@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 from typing import Final
 
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
@@ -22,6 +23,7 @@ from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport_settings import tell, transport_of
 from services.observer.config import ObserverConfig
 from services.observer.database import open_store
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
@@ -39,22 +41,27 @@ async def main(life: ServiceLife) -> None:
     """Replays the log, stores spans and answers reads until asked to stop."""
     start_logs(os.environ)
     config = load(ObserverConfig, sys.argv[1:], os.environ)
+    transport = transport_of(config, config.listeners.name)
     store = open_store(config.database)
-    telemetry = Telemetry.start(service="observer", instance=f"observer-{config.node_id}", environ=os.environ)
+    name = f"observer-{config.node_id}"
+    telemetry = Telemetry.start(service="observer", instance=name, environ=os.environ, transport=transport)
+    connect = partial(open_channel, transport=transport)
     servers = [str(server) for server in config.quorum]
     reader = LogReader(
-        servers, open_channel, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
+        servers, connect, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
     )
     replica = Replica(reader, SystemClock(), telemetry)
-    server = Server(telemetry=telemetry, limits=ServerLimits(calls=config.call_limits), on_fatal=life.fail, quiet=QUIET)
+    limits = ServerLimits(calls=config.call_limits)
+    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, quiet=QUIET, transport=transport)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
-    relay = ObserverLogService(servers, open_channel)  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED
+    relay = ObserverLogService(servers, connect)  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED
     if config.serves_log:
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
     log.info("starting", **describe(config))
+    tell(transport, config.listeners.name)
     cluster_metrics.watch(
         cluster_metrics.Applied(
             state=lambda: replica.state,
@@ -68,9 +75,9 @@ async def main(life: ServiceLife) -> None:
     await server.start()
     async with (
         asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="observer", instance=f"observer-{config.node_id}"),
+        exported_metrics(tasks, export, service="observer", instance=name),
     ):
-        loops = [tasks.create_task(replica.run()), tasks.create_task(_be_ready(replica, server))]
+        loops = [tasks.create_task(each) for each in (replica.run(), _be_ready(replica, server), transport.watch())]
         await life.stopping()
         for loop in loops:
             loop.cancel()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.setting_types import (
     Endpoint,
@@ -17,11 +17,12 @@ from quorate.runtime.setting_types import (
     optional,
     text,
 )
+from quorate.runtime.transport_settings import TransportSettings
 from services.observer.database import database_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverConfig(CallSettings):
+class ObserverConfig(TransportSettings):
     """The settings of one observer."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Its id among the quorum's observers.")
@@ -52,3 +53,7 @@ class ObserverConfig(CallSettings):
     database: str = setting(
         "observer.database.url", database_url(), "Where spans are kept.", default="sqlite://", secret=True
     )
+
+    def problems(self) -> Iterator[str]:
+        """Yields the violated rules between settings: those of the listener."""
+        return self.security_problems(self.listeners.name)

@@ -13,6 +13,7 @@ from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport_settings import tell, transport_of
 from services.placer.config import PlacerConfig
 from services.placer.servicer import PlacerService
 
@@ -21,20 +22,26 @@ async def main(life: ServiceLife) -> None:
     """Serves placement requests until asked to stop."""
     start_logs(os.environ)
     config = load(PlacerConfig, sys.argv[1:], os.environ)
-    telemetry = Telemetry.start(service="placer", instance=f"placer-{config.node_id}", environ=os.environ)
-    server = Server(telemetry=telemetry, limits=ServerLimits(calls=config.call_limits), on_fatal=life.fail)
+    transport = transport_of(config, config.listeners.name)
+    name = f"placer-{config.node_id}"
+    telemetry = Telemetry.start(service="placer", instance=name, environ=os.environ, transport=transport)
+    limits = ServerLimits(calls=config.call_limits)
+    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport)
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
+    tell(transport, config.listeners.name)
     export = Export.of(os.environ)
     await server.start()
     async with (
         asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="placer", instance=f"placer-{config.node_id}"),
+        exported_metrics(tasks, export, service="placer", instance=name),
     ):
+        watching = tasks.create_task(transport.watch())
         await server.set_ready(True)
         await life.stopping()
         await server.stop()
+        watching.cancel()
     await telemetry.close()
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.setting_types import ListenerAddress, integer, listener
+from quorate.runtime.transport_settings import TransportSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacerConfig(CallSettings):
+class PlacerConfig(TransportSettings):
     """The settings of one placer."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)
     listeners: ListenerAddress = setting("listeners", listener(), "Where it listens.")
+
+    def problems(self) -> Iterator[str]:
+        """Yields the violated rules between settings: those of the listener."""
+        return self.security_problems(self.listeners.name)

@@ -23,6 +23,7 @@ from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport_settings import tell, transport_of
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner
@@ -68,14 +69,11 @@ async def main(life: ServiceLife) -> None:
 
 async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -> None:
     """Runs the node from its start to its stop; the caller holds the directory's lock."""
-    clock, export = SystemClock(), Export.of(os.environ)
-    telemetry = Telemetry.start(service="quorum", instance=f"quorum-{config.node_id}", environ=os.environ)
-    server = Server(
-        telemetry=telemetry,
-        limits=ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits),
-        quiet=QUIET,
-        on_fatal=life.fail,
-    )
+    clock, export, transport = SystemClock(), Export.of(os.environ), transport_of(config, config.listeners.name)
+    name = f"quorum-{config.node_id}"
+    telemetry = Telemetry.start(service="quorum", instance=name, environ=os.environ, transport=transport)
+    limits = ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits)
+    server = Server(telemetry=telemetry, limits=limits, quiet=QUIET, on_fatal=life.fail, transport=transport)
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
@@ -90,13 +88,14 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     attendance = ControllerPresence(
         driver, absence_timeout_ms=config.absence_timeout_ms, presence_timeout_ms=config.presence_timeout_ms
     )
-    peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id)
+    peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id, transport=transport)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, RaftClientService(driver, attendance))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
+    tell(transport, config.listeners.name)
     async with (
         asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="quorum", instance=f"quorum-{config.node_id}"),
+        exported_metrics(tasks, export, service="quorum", instance=name),
     ):
         peers = Peers(
             endpoints,
@@ -107,15 +106,17 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
             refused=driver.refuse,
             request_timeout_ms=config.request_timeout_ms,
             listeners=[_listener(config)],
+            transport=transport,
         )
         await server.start()
         driver.start(peers, life.fail)
         alone = tasks.create_task(attendance.run())
         cleaning = tasks.create_task(Cleaner(driver, config.cleaning).run())
+        watching = tasks.create_task(transport.watch())
         await server.set_ready(True)
         await life.stopping()
-        alone.cancel()
-        cleaning.cancel()
+        for task in (alone, cleaning, watching):
+            task.cancel()
         driver.resign(core.role.epoch)  # a follower takes over before this node is gone
         await _released(core)
         await server.stop(drain_s=DRAIN_S, grace_s=1.0)

@@ -22,6 +22,7 @@ from quorate.raft.target_voters import Add, Step, way
 from quorate.raft.voters import VoterSet
 from quorate.runtime.client import call, open_channel
 from quorate.runtime.statuses import is_retriable
+from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.describe import announced_voters
 from services.quorum.driver import QuorumDriver
@@ -41,9 +42,10 @@ _Report = AlterQuorumResponse
 class LeaderFinder:
     """Finds the leader that this node knows, and keeps a channel to it; the leader may be this node."""
 
-    def __init__(self, driver: QuorumDriver, endpoints: Endpoints) -> None:
+    def __init__(self, driver: QuorumDriver, endpoints: Endpoints, transport: Transport = PLAIN) -> None:
         self._driver = driver
         self._endpoints = endpoints
+        self._transport = transport
         self._channels: dict[Address, grpc.aio.Channel] = {}
 
     async def leader(self) -> tuple[NodeId, QuorumStub] | None:
@@ -53,7 +55,7 @@ class LeaderFinder:
             return None
         address = self._endpoints[leader_id]
         if address not in self._channels:
-            self._channels[address] = open_channel(str(address))
+            self._channels[address] = open_channel(str(address), self._transport)
         return leader_id, QuorumStub(self._channels[address])
 
     async def close(self) -> None:

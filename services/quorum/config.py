@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.raft.settings import RaftSettings
-from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
@@ -25,6 +24,7 @@ from quorate.runtime.setting_types import (
     size,
     voter,
 )
+from quorate.runtime.transport_settings import TransportSettings
 from services.quorum.cleaner import RetentionLimits
 
 DEFAULTS = RaftSettings()
@@ -35,7 +35,7 @@ OBSERVER_WAIT_MS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(CallSettings):
+class QuorumConfig(TransportSettings):
     """The settings of one quorum node."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node.")
@@ -205,6 +205,7 @@ class QuorumConfig(CallSettings):
 
     def problems(self) -> Iterator[str]:
         """Yields an error for each pair of settings that contradict each other."""
+        yield from self.security_problems(self.listeners.name)
         if self.voters and self.node_id not in {voter.id for voter in self.voters}:
             known = ",".join(str(voter) for voter in self.voters)
             yield f"node.id = {self.node_id} is not among controller.quorum.voters = {known}; a quorum node votes"

@@ -19,6 +19,7 @@ from kraft.service.quorum_pb2 import (
     TransferLeadershipResponse,
 )
 from kraft.service.quorum_pb2_grpc import QuorumServicer
+from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.alter_quorum import Alteration, LeaderFinder
 from services.quorum.driver import QuorumDriver
@@ -28,10 +29,10 @@ from services.quorum.translate import Endpoints
 class MembershipServicer(QuorumServicer):
     """Serves the RPCs of `kraft.service.Quorum` for membership changes and leadership transfer."""
 
-    def __init__(self, driver: QuorumDriver, endpoints: Endpoints) -> None:
+    def __init__(self, driver: QuorumDriver, endpoints: Endpoints, transport: Transport = PLAIN) -> None:
         self._driver = driver
         self._endpoints = endpoints
-        self._leaders = LeaderFinder(driver, endpoints)
+        self._leaders = LeaderFinder(driver, endpoints, transport)
 
     async def ApiVersions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
         """Answers the APIs and the kraft.version range that this node supports. KIP-35, KIP-584."""

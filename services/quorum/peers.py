@@ -19,6 +19,7 @@ from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint
 from quorate.runtime.client import open_channel
 from quorate.runtime.logs import logger
+from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.translate import Address
@@ -53,9 +54,11 @@ class Peers:
         refused: Refused,
         request_timeout_ms: int,
         listeners: Sequence[ListenerEndpoint] = (),
+        transport: Transport = PLAIN,
     ) -> None:
         """`listeners` are this node's own, which it announces as leader; `refused` is called with malformed answers."""
         self._endpoints = endpoints
+        self._transport = transport
         self._listeners = listeners
         self._tasks = tasks
         self._heard = heard
@@ -187,7 +190,7 @@ class Peers:
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it is not known where node {to} listens")
         if address not in self._stubs:
-            self._channels[address] = open_channel(str(address))
+            self._channels[address] = open_channel(str(address), self._transport)
             self._stubs[address] = QuorumStub(self._channels[address])
         return self._stubs[address]
 

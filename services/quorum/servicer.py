@@ -33,6 +33,7 @@ from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.raft import messages as raft
+from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.appends import joined
 from services.quorum.controller_events import ControllerEvents
@@ -53,8 +54,16 @@ OFFSET_MAX: Final = 2**62
 class PeerServicer(MembershipServicer, NodeLogService):
     """Serves `kraft.service.Quorum`: passes each request to the core as a message, and returns its answer."""
 
-    def __init__(self, driver: QuorumDriver, endpoints: NodeEndpoints, *, cluster_id: str, node_id: NodeId) -> None:
-        super().__init__(driver, endpoints)
+    def __init__(
+        self,
+        driver: QuorumDriver,
+        endpoints: NodeEndpoints,
+        *,
+        cluster_id: str,
+        node_id: NodeId,
+        transport: Transport = PLAIN,
+    ) -> None:
+        super().__init__(driver, endpoints, transport)
         self._endpoints: NodeEndpoints = endpoints
         self._cluster_id = cluster_id
         self._node_id = node_id

@@ -27,6 +27,7 @@ BENCHES: Final = {
     "memory": "controller_memory",
     "activation": "controller_activation",
     "windows": "controller_windows",
+    "tls": "tls",
     "start": "start",
     "heartbeats": "heartbeats",
     "loop_holds": "loop_holds",

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from deploy.local.plan import ClusterPlan, Process, make_plan
+from deploy.local.plan import ClusterPlan, PlanTls, Process, make_plan, secured
 from deploy.local.processes import Running
 from kraft.service.quorum_pb2 import (
     AppendRequest,
@@ -28,6 +28,7 @@ from kraft.service.quorum_pb2 import (
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.records import ConfigRecord, encode_record
 from quorate.runtime.client import open_channel
+from quorate.runtime.transport import PLAIN, Transport
 
 T = TypeVar("T")
 
@@ -57,10 +58,13 @@ def value() -> bytes:
 
 
 @asynccontextmanager
-async def quorum(voters: int = 3) -> AsyncIterator[tuple[ClusterPlan, Running]]:
+async def quorum(
+    voters: int = 3, *, tls: Callable[[ClusterPlan], PlanTls] | None = None
+) -> AsyncIterator[tuple[ClusterPlan, Running]]:
     """Quorum nodes alone, on free ports and in a directory of their own, until the block ends."""
     directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
     plan = make_plan(directory, voters=voters)
+    plan = plan if tls is None else secured(plan, tls(plan))
     running = Running(plan)
     try:
         for node in plan.quorum:
@@ -79,7 +83,8 @@ class Writer:
     It listens to every node, as the controllers beside them would, so that whoever leads finds one to write.
     """
 
-    def __init__(self, nodes: Iterable[Process]) -> None:
+    def __init__(self, nodes: Iterable[Process], transport: Transport = PLAIN) -> None:
+        self._transport = transport
         self.epoch = -1
         self.leader: Process | None = None
         self.next_offset = 0
@@ -107,7 +112,7 @@ class Writer:
 
     def listen_to(self, node: Process) -> None:
         """Be the controller beside `node` for as long as that runs."""
-        channel = open_channel(node.address)
+        channel = open_channel(node.address, self._transport)
         self._channels.append(channel)
         self._tasks.append(asyncio.ensure_future(self._listen(node, RaftClientStub(channel))))
 

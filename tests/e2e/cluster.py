@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from deploy.local.broker import BrokerStandIn, stand_in
 from deploy.local.client import Admin
-from deploy.local.plan import HERE, RELEASE, ClusterPlan, Process, make_plan
+from deploy.local.plan import HERE, RELEASE, ClusterPlan, PlanTls, Process, make_plan, secured
 from deploy.local.processes import Running
 from kraft import Message
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
@@ -69,7 +69,7 @@ class Cluster:
 
     def channel(self, process: Process) -> grpc.aio.Channel:
         if process.address not in self._channels:
-            self._channels[process.address] = open_channel(process.address)
+            self._channels[process.address] = open_channel(process.address, self.plan.transport_to(process))
         return self._channels[process.address]
 
     def controller_stub(self, node_id: NodeId) -> ControllerStub:
@@ -311,8 +311,12 @@ async def control_plane(
     gateway_settings: Mapping[NodeId, Mapping[str, str]] | None = None,
     with_stand_ins: bool = True,
     release: str = RELEASE,
+    tls: Callable[[ClusterPlan], PlanTls] | None = None,
 ) -> AsyncIterator[Cluster]:
-    """A control plane on loopback, or in a network; started, and everything is ended at the end."""
+    """A control plane on loopback, or in a network; started, and everything is ended at the end.
+
+    `tls` makes the certificates with which its processes speak to each other.
+    """
     home = HERE if network is None else network.home
     nodes_at = {} if network is None else {node_id: network.place(node_id) for node_id in VOTERS}
     plan = make_plan(
@@ -323,6 +327,7 @@ async def control_plane(
         dynamic=dynamic,
         with_gateways=with_gateways,
     )
+    plan = plan if tls is None else secured(plan, tls(plan))
     cluster = Cluster(replace(plan, release=release, brokers=plan.brokers if with_stand_ins else ()))
     for node_id, settings in (quorum_settings or {}).items():
         cluster.quorum(node_id).settings.update(settings)

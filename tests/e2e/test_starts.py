@@ -19,6 +19,7 @@ from quorate.storage.names import META_PROPERTIES, PARTITION_METADATA
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, stored_batches
 from tests.e2e.starting import content, start
 from tests.e2e.writer import caught_up
+from tests.network.certificates import authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -70,6 +71,29 @@ class Bad:
     named: tuple[str, ...]
 
 
+@contextmanager
+def certificates(settings: Settings, directory: Path) -> Iterator[None]:
+    """Those of one authority, one that has expired, and one of another authority, in the node's own directory."""
+    made = directory.parent / "certificates"
+    made.mkdir()
+    ours, other = authority(made), authority(made, "other")
+    ours.issue("old", "/CN=node", days="-1")
+    other.issue("foreign", "/CN=node")
+    settings["ssl.truststore.location"] = str(ours.certificate)
+    yield
+
+
+def keystore(name: str) -> Callable[[Settings], Settings]:
+    """TLS with a key store beside the trust store."""
+
+    def changed(settings: Settings) -> Settings:
+        stores = Path(settings["ssl.truststore.location"]).parent
+        speaks = {"listener.security.protocol.map": "CONTROLLER:SSL", "ssl.keystore.location": str(stores / name)}
+        return settings | speaks
+
+    return changed
+
+
 BAD = {
     "a port in use": Bad(around=taken, code=ExitCode.CANNOT_LISTEN, named=("cannot listen on 127.0.0.1:",)),
     "a controller's port in use": Bad(
@@ -110,6 +134,32 @@ BAD = {
         service="heartbeat",
         settings=without("controller.quorum.bootstrap.servers"),
         named=("controller.quorum.bootstrap.servers: is missing",),
+    ),
+    "no word of TLS or clear text": Bad(
+        settings=without("listener.security.protocol.map"),
+        named=(
+            "2 problems",
+            "ssl.keystore.location: is missing; the listener CONTROLLER speaks SSL",
+            "ssl.truststore.location: is missing",
+            "in the clear only by listener.security.protocol.map = CONTROLLER:PLAINTEXT",
+        ),
+    ),
+    "a key store that there is not": Bad(
+        settings=keystore("none.pem"), around=certificates, named=("ssl.keystore.location", "No such file or directory")
+    ),
+    "a certificate that has expired": Bad(
+        settings=keystore("old.pem"), around=certificates, named=("ssl.keystore.location", "certificate has expired")
+    ),
+    "a certificate of another authority": Bad(
+        settings=keystore("foreign.pem"),
+        around=certificates,
+        named=("ssl.keystore.location", "ssl.truststore.location", "self-signed certificate in certificate chain"),
+    ),
+    "a controller with a certificate of another authority": Bad(
+        service="controller",
+        settings=keystore("foreign.pem"),
+        around=certificates,
+        named=("ssl.keystore.location", "self-signed certificate in certificate chain"),
     ),
     "an observer with a quorum node's setting": Bad(
         service="observer", settings=setting(metadata_log_dir="."), named=("metadata.log.dir", "is not a setting")

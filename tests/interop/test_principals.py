@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from deploy.kafka.node import TOOL_TIMEOUT_S
-from quorate.network.ssl_principals import SslPrincipals, parse_rules
+from quorate.tls.ssl_principals import SslPrincipals, parse_rules
 from tests.interop.kafka.release import absent, java
 from tests.network.certificates import Authority, authority, der
 from tests.network.test_ssl_principals import SUBJECTS

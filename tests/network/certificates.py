@@ -10,6 +10,7 @@ from typing import Final
 
 DAYS: Final = "2"
 NEW_KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+HERE: Final = "DNS:localhost,IP:127.0.0.1"
 OPENSSL_S: Final = 240
 
 
@@ -28,16 +29,19 @@ class Authority:
     def _key(self) -> Path:
         return self.directory / f"{self.name}-key.pem"
 
-    def issue(self, name: str, subject: str, *more: str, password: str = "") -> Path:
-        """The key store of a new certificate: key and chain in one PEM file. `subject` is openssl's, as /O=x/CN=y."""
+    def issue(self, name: str, subject: str, *more: str, password: str = "", days: str = DAYS, at: str = HERE) -> Path:
+        """The key store of a new certificate: key and chain in one PEM file. `subject` is openssl's, as /O=x/CN=y.
+
+        With less than no `days` it has expired. `at` are its subject alternative names.
+        """
         key, request, certificate = (
             self.directory / f"{name}-{part}.pem" for part in ("key", "request", "certificate")
         )
         hidden = ("-passout", f"pass:{password}") if password else ("-nodes",)
-        names = ("-subj", subject, "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", *more)
+        names = ("-subj", subject, "-addext", f"subjectAltName={at}", *more)
         openssl("req", "-new", *NEW_KEY, *hidden, "-utf8", *names, "-keyout", key, "-out", request)
         signer = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-copy_extensions", "copy")
-        openssl("x509", "-req", "-in", request, "-days", DAYS, *signer, "-out", certificate)
+        openssl("x509", "-req", "-in", request, "-days", days, *signer, "-out", certificate)
         store = self.directory / f"{name}.pem"
         store.write_text(key.read_text() + certificate.read_text() + self.certificate.read_text())
         return store

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.errors import Corrupt
-from quorate.network.certificates import subject_name
-from quorate.network.ssl_principals import SslPrincipals, parse_rules
 from quorate.nouns import Principal
+from quorate.tls.certificates import subject_name
+from quorate.tls.ssl_principals import SslPrincipals, parse_rules
 from tests.network.certificates import Authority, authority, der
 
 SUBJECTS = {

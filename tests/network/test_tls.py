@@ -14,12 +14,12 @@ import pytest
 
 from kraft.api.describe_cluster import DescribeClusterRequest
 from quorate.network.client import Connection, Disconnected, Timeouts, connect
-from quorate.network.listener_tls import listener_tls
 from quorate.network.server import KafkaServer
-from quorate.network.ssl_principals import SslPrincipals, parse_rules
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import ServerSettings
+from quorate.tls.listener_tls import listener_tls
+from quorate.tls.ssl_principals import SslPrincipals, parse_rules
 from tests.network.certificates import Authority, authority
 from tests.network.test_network import LOOPBACK, Handler, Reports, served, until
 

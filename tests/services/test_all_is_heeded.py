@@ -31,6 +31,11 @@ SERVICES: Final = {
     "placer_pb2": ("Placer",),
     "observer_pb2": ("Observer",),
 }
+BASES: Final = (
+    "libs/quorate/runtime/call_settings.py",
+    "libs/quorate/runtime/transport_settings.py",
+)
+"""Where the settings are that several services have."""
 KEPT_ELSEWHERE: Final = {
     "quorate.raft.settings": (RaftSettings, ("libs/quorate/raft",)),
     "quorate.controller.configs.settings": (ControllerSettings, ("libs/quorate/controller", "services/controller")),
@@ -120,8 +125,9 @@ def read_off(path: str, *objects: str) -> set[str]:
 def test_every_setting_is_read(service: str) -> None:
     config = getattr(import_module(f"services.{service}.config"), f"{service.capitalize()}Config")
     own = f"services/{service}/config.py"
-    read = (read_off(own, "self") | read_off("libs/quorate/runtime/call_settings.py", "self")).union(
-        *(read_off(path, "config") for path in trees() if path.startswith(f"services/{service}/") and path != own)
+    read = read_off(own, "self").union(
+        *(read_off(path, "self", "settings") for path in BASES),
+        *(read_off(path, "config") for path in trees() if path.startswith(f"services/{service}/") and path != own),
     )
 
     assert {field.name for field in fields(config)} - read == set()

@@ -14,7 +14,7 @@ from services.controller.settings import authorizer_of, intervals_of, settings_o
 
 NEEDED = {
     "node.id": "1",
-    "listeners": "CONTROLLER://127.0.0.1:0",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
     "quorum.endpoint": "127.0.0.1:1",
     "placer.endpoints": "127.0.0.1:2",
     "metadata.log.dir": "log",

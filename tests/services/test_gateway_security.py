@@ -20,6 +20,7 @@ GATEWAY = {
     "controller.endpoint": "127.0.0.1:2",
     "heartbeat.endpoint": "127.0.0.1:3",
     "controller.quorum.voters": "1@127.0.0.1:9093",
+    "grpc.security.protocol": "PLAINTEXT",
 }
 SSL = {"listener.security.protocol.map": "CONTROLLER:SSL", "ssl.keystore.location": "/a/store.pem"}
 

@@ -15,7 +15,11 @@ from quorate.runtime.loop import ExitCode
 from services.observer.config import ObserverConfig
 
 SERVICES = ("quorum", "controller", "heartbeat", "placer", "observer")
-OBSERVER = {"node.id": "1", "listeners": "OBSERVER://127.0.0.1:0", "controller.quorum.bootstrap.servers": "127.0.0.1:1"}
+OBSERVER = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+}
 RULE = (
     "must be a URL of SQLite or PostgreSQL as SQLAlchemy spells it, sqlite:////path or "
     "postgresql+psycopg://user@host/name, with %40 for an @ in a password, and the driver that it names installed"

@@ -102,7 +102,7 @@ class Network:
     def listen(self, address: str, server: Server) -> None:
         self.servers[address] = server
 
-    def open_channel(self, address: str) -> Channel:
+    def open_channel(self, address: str, transport: object = None) -> Channel:
         """Takes the place of `quorate.runtime.client.open_channel`."""
         life = LIFE.get()
         assert life is not None, address

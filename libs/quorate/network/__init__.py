@@ -1,8 +1,7 @@
 """Kafka's protocol over sockets: asyncio drivers of `quorate.protocol`, a server and a client.
 
 server          serves connections, and answers by a handler
-tls, listener_tls, certificates, ssl_principals
-                TLS of the server, and who a client is by its certificate
+tls             TLS of one connection of the server
 client          one connection to a node: asks, waits, renews its login
 jaas            the options of a sasl.jaas.config
 client_config   a client's properties by Kafka's names

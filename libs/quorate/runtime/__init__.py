@@ -5,6 +5,8 @@ config, setting_types, call_settings     configuration
 server, door, admission, caps, decoding  a gRPC server, the wrapper of its handlers, limits, requests
 statuses, health, symbols                errors as statuses, health checks, reflection
 client, reaching                         a client that finds the leader; advertised listeners
+transport, transport_settings, reloading_channel
+                                         TLS of servers and clients, with certificates that change
 passing_on                               whose request it is that one program passes on to another
 log_reader, replica, turns               an observer of the log, and the state that it builds, decoded in turns
 logs, telemetry, export                  logs and traces
@@ -15,6 +17,16 @@ In libs only this package imports OpenTelemetry, and only it and `pipeline.live`
 """
 
 import os
+import sys
+from typing import Final
 
-# By default gRPC's core writes its own messages between our log lines. It reads this variable when first imported.
+_CIPHERS: Final = "GRPC_SSL_CIPHER_SUITES"
+_NONE: Final = "ECDHE-PSK-AES128-CBC-SHA"
+IS_TLS_1_3_ALONE: Final = "grpc" not in sys.modules or os.environ.get(_CIPHERS) == _NONE
+"""Whether gRPC's core will read what is set here: it does so once, when it is imported."""
+
+# By default gRPC's core writes its own messages between our log lines.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# It has no setting in Python for the oldest version of TLS. These are the ciphers of TLS 1.2 that it offers and takes,
+# and this one needs a key that both sides know already (RFC 5489), which they never do: TLS 1.3, with its own, is left.
+os.environ[_CIPHERS] = _NONE

@@ -16,6 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_bef
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.statuses import error_from_call, is_retriable
 from quorate.runtime.telemetry import OFF, SpanKind, Telemetry
+from quorate.runtime.transport import PLAIN, Transport
 
 __all__ = ["LEADER_ENDPOINT", "Client", "call", "open_channel"]
 
@@ -51,9 +52,16 @@ class Unary(Protocol[Request, Response]):
 
 
 def open_channel(
-    address: str, *, receive_bytes_max: int = RECEIVE_BYTES_MAX, send_bytes_max: int = SEND_BYTES_MAX
+    address: str,
+    transport: Transport = PLAIN,
+    *,
+    receive_bytes_max: int = RECEIVE_BYTES_MAX,
+    send_bytes_max: int = SEND_BYTES_MAX,
 ) -> grpc.aio.Channel:
-    """Opens a channel to `host:port`, `unix:/path` or `dns:///name:port`; it detects dead and restarted peers."""
+    """Opens a channel to `host:port`, `unix:/path` or `dns:///name:port`; it detects dead and restarted peers.
+
+    By default it speaks in the clear.
+    """
     options = (
         ("grpc.max_receive_message_length", receive_bytes_max),
         ("grpc.max_send_message_length", send_bytes_max),
@@ -71,7 +79,7 @@ def open_channel(
         ("grpc.enable_retries", 0),
         ("grpc.lb_policy_name", "round_robin"),
     )
-    return grpc.aio.insecure_channel(address, options=options)
+    return transport.open_channel(address, options)
 
 
 async def call(
@@ -119,9 +127,15 @@ class Client(Generic[Stub]):
     """
 
     def __init__(
-        self, addresses: Sequence[str], stub: Callable[[grpc.aio.Channel], Stub], *, telemetry: Telemetry = OFF
+        self,
+        addresses: Sequence[str],
+        stub: Callable[[grpc.aio.Channel], Stub],
+        *,
+        telemetry: Telemetry = OFF,
+        transport: Transport = PLAIN,
     ) -> None:
         assert addresses
+        self._transport = transport
         self._addresses = tuple(addresses)
         self._make_stub = stub
         self._telemetry = telemetry
@@ -137,7 +151,7 @@ class Client(Generic[Stub]):
         """Returns the stub for `address`, by default that of the next call; for streams, which the caller manages."""
         target = address or self._at
         if target not in self._opened:
-            channel = open_channel(target)
+            channel = open_channel(target, self._transport)
             self._opened[target] = (channel, self._make_stub(channel))
         return self._opened[target][1]
 

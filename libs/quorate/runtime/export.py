@@ -11,7 +11,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
+
+from quorate.runtime.transport import PLAIN, Transport
 
 __all__ = ["LeanSpanExporter", "encode"]
 
@@ -31,7 +34,23 @@ _CODES: Final = {
 
 
 class LeanSpanExporter(OTLPSpanExporter):
-    """The SDK's OTLP exporter (its endpoints, headers, TLS and retries) with our faster encoder."""
+    """The SDK's OTLP exporter (its endpoints, headers, retries) with our faster encoder, and our certificates."""
+
+    def __init__(self, endpoint: str, transport: Transport = PLAIN) -> None:
+        self._transport = transport
+        self._ours = None if transport.is_plain else transport.credentials
+        super().__init__(endpoint=endpoint, credentials=None if self._ours is None else self._ours.value)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Sends spans; over a new connection once there is a new certificate. Called by one thread at a time."""
+        if self._ours is not None and self._ours is not self._transport.credentials and not self._insecure:
+            self._ours = self._transport.credentials
+            self._credentials = self._ours.value
+            earlier = self._channel
+            self._initialize_channel_and_stub()  # type: ignore[no-untyped-call]
+            if earlier is not None:
+                earlier.close()
+        return super().export(spans)
 
     def _translate_data(self, data: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
         return encode(data)

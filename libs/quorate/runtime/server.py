@@ -23,6 +23,7 @@ from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.symbols import Symbols
 from quorate.runtime.telemetry import OFF, Telemetry
+from quorate.runtime.transport import PLAIN, Transport
 
 __all__ = ["LIVENESS", "READINESS", "Server", "ServerLimits"]
 
@@ -68,7 +69,8 @@ class ServerLimits:
 class Server:
     """A gRPC server: add services, listen, start and stop it, in this order.
 
-    `quiet` are services that begin no trace; `on_fatal` gets the errors after which the process must end.
+    `quiet` are services that begin no trace; `on_fatal` gets the errors after which the process must end. By default it
+    speaks in the clear.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class Server:
         limits: ServerLimits = ServerLimits(),
         quiet: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
+        transport: Transport = PLAIN,
     ) -> None:
+        self._transport = transport
         self._door = Door(
             telemetry,
             quiet=QUIET.union(quiet),
@@ -112,13 +116,18 @@ class Server:
         """
         try:
             # gRPC treats port 65536 as 0, so only valid addresses reach it.
-            port = self._server.add_insecure_port(address) if _is_address(address) else 0
+            port = self._bind(address) if _is_address(address) else 0
         except RuntimeError:
             port = 0
         if port == 0:
             raise CannotListen(_why_not(address))
         self.ports.append(port)
         return port
+
+    def _bind(self, address: str) -> int:
+        if self._transport.is_plain:
+            return self._server.add_insecure_port(address)
+        return self._server.add_secure_port(address, self._transport.server_credentials())
 
     async def start(self) -> None:
         """Starts to answer calls. Liveness is SERVING at once, readiness only after `set_ready`."""

@@ -21,6 +21,7 @@ __all__ = [
     "list_of",
     "listener",
     "milliseconds",
+    "named_choice",
     "optional",
     "path",
     "port",
@@ -172,6 +173,18 @@ def voter() -> SettingType[ConfiguredVoter]:
 def listener() -> SettingType[ListenerAddress]:
     """Setting type: a listener as in `listeners`, NAME://host:port; port 0 lets the system choose one."""
     return SettingType("NAME://host:port with a port from 0 to 65535", _listener)
+
+
+def named_choice(*values: str) -> SettingType[tuple[str, str]]:
+    """Setting type: a name and one of the given words after it, as in CONTROLLER:SSL."""
+
+    def parse(value: str) -> tuple[str, str]:
+        name, _, chosen = value.partition(":")
+        if not name or chosen not in values:
+            raise ValueError
+        return name, chosen
+
+    return SettingType(f"NAME:PROTOCOL with one of {', '.join(values)}", parse, ":".join)
 
 
 def list_of(

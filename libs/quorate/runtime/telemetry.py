@@ -31,6 +31,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from quorate.runtime.logs import logger
+from quorate.runtime.transport import PLAIN, Transport
 
 __all__ = [
     "OFF",
@@ -55,6 +56,10 @@ QUEUE_MAX: Final = 16_384
 """The number of spans that may wait for export: a burst of 4,000 writes. Further ones are dropped; calls never wait."""
 
 SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_CERTIFICATES: Final = frozenset(
+    f"OTEL_EXPORTER_OTLP_{which}{what}" for which in ("", "TRACES_") for what in ("CERTIFICATE", "CLIENT_CERTIFICATE")
+)
+"""The variables by which OpenTelemetry has certificates of its own."""
 _SCOPE: Final = InstrumentationScope("quorate")
 _TRACEPARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
@@ -77,11 +82,12 @@ class Telemetry:
         self.enabled = provider is not None
 
     @staticmethod
-    def start(*, service: str, instance: str, environ: Mapping[str, str]) -> Telemetry:
+    def start(*, service: str, instance: str, environ: Mapping[str, str], transport: Transport = PLAIN) -> Telemetry:
         """Starts the export of spans of `service` (such as "controller") to the endpoint in `environ`.
 
         `instance` identifies the process. Telemetry is off without an endpoint, or with OTEL_SDK_DISABLED=true or
-        OTEL_TRACES_EXPORTER=none.
+        OTEL_TRACES_EXPORTER=none. An https endpoint is spoken to with the certificate of `transport`, unless one of
+        OpenTelemetry's own variables names another.
         """
         if not _is_wanted(environ):
             return OFF
@@ -90,7 +96,7 @@ class Telemetry:
 
         delay_ms = None if "OTEL_BSP_SCHEDULE_DELAY" in environ else EXPORT_DELAY_MS
         queue_max = None if "OTEL_BSP_MAX_QUEUE_SIZE" in environ else QUEUE_MAX
-        exporter = LeanSpanExporter(endpoint=_endpoint(environ))
+        exporter = LeanSpanExporter(_endpoint(environ), PLAIN if _CERTIFICATES & environ.keys() else transport)
         processor = BatchSpanProcessor(exporter, max_queue_size=queue_max, schedule_delay_millis=delay_ms)
         return Telemetry.to(processor, service=service, instance=instance, abandon=exporter.shutdown)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.network.certificates import subject_name
 from quorate.nouns import Principal
+from quorate.tls.certificates import subject_name
 
 __all__ = ["DEFAULT_RULES", "SslPrincipals", "parse_rules"]
 

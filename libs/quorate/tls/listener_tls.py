@@ -35,9 +35,9 @@ def listener_tls(
         # Without a function OpenSSL would ask for the password at the terminal.
         context.load_cert_chain(keystore, password=lambda: key_password)
     except OSError as problem:
-        what = "a private key that ssl.key.password opens, and its certificates"
+        what = "a private key that ssl.key.password opens," if key_password else "a private key"
         raise ValueError(
-            f"ssl.keystore.location = {keystore}: {_reason(problem)}; it must have, as PEM, {what}"
+            f"ssl.keystore.location = {keystore}: {_reason(problem)}; it must have, as PEM, {what} and its certificates"
         ) from None
     if truststore is not None:
         try:
@@ -52,5 +52,5 @@ def listener_tls(
 def _reason(problem: OSError) -> str:
     """Returns why a file is not taken: the system's reason, or OpenSSL's."""
     if isinstance(problem, ssl.SSLError):
-        return (problem.reason or str(problem)).lower().replace("_", " ")
+        return (problem.reason or "no PEM that can be read").lower().replace("_", " ").replace("pem", "PEM")
     return problem.strerror or str(problem)

@@ -1,0 +1,172 @@
+"""How a process speaks gRPC: by TLS 1.3, each side with a certificate, or in the clear where a setting says so.
+
+The files are looked at every second. New ones that fit each other are taken by the server for its next connections, and
+by clients for their next calls; connections that are open stay as they are. Others are refused, and the old ones stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+from weakref import WeakSet
+
+import grpc
+
+from quorate.runtime import IS_TLS_1_3_ALONE
+from quorate.runtime.clock import Clock, SystemClock
+from quorate.runtime.config import ConfigError
+from quorate.runtime.logs import logger
+from quorate.runtime.reloading_channel import Credentials, ReloadingChannel
+from quorate.tls.key_stores import Stores, read_stores
+
+__all__ = ["PLAIN", "Transport"]
+
+log = logger(__name__)
+
+LOOK_AGAIN_S: Final = 1.0
+"""How often (s) the files are looked at: two stat calls, and a new certificate is in use soon after it is there."""
+
+CLOCK: Final = SystemClock()
+
+Options: TypeAlias = Sequence[tuple[str, str | int]]
+Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""What tells one state of the files from another: for each its inode, size and time of change in ns."""
+
+
+class Transport:
+    """One process's certificates, for its server and for its channels; without files it speaks in the clear."""
+
+    def __init__(
+        self,
+        *,
+        keystore: Path | None = None,
+        truststore: Path | None = None,
+        requires_certificate: bool = True,
+        clock: Clock = CLOCK,
+    ) -> None:
+        """Raises ConfigError for files that are not there, or do not fit each other."""
+        assert (keystore is None) == (truststore is None), (keystore, truststore)
+        assert keystore is None or IS_TLS_1_3_ALONE, "quorate.runtime is imported before gRPC"
+        self._files = (keystore, truststore) if keystore is not None and truststore is not None else None
+        self._requires_certificate = requires_certificate
+        self._clock = clock
+        self._stamp: Stamp = ()
+        self._stores: Stores | None = None
+        self._credentials: Credentials | None = None
+        self._channels: WeakSet[ReloadingChannel] = WeakSet()
+        if self._files is not None:
+            self._stamp = _stamp(*self._files)
+            try:
+                self._take(read_stores(*self._files))
+            except ValueError as problem:
+                raise ConfigError([str(problem)]) from None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it speaks in the clear."""
+        return self._files is None
+
+    @property
+    def credentials(self) -> Credentials:
+        """The credentials of clients; another object once new files have been taken. Only for TLS."""
+        assert self._credentials is not None, "in the clear there are none"
+        return self._credentials
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """Returns the credentials of a server, which has each connection made with the files of the time."""
+        first = given = self._server_configuration()
+
+        def changed() -> grpc.ServerCertificateConfiguration | None:
+            """Is called for each connection, by a thread of gRPC's."""
+            nonlocal given
+            if given[0] is self._stores:
+                return None
+            given = self._server_configuration()
+            return given[1]
+
+        required = self._requires_certificate
+        return grpc.dynamic_ssl_server_credentials(first[1], changed, required)  # type: ignore[arg-type]  # None: no change
+
+    def open_channel(self, address: str, options: Options) -> grpc.aio.Channel:
+        """Opens a channel; by TLS the server must have a certificate for the host in `address`."""
+        if self.is_plain:
+            return grpc.aio.insecure_channel(address, options=options)
+        channel = ReloadingChannel(
+            lambda: self.credentials, lambda each: grpc.aio.secure_channel(address, each.value, options=options)
+        )
+        self._channels.add(channel)
+        return channel
+
+    async def watch(self) -> None:
+        """Looks at the files until cancelled: takes new ones, warns of an expired certificate, ends old connections."""
+        while not self.is_plain:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            self.look()
+            for channel in list(self._channels):
+                await channel.close_retired()
+
+    def look(self) -> None:
+        """Takes the files if they are others than at the last look, and fit each other."""
+        assert self._files is not None
+        assert self._stores is not None
+        stamp = _stamp(*self._files)
+        if stamp == self._stamp:
+            self._warn_of_expiry()
+            return
+        self._stamp = stamp
+        try:
+            stores = read_stores(*self._files)
+        except ValueError as problem:
+            log.warning("the new certificate is not taken, and the old one stays", reason=str(problem))
+            return
+        self._take(stores)
+        log.info("took a new certificate", **self.described)
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The certificate in use, for the log."""
+        assert self._stores is not None
+        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._stores.expires_at))
+        return {"subject": self._stores.subject, "expires": until}
+
+    def _take(self, stores: Stores) -> None:
+        self._stores = stores
+        # gRPC finds the key and the certificates in the same text.
+        value = grpc.ssl_channel_credentials(stores.truststore, stores.keystore, stores.keystore)
+        self._credentials = Credentials(value)
+        self._is_expiry_told = False
+
+    def _warn_of_expiry(self) -> None:
+        assert self._stores is not None
+        if not self._is_expiry_told and self._clock.wall_ms() >= self._stores.expires_at * 1000:
+            self._is_expiry_told = True
+            log.warning("the certificate has expired: no new connection comes about", **self.described)
+
+    def _server_configuration(self) -> tuple[Stores, grpc.ServerCertificateConfiguration]:
+        stores = self._stores
+        assert stores is not None, "in the clear there are no credentials"
+        pair = [(stores.keystore, stores.keystore)]
+        return stores, grpc.ssl_server_certificate_configuration(pair, stores.truststore)
+
+
+PLAIN: Final = Transport()
+"""In the clear."""
+
+Connect: TypeAlias = Callable[[str], grpc.aio.Channel]
+
+
+def _stamp(*files: Path) -> Stamp:
+    """Returns what tells the state of the files; None for one that is not there. Links are followed."""
+
+    def of(file: Path) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(file)
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    return tuple(map(of, files))

@@ -1,0 +1,73 @@
+"""The settings of how a service speaks gRPC, under Kafka's names, beside those that limit its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from quorate.runtime.call_settings import CallSettings
+from quorate.runtime.config import setting
+from quorate.runtime.logs import logger
+from quorate.runtime.setting_types import choice, list_of, named_choice, optional, path
+from quorate.runtime.transport import PLAIN, Transport
+
+__all__ = ["KEYSTORE", "PLAINTEXT", "PROTOCOLS", "SSL", "TRUSTSTORE", "TransportSettings", "tell", "transport_of"]
+
+log = logger(__name__)
+
+PLAINTEXT: Final = "PLAINTEXT"
+SSL: Final = "SSL"
+PROTOCOLS: Final = (PLAINTEXT, SSL)
+"""The security protocols of Kafka's that gRPC has here: an admin's password is for Kafka's wire."""
+REQUIRED: Final = "required"
+KEYSTORE: Final = "The private key and its certificates, in one PEM file: this process's own, as server and as client."
+TRUSTSTORE: Final = "The certificates, in one PEM file, of those who may issue certificates to callers and to servers."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportSettings(CallSettings):
+    """The security of a service's listener and of its own calls, in its Config as a base class."""
+
+    security_protocols: tuple[tuple[str, str], ...] = setting(
+        "listener.security.protocol.map",
+        list_of(named_choice(*PROTOCOLS), low=0, distinct=lambda each: each[0]),
+        "What the listener of this name speaks, and this process to other services; SSL if it is not here.",
+        default=(),
+    )
+    keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
+    truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
+    client_auth: str = setting(
+        "ssl.client.auth", choice("none", REQUIRED), "Whether a caller has to show a certificate.", default=REQUIRED
+    )
+
+    def security_protocol(self, listener: str) -> str:
+        """Returns what a listener speaks: as the map says, or its own name, or SSL."""
+        return dict(self.security_protocols).get(listener, listener if listener in PROTOCOLS else SSL)
+
+    def security_problems(self, listener: str) -> Iterator[str]:
+        """Yields the violated rules of the listener with this name."""
+        if self.security_protocol(listener) == PLAINTEXT:
+            return
+        for name, value in (("ssl.keystore.location", self.keystore), ("ssl.truststore.location", self.truststore)):
+            if value is None:
+                instead = f"listener.security.protocol.map = {listener}:{PLAINTEXT}"
+                yield f"{name}: is missing; the listener {listener} speaks {SSL}, and in the clear only by {instead}"
+
+
+def transport_of(settings: TransportSettings, listener: str) -> Transport:
+    """Reads the files that the settings name. Raises ConfigError."""
+    if settings.security_protocol(listener) == PLAINTEXT:
+        return PLAIN
+    requires = settings.client_auth == REQUIRED
+    return Transport(keystore=settings.keystore, truststore=settings.truststore, requires_certificate=requires)
+
+
+def tell(transport: Transport, listener: str) -> None:
+    """Writes to the log whose certificate the listener has, or warns that it has none."""
+    if transport.is_plain:
+        what = "speaks in the clear: whoever reaches this listener may say and hear everything"
+        log.warning(what, listener=listener, setting="listener.security.protocol.map")
+    else:
+        log.info("speaks TLS 1.3", listener=listener, **transport.described)
