@@ -13,6 +13,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.controller.partitions.broker_changes import Rulebook
 from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
+from quorate.controller.partitions.soundness import is_sound
 from quorate.controller.registrations import registered
 from quorate.errors import ErrorCode
 from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition, merged
@@ -62,7 +63,8 @@ def _alter(
 ) -> _Result:
     """Decides one partition: adds its record to `records` and returns its result."""
     partition_id = asked.partition_index
-    isr = _new_isr(asked)
+    epochs = _new_isr(asked)
+    isr = tuple(epochs)
     try:
         if topic is None:
             _refuse(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -70,7 +72,7 @@ def _alter(
         if partition is None:
             _refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         _check_epochs(partition, leader, asked)
-        _check_isr(state, partition, asked, isr)
+        _check_isr(state, partition, asked, epochs)
     except _Refused as refused:
         return _Result(partition_index=partition_id, error_code=int(refused.code))
     change = partition_change(
@@ -78,7 +80,7 @@ def _alter(
         topic.id,
         partition_id,
         PartitionTarget(
-            isr=tuple(isr),
+            isr=isr,
             recovered=asked.leader_recovery_state == RECOVERED,
             election=book.election(topic.name),
         ),
@@ -86,7 +88,15 @@ def _alter(
     )
     if change is not None:
         records.append(change)
-        partition = merged(partition, change)
+        before, partition = partition, merged(partition, change)
+        assert partition.partition_epoch == before.partition_epoch + 1, (before, partition)  # I-50
+        is_led = partition.leader == leader
+        assert is_led or partition.leader_epoch == before.leader_epoch + 1, (before, partition)  # I-51
+        # One who is elected uncleanly may be outside: those in sync may lie in directories that are lost.
+        assert partition.isr == isr or not is_led or epochs.keys() >= set(partition.isr), (isr, partition)  # I-52
+        assert partition.leader_recovery_state == RECOVERED or len(partition.isr) == 1, partition  # I-55
+        is_moved = partition.replicas is not before.replicas
+        assert not is_moved or is_sound(partition) or not is_sound(before), (before, partition)  # I-46
     if partition.leader != leader:
         # The new ISR has completed a reassignment that moves the leadership; the change is written all the same.
         return _Result(partition_index=partition_id, error_code=int(ErrorCode.NEW_LEADER_ELECTED))

@@ -18,6 +18,7 @@ from quorate.controller.partitions.broker_changes import Rulebook
 from quorate.controller.partitions.elections import Election
 from quorate.controller.partitions.new_partitions import bad_assignment, check_registered
 from quorate.controller.partitions.partition_change import PartitionTarget, Rules, partition_change
+from quorate.controller.partitions.soundness import is_sound
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
@@ -60,7 +61,9 @@ def alter_partition_reassignments(
                 results.append(_Result(asked.partition_index, error_message=None))
                 records += () if change is None else (change,)
                 check_room(records)
+            assert len(results) == len(topic.partitions), (topic, results)
             topics.append(_Topic(topic.name, tuple(results)))
+        assert len(records) <= decided_count, (len(records), decided_count)
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_message=None,
@@ -98,9 +101,10 @@ def _away(partition: Partition, target: Replicas) -> PartitionTarget:
     removing = tuple(sorted(set(partition.replicas) - set(target)))
     adding = tuple(sorted(set(target) - set(partition.replicas)))
     kept = tuple(replica for replica in partition.adding_replicas if replica not in removing)
-    return PartitionTarget(
-        replicas=(*target, *removing), adding=adding or kept, removing=removing or partition.removing_replicas
-    )
+    replicas, adding, removing = (*target, *removing), adding or kept, removing or partition.removing_replicas
+    assert set(replicas).issuperset(partition.replicas), (partition, replicas)
+    assert set(adding).isdisjoint(removing) or not is_sound(partition), (partition, adding, removing)  # I-46
+    return PartitionTarget(replicas=replicas, adding=adding, removing=removing)
 
 
 def _back(name: str, partition_id: int, partition: Partition, book: Rulebook, rules: Rules) -> PartitionTarget:
@@ -125,6 +129,7 @@ def _back(name: str, partition_id: int, partition: Partition, book: Rulebook, ru
         # nothing. Only if no replica can lead, and the ISR may not be empty, the first replica is the ISR here, too.
         may_be_empty = rules.elr_enabled or any(map(rules.is_acceptable, replicas))
         isr = () if may_be_empty else replicas[:1]
+    assert set(isr).issubset(replicas) or not is_sound(partition), (partition, isr, replicas)  # I-46
     return PartitionTarget(
         replicas=replicas,
         isr=isr,

@@ -42,7 +42,9 @@ class Committed(Generic[T]):
     def offset(self) -> Offset:
         """The last stable offset, exclusive: the view has the effect of all records below it and of no others."""
         offset = self._engine.first_uncommitted()
+        assert offset <= self._engine.next_offset, (offset, self._engine.next_offset)
         transaction = self._seen(self._engine.state.transactions, self._past(offset)).open
+        assert transaction is None or transaction.start < offset, (transaction, offset)  # I-39
         return offset if transaction is None else transaction.start
 
     def _find(self) -> T:

@@ -52,8 +52,17 @@ class RequestDeduplication:
         """The number of committed answers that are remembered for retries."""
         return len(self._done)
 
+    @property
+    def under_way_count(self) -> int:
+        """The number of answers whose records are not committed yet."""
+        return len(self._under_way)
+
     def begin(self, text: bytes, response: Message) -> None:
-        """Remembers an answer whose records are not committed yet; `text` is its `mark` in the log."""
+        """Remembers an answer whose records are not committed yet; `text` is its `mark` in the log.
+
+        A request with this id is not decided again meanwhile, as it gets this answer.
+        """
+        assert text[:ID_BYTES] not in self._under_way, "the request was decided twice: a retry gets the first answer"
         self._under_way[text[:ID_BYTES]] = response
 
     def undo(self, text: bytes) -> None:
@@ -72,6 +81,7 @@ class RequestDeduplication:
         self._done[text[:ID_BYTES]] = _Done(name, version, text[name_end + 3 :])
         if len(self._done) > KEPT_MAX:
             del self._done[next(iter(self._done))]
+        assert len(self._done) <= KEPT_MAX, len(self._done)
 
     def answer(self, request_id: RequestId) -> Message | None:
         """Returns the answer to an earlier request with this id, committed or not; None if there is none.

@@ -120,8 +120,7 @@ class Engine:
         refusal = ApiError(
             ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was committed"
         )
-        for waiting in self._pending:
-            self._answers.append(waiting.answer(self.epoch, error=refusal))
+        self._answers += [waiting.answer(self.epoch, error=refusal) for waiting in self._pending]
         self._pending.clear()
         self._appends.clear()
         self._stand_at(self.next_offset)
@@ -238,13 +237,16 @@ class Engine:
 
     def _run(self, asked: Undecided) -> Steps[int]:
         prepared, appends = yield from self._prepared_and_applied(asked)
+        assert len(appends) == len(prepared.batches), (prepared, appends)  # I-16
         self._appends += appends
         if entry := prepared.mark:
             self.repeats.begin(entry, prepared.response)
+        end_offset = self.whole_offset
+        assert not self._pending or self._pending[-1].end_offset <= end_offset, (self._pending[-1], end_offset)
         self._pending.append(
             Pending(
                 asked=asked,
-                end_offset=self.whole_offset,
+                end_offset=end_offset,
                 response=prepared.response,
                 error=prepared.error,
                 wrote=bool(appends),
@@ -335,6 +337,7 @@ class Engine:
         base_offset = self.next_offset
         if self.state.registry.latest != base_offset:
             self.state.registry.create(base_offset)
+        assert not self._in_flight or self._in_flight[-1].end_offset <= base_offset, (self._in_flight[-1], base_offset)
         self.next_offset += len(batch.records)
         self._in_flight.append(InFlight(base_offset, self.next_offset, batch.mark))
         is_tagged = is_traced or batch.mark is not None
@@ -356,8 +359,9 @@ class Engine:
         return ready
 
     def _settle(self) -> None:
-        """Raises `committed`, answers the commands below it, and forgets timeline snapshots no longer needed."""
+        """Raises `committed` to what is appended and below the high watermark; answers, and forgets old snapshots."""
         self.committed = max(self.committed, min(self._high_watermark, self.appended))
+        assert self.committed <= min(self._high_watermark, self.appended), (self.committed, self.appended)
         while self._in_flight and self._in_flight[0].end_offset <= self.committed:
             settled = self._in_flight.popleft()
             if settled.mark is not None:
@@ -403,13 +407,14 @@ class Engine:
 
     def _go_before_control_records(self) -> None:
         """Lowers `next_offset` to `committed`: only control records lie between; another leader may replace them."""
-        registry = self.state.registry
-        for offset in registry.offsets:
+        for offset in self.state.registry.offsets:
             if offset > self.committed:
-                registry.delete(offset)
+                self.state.registry.delete(offset)
         self.next_offset = min(self.next_offset, self.committed)
 
     def _stand_at(self, offset: Offset) -> None:
         """Sets all offsets to `offset`: everything below is applied, appended and committed; none is in flight."""
         assert not self._in_flight, self._in_flight
+        assert self._partial is None, f"a write is applied in part, from {self._partial} on"
+        assert not self.repeats.under_way_count, "an answer waits for a batch that is not in flight"
         self.next_offset = self.appended = self.committed = self._high_watermark = offset

@@ -82,6 +82,9 @@ TABLE: Final = (
 )
 
 assert {row.where for row in TABLE} == set(Where), "every place has a row"
+for _where in Where:
+    *_, _last = (row for row in TABLE if row.where is _where)
+    assert _last.kinds == ((ErrorCode,) if _where is Where.APPENDING else _ANY), f"the last row takes all: {_last}"
 
 
 def row_for(where: Where, cause: Exception | ErrorCode) -> FailureRow:
@@ -101,6 +104,7 @@ class Fault(Exception):
         self.where = where
         self.cause = cause
         self.consequence = row_for(where, cause).consequence
+        assert self.consequence in (Consequence.RENOUNCE, Consequence.FATAL), (self.consequence, cause)
 
 
 def outcome(where: Where, cause: Exception, what: str) -> ApiError | Fault:

@@ -27,8 +27,14 @@ class QueueLimit(Enum):
     """Requests of brokers and controllers, and the periodic tasks of this controller."""
 
 
+assert QueueLimit.ADMIN.value < QueueLimit.CLUSTER.value, "a flood of admin requests leaves room for brokers'"
+
+
 class InFlight(NamedTuple):
-    """A batch that is applied but not yet committed; the timeline has a snapshot at `base_offset`."""
+    """A batch that is applied but not yet committed; the timeline has a snapshot at `base_offset`.
+
+    The batches in flight are in the order of their offsets.
+    """
 
     base_offset: Offset
     end_offset: Offset
@@ -39,7 +45,8 @@ class InFlight(NamedTuple):
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
     """A command that has run and waits until its end offset is committed.
 
-    Reads wait too, because the state that they read may not be committed yet.
+    Reads wait too, because the state that they read may not be committed yet. Pending commands are in the order of
+    their end offsets.
     """
 
     asked: Undecided
@@ -52,6 +59,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     def answer(self, epoch: Epoch | None, *, error: ApiError | None = None) -> Answer:
         """Returns the answer of the active controller of `epoch`; with `error` in place of its own if that is given."""
         assert epoch is not None
+        assert not (self.wrote and self.error), f"records were appended for a refused command: {self.error}"
         return Answer(
             token=self.asked.token,
             response=None if error else self.response,

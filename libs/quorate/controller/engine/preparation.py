@@ -37,11 +37,18 @@ class Undecided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """The records of one batch, and their bytes; the first carries `mark`, the deduplication entry, if there is one."""
+    """The records of one batch, and their bytes; the first carries `mark`, the deduplication entry, if there is one.
+
+    A batch has at least one record, and at most `RECORDS_PER_WRITE_MAX`.
+    """
 
     records: tuple[Message, ...]
     values: tuple[bytes, ...]
     mark: bytes | None
+
+    def __post_init__(self) -> None:
+        assert 0 < len(self.records) <= RECORDS_PER_WRITE_MAX, len(self.records)
+        assert len(self.values) == len(self.records), (len(self.values), len(self.records))
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +57,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     response: Any = None
     error: ApiError | None = None
     batches: tuple[Batch, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.error is None or not self.batches, f"refused, and written all the same: {self.error}"
+        assert self.error is None or self.response is None, (self.error, self.response)
 
     @property
     def mark(self) -> bytes | None:
@@ -72,6 +83,7 @@ def preparation(write: Undecided, state: ClusterState, next_offset: int, failed:
             batches.append((yield from _batch(records, entry if is_last else None, write, state, offset, failed)))
     except ApiError as refusal:
         return Prepared(error=refusal)
+    assert len(batches) <= 1 or not decision.atomic, f"an atomic write is one batch, not {len(batches)}"  # I-16
     return Prepared(response=decision.response, batches=tuple(batches))
 
 

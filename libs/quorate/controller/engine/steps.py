@@ -32,4 +32,5 @@ def slices(items: Sequence[T], size: int = ITEMS_PER_STEP) -> Iterator[Sequence[
     >>> list(slices("abcde", 2))
     ['ab', 'cd', 'e']
     """
+    assert size >= 1, size
     return (items[start : start + size] for start in range(0, len(items), size))

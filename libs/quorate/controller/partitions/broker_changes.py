@@ -5,7 +5,8 @@ A broker may be in the ISRs of very many partitions, so one such change may take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from kraft import Uuid
 from quorate.controller.configs.settings import ControllerSettings
@@ -213,8 +214,26 @@ def _changes(
                 election=election,
             )
             changes = known[kind] = changed_fields(partition, wish, book.rules(topic.name, partition))
+            _check_gone(partition, changes, out, elr_enabled=state.features.elr_enabled)
+            assert come is None or _only_elects(partition, changes), (partition, changes)
         if changes:
             yield PartitionChangeRecord(partition_id, topic.id, **changes)
+
+
+def _check_gone(
+    partition: Partition, changes: Mapping[str, Any], out: Collection[NodeId | None], *, elr_enabled: bool
+) -> None:
+    """Asserts that the brokers `out` lead nothing after the change, and are in no ISR but as its last member."""
+    leader, isr = changes.get("leader", partition.leader), changes.get("isr", partition.isr)
+    assert leader not in out, (partition, changes, out)  # I-53
+    is_last = leader == NO_LEADER and not elr_enabled
+    assert is_last or set(isr).isdisjoint(out), (partition, changes, out)  # I-53
+
+
+def _only_elects(partition: Partition, changes: Mapping[str, Any]) -> bool:
+    """Returns whether nobody joins the ISR of a partition without a leader, except as its new leader."""
+    leader, isr = changes.get("leader", partition.leader), changes.get("isr", partition.isr)
+    return partition.leader == NO_LEADER and set(isr) <= {*partition.isr, leader}
 
 
 def _waits(partition: Partition) -> bool:

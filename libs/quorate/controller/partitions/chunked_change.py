@@ -76,6 +76,11 @@ class ChunkLimits:
     uncut_max: int = RECORDS_PER_WRITE_MAX
     """A change of up to this many partitions is not cut where chunks are less safe: the size of one batch."""
 
+    def __post_init__(self) -> None:
+        assert 1 <= self.changed_max <= self.looked_at_max, self
+        assert 2 * self.changed_max <= RECORDS_PER_WRITE_MAX, f"a chunk is one batch: {self}"
+        assert 0 <= self.uncut_max <= RECORDS_PER_WRITE_MAX, f"what is not cut is one batch: {self}"
+
 
 DEFAULT_TURN: Final = ChunkLimits()
 
@@ -113,6 +118,7 @@ def bites(topics: Topics, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, 
     for topic_id, start, stretch in topics.stretches(turn.changed_max):
         found += [(topic_id, start + place) for place in find(stretch)]
         looked_at += len(stretch.rows)
+        assert len(found) < 2 * turn.changed_max, (len(found), turn)
         if len(found) >= turn.changed_max or looked_at >= turn.looked_at_max:
             yield tuple(found)
             found, looked_at = [], 0

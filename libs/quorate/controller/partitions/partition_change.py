@@ -84,6 +84,9 @@ def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) ->
     _complete_reassignment(coming)
     _choose_eligible(partition, coming, wish, rules)
     _choose_leader(partition, coming, wish, rules)
+    assert coming.leader == NO_LEADER or coming.leader in coming.isr, (partition, coming)  # I-47
+    if coming.elr or coming.last_known_elr:
+        _check_eligible(coming, wish, rules)
     return _differences(partition, coming, rules) | _moved(partition, coming, wish, rules)
 
 
@@ -108,6 +111,8 @@ class AlikePartitions:
 
 
 def _wished(partition: Partition, wish: PartitionTarget) -> _Next:
+    assert not wish.unclean_shutdown or wish.unclean_shutdown.isdisjoint(wish.isr or ()), wish  # I-57
+
     return _Next(
         replicas=_or(wish.replicas, partition.replicas),
         isr=_or(wish.isr, partition.isr),
@@ -166,6 +171,7 @@ def _choose_leader(partition: Partition, coming: _Next, wish: PartitionTarget, r
     )
     coming.leader = elected.leader
     if elected.unclean:
+        assert resort or wish.election is Election.UNCLEAN, (partition, wish, elected)  # I-54
         # The other logs may diverge from the new leader's: these replicas must rejoin the ISR.
         coming.isr, coming.elr, coming.recovery_state = (elected.leader,), (), RECOVERING
     elif elected.leader in coming.elr:
@@ -189,6 +195,18 @@ def _remember_leader(partition: Partition, coming: _Next, rules: Rules) -> None:
         coming.last_known_elr = (partition.leader,)
 
 
+def _check_eligible(coming: _Next, wish: PartitionTarget, rules: Rules) -> None:
+    """Asserts who is in the ELR, and when there is a last known leader: both are computed anew by every change."""
+    assert rules.elr_enabled, coming
+    if coming.elr:
+        assert len(coming.isr) < rules.min_isr, (coming, rules.min_isr)  # I-49
+        assert set(coming.elr).issubset(coming.replicas), coming  # I-46
+        assert set(coming.elr).isdisjoint(coming.isr), coming  # I-48
+        assert wish.unclean_shutdown.isdisjoint(coming.elr), (coming, wish)  # I-57
+    if coming.last_known_elr:
+        assert coming.leader == NO_LEADER, coming  # I-49
+
+
 def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str, Any]:
     """Returns the record's changed fields except replicas and directories."""
     changes: dict[str, Any] = {}
@@ -206,7 +224,12 @@ def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str,
         changes["leader_recovery_state"] = coming.recovery_state
     if coming.leader != partition.leader or _raises_epoch(partition, coming, rules):
         assert coming.leader != NO_LEADER_CHANGE, coming
+        stays = coming.leader in (partition.leader, NO_LEADER)
+        assert stays or rules.is_acceptable(coming.leader), (partition, coming)  # I-53
         changes["leader"] = coming.leader
+    else:
+        kept = coming.replicas
+        assert kept is partition.replicas or set(partition.replicas).issubset(kept), (partition, coming)  # I-51
     return changes
 
 
@@ -225,6 +248,8 @@ def _moved(partition: Partition, coming: _Next, wish: PartitionTarget, rules: Ru
     """Returns the changed replicas, and the directory of each: known, requested or default. KIP-455, KIP-858."""
     if coming.replicas == partition.replicas and not wish.directories:
         return {}
+    assert wish.directories.keys() <= set(partition.replicas), (partition, wish)
+
     changes: dict[str, Any] = {} if coming.replicas == partition.replicas else {"replicas": coming.replicas}
     if rules.level < DIRECTORIES:
         return changes
