@@ -42,7 +42,10 @@ def activate(bootstrap: tuple[Message, ...], settings: ControllerSettings) -> Co
         begun = settled.features.metadata_version
         first = () if begun is not None else bootstrap or (FeatureLevelRecord(METADATA_VERSION, LATEST),)
         level = _level_of(first) if begun is None else begun
-        return Decision(None, (*_aborted(state, level), *_wrapped(first, level, settled, settings)))
+        records = (*_aborted(state, level), *_wrapped(first, level, settled, settings))
+        assert open_one is None or isinstance(records[0], AbortTransactionRecord), records  # I-43
+        assert begun is None or len(records) <= 1, f"the log has a beginning already: {records}"
+        return Decision(None, records)
 
     return command
 

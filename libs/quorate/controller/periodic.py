@@ -9,7 +9,7 @@ from typing import Final
 
 from quorate.controller.access.delegation_tokens import is_expired
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
 from quorate.controller.engine.failures import PeriodicTaskFailed
 from quorate.controller.partitions.broker_changes import rules_for
 from quorate.controller.partitions.elections import Election
@@ -46,6 +46,10 @@ class PeriodicTask:
     command: Callable[[ControllerSettings], Command[int]]
     bite: int | None = None
     """The most records of one run; None if the task never continues at once after a run."""
+
+    def __post_init__(self) -> None:
+        assert self.interval_ms > AGAIN_MS, self
+        assert self.bite is None or 1 <= self.bite <= RECORDS_PER_WRITE_MAX, f"a run is one write: {self}"
 
     def decide(self, settings: ControllerSettings) -> Command[int]:
         """Returns the task's command.
@@ -169,3 +173,5 @@ CHORES: Final = (
         bite=EXPIRED_TOKENS_PER_WRITE_MAX,
     ),
 )
+
+assert len({chore.name for chore in CHORES}) == len(CHORES), "one row a task"

@@ -45,6 +45,8 @@ class Items(NamedTuple):
             return refusal is None
 
         left = {name: tuple(item for item in getattr(request, name) if stays(item)) for name in self.asked}
+        count = sum(len(getattr(request, name)) for name in self.asked)
+        assert sum(map(len, left.values())) + len(refusals) == count, (request, left, refusals)
         return (replace(request, **left) if refusals else request), tuple(refusals)
 
     def put_back(self, response: M, refusals: Iterable[Any]) -> M:

@@ -29,3 +29,6 @@ def fault_of_name(name: str) -> str | None:
     if _ALLOWED.fullmatch(name) is None:
         return f"the topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
     return None
+
+
+assert not any(map(fault_of_name, INTERNAL_TOPICS)), INTERNAL_TOPICS

@@ -61,7 +61,11 @@ class Matcher:
             self._by_name.setdefault(entry.resource_name, []).append(entry)
 
     def matches(self, wanted: AclFilter) -> list[AccessControlEntryRecord]:
-        """Returns the entries that match the filter, sorted by resource, then principal, host, operation."""
+        """Returns the entries that match the filter, sorted by resource, then principal, host, operation.
+
+        `check_filter` has accepted the filter: one with an unknown type would find nothing, and nobody would notice.
+        """
+        assert wanted.pattern_type_filter in _PATTERN_TYPES, wanted
         return sorted((entry for entry in self._candidates(wanted) if _agrees(entry, wanted)), key=_order)
 
     def _candidates(self, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
@@ -79,6 +83,7 @@ class Matcher:
 
 
 _UNKNOWN: Final = "UNKNOWN"
+_PATTERN_TYPES: Final = frozenset(map(int, PatternType)) - {PatternType.UNKNOWN}
 _Order: TypeAlias = tuple[int, str, int, str, str, int, int, bytes]
 
 

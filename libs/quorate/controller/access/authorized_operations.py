@@ -34,6 +34,11 @@ _OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
 }
 """The operations that each resource type supports. Kafka's AclEntry.supportedOperations."""
 
+for _operations in _OPERATIONS.values():
+    assert len(set(_operations)) == len(_operations), _operations
+    assert min(_operations) > AclOperation.ALL, f"operations, and not a filter's word for several: {_operations}"
+    assert max(_operations) < 31, f"bits of a positive int32: {_operations}"
+
 
 def authorized_operations(state: ClusterState, would_allow: Allows, kind: ResourceType, name: str) -> int:
     """Returns the bit field of the operations that the caller may do to the resource with this name.

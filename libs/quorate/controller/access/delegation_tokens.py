@@ -114,6 +114,7 @@ def token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) ->
     found = [token for token in tokens if hmac.compare_digest(token_hmac(settings, token.token_id), given)]
     if not found:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "no delegation token has the HMAC that was given")
+    assert len(found) == 1, f"tokens with different ids have one HMAC: {[token.token_id for token in found]}"
     return found[0]
 
 
@@ -142,7 +143,8 @@ def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
 
 
 def time_after(now_ms: int, period_ms: int) -> int:
-    """Returns `now_ms` plus `period_ms`, at most `TIMESTAMP_MAX`."""
+    """Returns `now_ms` plus `period_ms`, which is not negative, at most `TIMESTAMP_MAX`."""
+    assert period_ms >= 0, period_ms
     return min(now_ms + period_ms, TIMESTAMP_MAX)
 
 

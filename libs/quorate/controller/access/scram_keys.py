@@ -14,9 +14,11 @@ ITERATIONS_MIN: Final = 4096
 """The minimum of PBKDF2 iterations: RFC 7677's, and Kafka's for both mechanisms."""
 ITERATIONS_MAX: Final = 16384
 """The maximum of PBKDF2 iterations, as in Kafka, since a broker computes them at each login."""
+assert ITERATIONS_MIN <= ITERATIONS_MAX, (ITERATIONS_MIN, ITERATIONS_MAX)
 
 HASHES: Final = {1: "sha256", 2: "sha512"}
 assert HASHES.keys() == MECHANISMS.keys(), MECHANISMS
+assert set(HASHES.values()) <= hashlib.algorithms_guaranteed, HASHES
 
 
 def salted_password(mechanism: int, password: bytes, salt: bytes, iterations: int) -> bytes:

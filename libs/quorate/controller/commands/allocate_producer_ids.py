@@ -15,6 +15,7 @@ __all__ = ["BLOCK_SIZE", "allocate_producer_ids"]
 
 BLOCK_SIZE: Final = 1_000
 LAST_PRODUCER_ID: Final = (1 << 63) - 1
+assert 0 < BLOCK_SIZE < LAST_PRODUCER_ID, BLOCK_SIZE
 
 
 def allocate_producer_ids(request: AllocateProducerIdsRequest) -> Command[AllocateProducerIdsResponse]:
@@ -32,6 +33,9 @@ def allocate_producer_ids(request: AllocateProducerIdsRequest) -> Command[Alloca
                 f"the next producer id is {first}; a block of {BLOCK_SIZE} would pass {LAST_PRODUCER_ID}",
             )
         record = ProducerIdsRecord(broker.id, broker.epoch, first + BLOCK_SIZE)
-        return Decision(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE), (record,))
+        response = AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE)
+        end = response.producer_id_start + response.producer_id_len
+        assert end == record.next_producer_id, (response, record)  # I-44
+        return Decision(response, (record,))
 
     return command

@@ -60,11 +60,15 @@ def alter_client_quotas(
         for asked in request.entries:
             entity = entity_of(asked.entity)
             try:
-                records += _alter(state, entity, asked, counts, known_hosts)
+                changes = _alter(state, entity, asked, counts, known_hosts)
+                assert len(changes) <= len(asked.ops), (asked, changes)
+                records += changes
             except ApiError as refusal:
                 results[entity] = _Result(int(refusal.code), refusal.message, _parts(entity))
             else:
+                assert entity not in results, f"decided twice: {entity}"
                 results[entity] = _Result(0, None, _parts(entity))
+        assert results.keys() == counts.keys(), (list(results), list(counts))
         decision = Decision(AlterClientQuotasResponse(entries=tuple(results.values())), tuple(records))
         return dry(decision) if request.validate_only else decision
 

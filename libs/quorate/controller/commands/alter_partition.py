@@ -47,6 +47,7 @@ def alter_partition(request: AlterPartitionRequest, *, settings: ControllerSetti
             topic = state.topics.by_id(asked.topic_id)
             results = tuple(_alter(state, topic, request.broker_id, each, book, records) for each in asked.partitions)
             topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
+        assert len(topics) == len(request.topics), (request, topics)
         # One request may change more ISRs than one batch holds.
         return Decision(AlterPartitionResponse(topics=tuple(topics)), tuple(records), atomic=False)
 

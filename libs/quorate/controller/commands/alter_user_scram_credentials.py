@@ -48,6 +48,7 @@ def alter_user_scram_credentials(
             else:
                 records.append(record)
                 results.append(_Result(asked.name, error_message=None))
+        assert len(records) == sum(not result.error_code for result in results), (results, len(records))
         return Decision(AlterUserScramCredentialsResponse(results=tuple(results)), tuple(records))
 
     return command

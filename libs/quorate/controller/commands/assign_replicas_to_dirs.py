@@ -95,6 +95,8 @@ def _records(
             election=Election.UNCLEAN if settings.elects_uncleanly(state, found.topic.name) else Election.ONLINE,
         )
         leaves = _change(state, found, wish, settings)
+        after = found.partition if leaves is None else merged(found.partition, leaves)
+        assert after.leader != broker.id, (broker.id, found)
         if leaves is not None:
             yield leaves
 

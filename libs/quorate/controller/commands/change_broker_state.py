@@ -68,8 +68,13 @@ def change_broker_state(
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         broker = _checked(state, broker_id, broker_epoch)
-        reached = _reachable(broker, target, leads=has_led or state.topics.leader_count(broker_id) > 0)
+        leads = has_led or state.topics.leader_count(broker_id) > 0
+        reached = _reachable(broker, target, leads=leads)
+        assert reached is not ControlState.UNFENCED or not broker.in_controlled_shutdown, broker
+        is_asked = target is ControlState.SHUTDOWN_NOW or reached is not ControlState.SHUTDOWN_NOW
+        assert is_asked or broker.fenced or not leads, broker  # I-67
         failed = _failed(state, broker, offline_log_dirs)
+        assert set(failed).issubset(broker.log_dirs), (broker, failed)
         records = (
             *_records(state, broker, reached, failed, settings),
             *_lost(state, broker, reached, failed, settings),
@@ -251,6 +256,7 @@ def _lost(
     among = (each for each in found if not (leaves and broker.id in each.partition.isr))
     yield from losing(state, broker.id, failed, settings, among)
     left = tuple(directory for directory in broker.log_dirs if directory not in failed)
+    assert len(left) + len(failed) == len(broker.log_dirs), (broker, failed, left)
     yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
 
 
@@ -270,6 +276,8 @@ def _cordoned(state: ClusterState, broker: Broker, cordoned: Collection[Uuid] | 
 
 
 def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> BrokerRegistrationChangeRecord:
+    assert (fenced, in_controlled_shutdown) in ((_FENCE, 0), (_UNFENCE, 0), (0, _SHUT_DOWN)), (fenced, broker)
+    assert fenced != (_FENCE if broker.fenced else _UNFENCE), f"nothing changes: {broker}"
     return BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=in_controlled_shutdown
     )

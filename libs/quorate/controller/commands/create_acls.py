@@ -50,6 +50,7 @@ def create_acls(request: CreateAclsRequest, *, new_acl_id: Callable[[], Uuid]) -
             results.append(_Result(error_message=None))
             if not state.acls.has(entry):
                 new[entry] = None
+        assert len(results) == len(request.creations), (len(results), len(request.creations))
         return Decision(CreateAclsResponse(results=tuple(results)), tuple(_with_ids(state, list(new), new_acl_id)))
 
     return command
@@ -109,6 +110,7 @@ def _invalid(message: str) -> ApiError:
 def _with_ids(
     state: ClusterState, entries: list[AccessControlEntryRecord], new_acl_id: Callable[[], Uuid]
 ) -> list[Message]:
+    assert all(entry.id == ZERO_UUID for entry in entries), entries
     ids: dict[Uuid, None] = {}
     while len(ids) < len(entries):
         acl_id = new_acl_id()

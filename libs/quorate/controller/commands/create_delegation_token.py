@@ -97,13 +97,15 @@ def _token(
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
     max_timestamp = time_after(now_ms, lifetime_ms)
+    expiration_timestamp = min(max_timestamp, time_after(now_ms, settings.expiry_time_ms))
+    assert now_ms < expiration_timestamp <= max_timestamp, (now_ms, expiration_timestamp, max_timestamp)
     return DelegationTokenRecord(
         owner=str(owner),
         requester=str(requester),
         renewers=tuple(str(_renewer(each)) for each in request.renewers),
         issue_timestamp=now_ms,
         max_timestamp=max_timestamp,
-        expiration_timestamp=min(max_timestamp, time_after(now_ms, settings.expiry_time_ms)),
+        expiration_timestamp=expiration_timestamp,
         token_id=token_id,
     )
 

@@ -48,15 +48,19 @@ def create_partitions(request: CreatePartitionsRequest, *, placements: Placement
             if results:
                 yield
             for asked in some:
+                before = len(records)
                 try:
                     records += _more(state, asked, placements)
                 except StalePlacement:
                     raise
                 except ApiError as refusal:
+                    assert len(records) == before, f"refused, and begun all the same: {asked}"
                     results.append(_refusal(asked.name, refusal))
                 else:
                     results.append(_Result(name=asked.name))
-        response = CreatePartitionsResponse(results=(*results, *_refused_twice(request)))
+        twice = tuple(_refused_twice(request))
+        assert len(results) + len(twice) == len({asked.name for asked in request.topics}), (results, twice)
+        response = CreatePartitionsResponse(results=(*results, *twice))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision
 
@@ -111,6 +115,7 @@ def _grown(state: ClusterState, asked: _Asked) -> Topic:
 def _spec(topic: Topic, asked: _Asked) -> PlacementSpec:
     """Returns the placement request for the new partitions, with the replication factor of partition 0."""
     present = len(topic.partitions)
+    assert asked.count > present, (asked, present)  # `_grown` has refused the others
     return PlacementSpec(
         start_partition=present,
         partition_count=asked.count - present,
@@ -125,6 +130,7 @@ def _more(state: ClusterState, asked: _Asked, placements: Placements) -> Iterato
         replicas = placed(state, asked.name, placements, spec)
     else:
         replicas = _assigned(state, asked, spec)
+    assert len(replicas) == spec.partition_count, (asked, spec, len(replicas))
     return partition_records(state, topic.id, replicas, first_id=spec.start_partition)
 
 

@@ -86,8 +86,10 @@ def create_topics(
                 except ApiError as refusal:
                     results[topic.name] = _refusal(topic.name, refusal)
                     continue
+                assert topic.name not in results, f"decided twice: {topic.name}"
                 records += _records(state, new)
                 results[topic.name] = _created(state, new, settings)
+        assert len(results) == len(asked), (len(results), len(asked))
         last = (*_refused_twice(twice), *_refused_ours(request, twice))
         response = CreateTopicsResponse(topics=(*results.values(), *last))
         decision = Decision(response, tuple(records))
@@ -244,11 +246,13 @@ def _choose(
         raise refused[topic.name]
     if topic.assignments:
         by_id = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
+        assert by_id[-1].partition_index == len(by_id) - 1, topic  # `_check_assignments` has refused gaps
         replicas = tuple(assignment.broker_ids for assignment in by_id)
     else:
         replicas = placed(state, topic.name, placements, _spec(topic, settings))
     if settings.create_topic_policy is not None:
         settings.create_topic_policy.validate(_proposed(topic, replicas))
+    assert len(set(map(len, replicas))) == 1, f"all partitions have equally many replicas: {topic.name}"
     return _New(topic.name, _unused_id(state, new_topic_id), replicas, _configs(topic))
 
 

@@ -44,6 +44,7 @@ def delete_acls(request: DeleteAclsRequest) -> Command[DeleteAclsResponse]:
             matching = matcher.matches(wanted)
             going |= dict.fromkeys(entry.id for entry in matching)
             results.append(_Result(error_message=None, matching_acls=tuple(map(_match, matching))))
+        assert len(results) == len(request.filters), (len(results), len(request.filters))
         _check_size(going)
         removals = tuple(RemoveAccessControlEntryRecord(entry_id) for entry_id in going)
         return Decision(DeleteAclsResponse(filter_results=tuple(results)), removals)

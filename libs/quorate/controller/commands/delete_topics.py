@@ -49,10 +49,12 @@ def delete_topics(request: DeleteTopicsRequest, *, settings: ControllerSettings)
                 records.append(RemoveTopicRecord(topic.id))
                 results.append(_Result(name=topic.name, topic_id=topic.id))
         twice = {topic_id for topic_id, count in seen.items() if count > 1} | {each.topic_id for each in doubles}
-        return Decision(
-            DeleteTopicsResponse(responses=tuple(_once(result, twice) for result in results)),
-            tuple(record for record in records if record.topic_id not in twice),
-        )
+        responses = tuple(_once(result, twice) for result in results)
+        removals = tuple(record for record in records if record.topic_id not in twice)
+        granted = [result.topic_id for result in responses if not result.error_code]
+        assert granted == [record.topic_id for record in removals], (responses, removals)
+        assert len(set(granted)) == len(granted), responses
+        return Decision(DeleteTopicsResponse(responses=responses), removals)
 
     return command
 

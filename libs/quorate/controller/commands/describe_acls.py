@@ -38,6 +38,8 @@ def describe_acls(request: DescribeAclsRequest) -> Command[DescribeAclsResponse]
             )
             for pattern, entries in groupby(Matcher(state.acls.entries()).matches(request), key=pattern_of)
         )
+        patterns = {(each.resource_type, each.resource_name, each.pattern_type) for each in resources}
+        assert len(patterns) == len(resources), "a resource is listed once: the matches are sorted by resource"
         return Decision(DescribeAclsResponse(error_message=None, resources=resources))
 
     return command

@@ -13,11 +13,11 @@ from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsRe
 from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.configs.broker import Scope
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
-from quorate.controller.configs.kinds import kind_of, said
+from quorate.controller.configs.kinds import RESOURCE_TYPES, kind_of, said
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import Set, Source, ValueType
 from quorate.controller.engine.decision import Command, Decision, Moment
-from quorate.controller.secrets import is_secret
+from quorate.controller.secrets import PUBLIC, is_secret
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
@@ -165,6 +165,7 @@ def _group(state: ClusterState, name: str, settings: ControllerSettings) -> Iter
             yield _unknown(Set(each, own[each], Source.GROUP))
         elif not config.internal or each in own:
             found = tuple(group.candidates(config, group=own, cluster=cluster, static=settings.static_configs))
+            assert found[-1].source is not Source.GROUP, f"behind a group's own value is a broker's or Kafka's: {found}"
             yield _Entry(name=config.name, value=found[0].value, sets=found, type=config.values.type)
 
 
@@ -175,3 +176,5 @@ _ENTRIES: Final[Mapping[int, Callable[[ClusterState, str, ControllerSettings], I
     GROUP: _group,
 }
 """By resource type: a function that yields a resource's configs by name."""
+assert _ENTRIES.keys() == RESOURCE_TYPES, "what can be altered can be described"
+assert _ENTRIES.keys() == PUBLIC.keys(), "of what is described it is known which values are secret"

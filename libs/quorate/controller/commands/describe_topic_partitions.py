@@ -59,6 +59,8 @@ def describe_topic_partitions(
         seen = (name for name in names if name not in refused)
         may = partial(authorized_operations, state, would_allow, ResourceType.TOPIC)
         topics, following = _page(state, seen if request.topics else filter(sees, seen), start, room, may)
+        is_ahead = following is None or (following.topic_name, following.partition_index) > start
+        assert is_ahead, f"a page ends where it begins: {following}"
         return Decision(
             DescribeTopicPartitionsResponse(topics=(*topics, *map(_refused, sorted(refused))), next_cursor=following)
         )
@@ -90,8 +92,12 @@ def _names(state: ClusterState, request: DescribeTopicPartitionsRequest, start: 
 def _page(
     state: ClusterState, names: Iterable[str], start: tuple[str, int], room: int, may: Callable[[str], int]
 ) -> tuple[list[_Topic], _Cursor | None]:
+    assert room >= 1, room
     described: list[_Topic] = []
+    last: str | None = None
     for name in names:
+        assert last is None or last < name, f"a cursor needs sorted names: {last!r}, {name!r}"
+        last = name
         if room == 0:
             return described, _Cursor(name, 0)
         topic = state.topics.by_name(name)

@@ -62,7 +62,10 @@ def elect_leaders(request: ElectLeadersRequest, *, settings: ControllerSettings)
                 else:
                     partition_results.append(_PartitionResult(partition_id, error_message=None))
                     check_room(records)
+            assert len(partition_results) == len(partition_ids), (name, partition_ids, partition_results)
             results.append(_Result(topic=name, partition_result=tuple(partition_results)))
+        granted = sum(not each.error_code for result in results for each in result.partition_result)
+        assert len(records) == granted, (len(records), granted)
         response = ElectLeadersResponse(replica_election_results=tuple(results))
         return Decision(response, tuple(records))
 

@@ -43,6 +43,7 @@ def expire_delegation_token(
             return Decision(response, (RemoveDelegationTokenRecord(token.token_id),))
         check_not_expired(token, moment.now_ms)
         expiry = min(token.max_timestamp, time_after(moment.now_ms, request.expiry_time_period_ms))
+        assert expiry >= moment.now_ms, (token, expiry, moment)  # `check_not_expired` has refused the others
         changed = msgspec.structs.replace(token, expiration_timestamp=expiry)
         return Decision(ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry), (changed,))
 

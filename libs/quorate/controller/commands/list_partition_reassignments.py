@@ -38,7 +38,8 @@ def list_partition_reassignments(
 def _all(state: ClusterState) -> Iterator[_Asked]:
     """Yields all topics with ongoing reassignments, sorted by name, with their partitions in order."""
     found: dict[str, list[int]] = {}
-    for topic, partition_id, _ in state.topics.reassigning():
+    for topic, partition_id, partition in state.topics.reassigning():
+        assert partition.is_reassigning, (topic.name, partition_id, partition)
         found.setdefault(topic.name, []).append(partition_id)
     for name in sorted(found):
         yield name, sorted(found[name])

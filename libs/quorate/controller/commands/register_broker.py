@@ -61,6 +61,8 @@ def register_broker(
         was_clean = not tells_previous_epoch or _was_clean(request, existing)
         cleaned = () if again else tuple(_cleaned(state, request.broker_id, settings, was_clean=was_clean))
         record = _record(state, request, epoch, existing if again else None)
+        assert again or record.fenced, record  # I-66
+        assert again or record.broker_epoch == moment.next_offset, (record, moment)  # I-44
         return Decision(BrokerRegistrationResponse(broker_epoch=epoch), (*cleaned, record), atomic=False)
 
     return command

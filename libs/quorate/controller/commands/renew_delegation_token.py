@@ -42,6 +42,7 @@ def renew_delegation_token(
         if request.renew_period_ms > 0:
             period_ms = min(period_ms, request.renew_period_ms)
         expiry = min(token.max_timestamp, time_after(moment.now_ms, period_ms))
+        assert expiry >= moment.now_ms, (token, expiry, moment)  # `check_not_expired` has refused the others
         renewed = msgspec.structs.replace(token, expiration_timestamp=expiry)
         return Decision(RenewDelegationTokenResponse(expiry_timestamp_ms=expiry), (renewed,))
 

@@ -38,7 +38,8 @@ def unregister_broker(
         broker = state.brokers.get(request.broker_id)
         if broker is None:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
-        changes = leaving(state, broker.id, settings)
+        changes = tuple(leaving(state, broker.id, settings))
+        assert len(changes) <= state.topics.isr_count(broker.id), (broker.id, len(changes))
         last = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
         return Decision(UnregisterBrokerResponse(error_message=None), (*changes, last), atomic=False)
 

@@ -61,6 +61,8 @@ def update_features(
             _check(state, update, present=present.get(update.feature, 0), proposed=proposed, voters=voters)
         changed = [each for each in request.feature_updates if proposed[each.feature] != present.get(each.feature, 0)]
         records = tuple(record for update in changed for record in _records(state, update, settings))
+        levels = [record.name for record in records if isinstance(record, FeatureLevelRecord)]
+        assert levels == [each.feature for each in changed if each.feature != KRAFT_VERSION], (changed, levels)
         response = UpdateFeaturesResponse(error_message=None)
         decision = Decision(response, records)
         return dry(decision) if request.validate_only else decision

@@ -349,3 +349,12 @@ DYNAMIC: Final[Mapping[str, BrokerConfig]] = {
 
 assert list(DYNAMIC) == sorted(DYNAMIC), list(DYNAMIC)
 assert not DYNAMIC.keys() & FILE_ONLY.keys(), DYNAMIC.keys() & FILE_ONLY.keys()
+for _config in DYNAMIC.values():
+    assert _config.default is None or _config.values.takes(_config.default), _config
+for _type, _default in FILE_ONLY.values():
+    assert _default is None or _OF_TYPE[_type].takes(_default), (_type, _default)
+assert _OF_ALL_LISTENERS <= DYNAMIC.keys(), _OF_ALL_LISTENERS - DYNAMIC.keys()
+assert DYNAMIC.keys() | FILE_ONLY.keys() >= set(OF_MECHANISM), OF_MECHANISM
+for _name, _group in _ALIKE.items():
+    assert _name in _group, (_name, _group)
+    assert default_of(_group[-1]) is not None, f"the last of them has a default: {_group}"

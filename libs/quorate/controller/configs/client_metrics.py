@@ -92,3 +92,6 @@ CONFIGS: Final[Mapping[str, ClientMetricsConfig]] = {
 """All configs of a subscription by name, sorted."""
 
 assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)
+for _each in CONFIGS.values():
+    assert _each.values.takes(_each.default), _each
+assert int(CONFIGS["interval.ms"].default) in INTERVAL_MS, CONFIGS["interval.ms"]

@@ -70,12 +70,15 @@ def alter(
         for each in some:
             if each.resource in outcomes:
                 continue
+            before = len(records)
             try:
                 _check_once(each.resource, counts[each.resource])
                 records += _records(state, each, settings)
                 outcomes[each.resource] = Outcome(each.resource)
             except ApiError as refusal:
+                assert len(records) == before, f"refused, and changed all the same: {each.resource}"
                 outcomes[each.resource] = Outcome(each.resource, refusal)
+    assert list(outcomes) == list(counts), (list(outcomes), list(counts))
     if is_long:
         yield
     return list(outcomes.values()), [*records, *cleared(state, records)]

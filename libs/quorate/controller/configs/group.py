@@ -220,4 +220,7 @@ CONFIGS: Final[Mapping[str, GroupConfig]] = {
 
 assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)
 for _each in CONFIGS.values():
-    assert _each.default is None or _each.synonym is None, _each
+    assert (_each.default is None) != (_each.synonym is None), _each
+    assert _each.default is None or _each.values.takes(_each.default), _each
+    for _named in filter(None, (_each.synonym, _each.least, _each.most)):
+        assert broker.default_of(_named) is not None, f"a broker config with a default: {_named} of {_each.name}"

@@ -18,7 +18,7 @@ from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROU
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 
-__all__ = ["Change", "ResourceKind", "kind_of", "node_id_of", "said"]
+__all__ = ["RESOURCE_TYPES", "Change", "ResourceKind", "kind_of", "node_id_of", "said"]
 
 _NODE_ID_MAX: Final = 2**31 - 1
 
@@ -217,3 +217,5 @@ _KINDS: Final[Mapping[int, ResourceKind]] = {
         list_default=_no_list,
     ),
 }
+RESOURCE_TYPES: Final = _KINDS.keys()
+"""The resource types that have configs in the metadata."""

@@ -300,3 +300,9 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
 """All topic configs by name, sorted. Kafka's `internal.segment.bytes`, for its own tests, is left out."""
 
 assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)
+for _each in CONFIGS.values():
+    assert _each.values.takes(_each.default), _each
+    for _synonym, _factor in _each.synonyms:
+        assert broker.config_of(_synonym) is not None, f"no broker config: {_synonym}"
+        assert _factor >= 1, _each
+assert broker.config_of(REMOTE_STORAGE_SYSTEM) is not None, REMOTE_STORAGE_SYSTEM

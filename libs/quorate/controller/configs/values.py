@@ -157,6 +157,7 @@ def integer(low: int | None = None, high: int | None = None, of: ValueType = Val
     """
     lowest = _LOWEST[of] if low is None else low
     highest = -_LOWEST[of] - 1 if high is None else high
+    assert _LOWEST[of] <= lowest <= highest < -_LOWEST[of], (of, low, high)
 
     def takes(text: str) -> bool:
         trimmed = trim(text)
@@ -181,6 +182,8 @@ def decimal(low: float = -math.inf, high: float = math.inf) -> Values:
     (True, True, False)
     """
 
+    assert low < high, (low, high)
+
     def takes(text: str) -> bool:
         if _DECIMAL.fullmatch(trim(text)) is None:
             return False
@@ -197,11 +200,13 @@ def boolean() -> Values:
 
 def one_of(*allowed: str) -> Values:
     """Makes the rule for one of these words, in exactly this spelling."""
+    assert all(trim(word) == word for word in allowed), allowed
     return Values(ValueType.STRING, "one of " + ", ".join(allowed), lambda text: trim(text) in allowed)
 
 
 def list_of(*allowed: str) -> Values:
     """Makes the rule for a comma-separated list of these words."""
+    assert list(allowed) == items(",".join(allowed)), allowed
 
     def takes(text: str) -> bool:
         return all(part in allowed for part in items(text))

@@ -1,4 +1,4 @@
-"""Soundness of a partition: what is true of each one that our controllers write, but may not be true of a foreign log."""
+"""Soundness of a partition: what is true of each one that our controllers write, but maybe not in a foreign log."""
 
 from __future__ import annotations
 

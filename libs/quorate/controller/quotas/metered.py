@@ -59,8 +59,10 @@ def metered(meter: Meter, asked: Any, make: Callable[[Any], Command[Any]], purse
             decision = yield from steps_of(make(left), state, moment)
             before = len(refused)
             for name, cost in meter.costs(state, asked, decision.response):
+                assert name not in refused, f"refused, and decided all the same: {name}"
                 if name in paid:
                     continue
+                assert cost >= 0, (name, cost)
                 if tokens < 0:
                     refused[name] = None
                 else:

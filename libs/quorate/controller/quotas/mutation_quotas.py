@@ -61,6 +61,9 @@ def quota_of(quotas: ClientQuotas, *, user: str, client_id: str) -> Quota | None
     return None
 
 
+assert CLIENT_ID < USER, "the parts of an entity are sorted by type, as `entity_of` does it"
+
+
 def _candidates(user: str, client_id: str) -> Iterator[tuple[Entity, tuple[str | None, str | None]]]:
     """Yields the quota entities that may apply, most specific first, each with the key of its bucket."""
     any_user, any_client = (USER, None), (CLIENT_ID, None)
