@@ -123,10 +123,8 @@ class AdminDoor:
         return self._refused(request, error)
 
     def _refused(self, request: AdminRequest, error: ApiError) -> AdminResponse:
-        metadata, refused = (
-            error.metadata,
-            AdminResponse(correlation_id=request.correlation_id, error=_admin_error(error)),
-        )
+        metadata = error.metadata
+        refused = AdminResponse(correlation_id=request.correlation_id, error=_admin_error(error))
         if OFFSET in metadata:
             refused.leader_id = self._apis.driver.leader_id
             refused.leader_epoch, refused.offset = int(metadata[LEADER_EPOCH]), int(metadata[OFFSET])
