@@ -19,7 +19,7 @@ from quorate.raft import (
     role_entry,
 )
 from quorate.raft.log import BatchInfo, LogView
-from quorate.raft.messages import EpochlessRequest, Message, NewsOfLeader, Request, Response
+from quorate.raft.messages import RESPONSES, EpochlessRequest, Message, NewsOfLeader, Request, Response
 from quorate.raft.progress import QuorumDescription
 from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, RoleTransition, Upgrade
 from quorate.raft.requests import InFlightRequest, RequestClass, Requests
@@ -138,7 +138,7 @@ class Raft:
         elif self._effects == NO_EFFECTS:
             return NOTHING
         effects, self._effects = self._effects, Effects()
-        return effects.as_ready(election)
+        return effects.as_ready(election, self._log)
 
     def describe(self, now_ms: int) -> QuorumDescription:
         """Returns the leader, and on the leader all replicas' log ends and fetch times, for DescribeQuorum."""
@@ -275,9 +275,8 @@ class Raft:
     def snapshot_failed(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
         """Drops the download of `snapshot_id`, whose bytes are no valid snapshot; it starts again after a pause."""
         turn = self._turn(now_ms)
-        role = self._role
-        if isinstance(role, Follower):
-            following.drop_download(turn, role, snapshot_id)
+        if isinstance(self._role, Follower):
+            following.drop_download(turn, self._role, snapshot_id)
         self._pursue(turn)
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
@@ -335,6 +334,7 @@ class Raft:
         turn.flight = self._requests.take(response.reply_to)
         if turn.flight is None:  # sent by an earlier role, expired, or answered already
             return
+        assert isinstance(response, RESPONSES[type(turn.flight.request)]), (turn.flight, response)
         peer, lane = turn.flight.to, turn.flight.lane
         failures = self._requests.failures(peer, lane)
         if response.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

@@ -50,9 +50,10 @@ def answer_parked(turn: StepContext, role: Follower) -> None:
     """Answers the held fetches for which something was committed, or whose deadline has come."""
     ends = (turn.log.high_watermark, turn.log.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
-    if not has_changed and not parked_fetches.is_due(turn, role):
+    if not has_changed and not parked_fetches.wait_until_due(turn, role):
         return
     for key, parked in list(role.parked.items()):
+        assert parked.request.from_any, parked.request  # a follower serves no other fetches
         # While the fetch was held, a snapshot may have replaced this log.
         misfit = _misfit(turn, role, parked.request)
         if misfit is not None or _has_news(turn, parked.request) or parked.deadline_ms <= turn.now_ms:
@@ -69,6 +70,7 @@ def _may_serve(turn: StepContext, role: Follower, request: FetchRequest | FetchS
 def _silent_ms(turn: StepContext, role: Follower) -> int:
     """Returns for how many ms this follower has had no contact with the leader."""
     assert role.leader_contact_at_ms is not None, role
+    assert role.leader_contact_at_ms <= turn.now_ms, (role.leader_contact_at_ms, turn.now_ms)
     return turn.now_ms - role.leader_contact_at_ms
 
 

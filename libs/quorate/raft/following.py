@@ -46,6 +46,7 @@ def fetch(turn: StepContext, role: Follower) -> None:
         max_wait_ms = turn.settings.fetch_max_wait_ms if role.has_fetched else 0
         turn.ask(source, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms, from_any=from_any))
     elif not role.download.is_whole:
+        assert role.download.source == source, (role.download, source)  # another node's snapshot has other bytes
         piece = FetchSnapshotRequest(
             epoch=role.epoch,
             replica=turn.node,
@@ -70,20 +71,21 @@ def _source(turn: StepContext, role: Follower) -> NodeId | None:
         if must_fetch_from_leader
         else tuple(relay for relay in turn.relays if relay not in (turn.node.id, role.leader_id))
     )
-    if role.download is not None and turn.may_ask(role.download.source):
+    if role.download is not None and turn.wait_to_ask(role.download.source):
         return role.download.source
     if not relays:
-        return role.leader_id if turn.may_ask(role.leader_id) else None
+        return role.leader_id if turn.wait_to_ask(role.leader_id) else None
     sources = (*relays, role.leader_id)
     if any(turn.requests.is_asked(source) for source in sources):
         for source in sources:
-            turn.may_ask(source)
+            turn.wait_to_ask(source)
         return None
-    return next((source for source in sources if turn.may_ask(source)), None)
+    return next((source for source in sources if turn.wait_to_ask(source)), None)
 
 
 def _next_fetch(turn: StepContext, *, epoch: int, max_wait_ms: int, from_any: bool = False) -> FetchRequest:
     """Returns a Fetch from this node's log end, with the epoch of its last record to find a divergence (KIP-595)."""
+    assert turn.log.flushed == turn.log.leo, (turn.log.flushed, turn.log.leo)  # I-18: it acknowledges all below
     return FetchRequest(
         epoch=epoch,
         replica=turn.node,
@@ -107,7 +109,7 @@ def seek_leader(turn: StepContext, role: Unattached) -> None:
     if (turn.is_voter and not turn.is_recovering) or turn.log.flushed < turn.log.leo:
         return
     peers = sorted((turn.voters.ids | turn.bootstrap | set(turn.relays)) - {turn.node.id})
-    free = [peer for peer in peers if turn.may_ask(peer)]
+    free = [peer for peer in peers if turn.wait_to_ask(peer)]
     if free and not len(turn.requests):
         turn.ask(free[turn.random.randrange(len(free))], _next_fetch(turn, epoch=role.epoch, max_wait_ms=0))
 
@@ -138,6 +140,7 @@ def take_fetch(turn: StepContext, role: Follower, response: FetchResponse) -> No
             turn.pause(turn.peer)
         for batch in response.batches:
             turn.append(batch)
+        assert turn.log.last_epoch <= role.epoch, (turn.log.last, role.epoch)  # I-03
         turn.commit(min(turn.log.leo, response.high_watermark))
         role.is_caught_up = 0 <= response.high_watermark <= turn.log.leo
 
@@ -169,6 +172,7 @@ def _record_leader_contact(turn: StepContext, role: Follower, *, silent_ms: int)
     """
     known_at_ms, contact_at_ms = role.leader_contact_at_ms, turn.now_ms - max(0, silent_ms)
     role.leader_contact_at_ms = contact_at_ms if known_at_ms is None else max(known_at_ms, contact_at_ms)
+    assert role.leader_contact_at_ms <= turn.now_ms, (role.leader_contact_at_ms, turn.now_ms)
     role.fetch_deadline_ms = role.leader_contact_at_ms + turn.settings.fetch_timeout_ms
     role.has_fetched = True
     role.is_lost = False
@@ -328,4 +332,5 @@ def give_up_soon(turn: StepContext, role: Follower, *, lost_rounds: int) -> None
     # ended.
     half_ms = turn.settings.failover_wait_max_ms // 2 << min(lost_rounds, FAILOVER_DOUBLINGS_MAX)
     wait_ms = half_ms + 1 + turn.random.randrange(half_ms)
+    assert half_ms < wait_ms <= 2 * half_ms, (wait_ms, half_ms)
     role.fetch_deadline_ms = min(role.fetch_deadline_ms, turn.now_ms + wait_ms)

@@ -28,8 +28,8 @@ def send_voter_request(turn: StepContext, role: Follower) -> None:
     request = _update(turn, role) if turn.is_voter else _join(turn, role)
     if (
         request is None
-        or not turn.is_due(role.next_voter_request_at_ms)
-        or not turn.may_ask(role.leader_id, RequestClass.VOTERS)
+        or not turn.wait_until(role.next_voter_request_at_ms)
+        or not turn.wait_to_ask(role.leader_id, RequestClass.VOTERS)
     ):
         return
     role.next_voter_request_at_ms = turn.now_ms + turn.settings.fetch_timeout_ms
@@ -56,6 +56,7 @@ def _join(turn: StepContext, role: Follower) -> VoterChange | None:
         return None
     stale = turn.voters.by_id(turn.node.id)
     if stale is not None:
+        assert stale.key != turn.node, stale  # this node would be a voter
         return RemoveRaftVoterRequest(voter=stale.key)
     # The commit can need this node's own fetches, so it must not wait for it: `ack_when_committed` is False.
     timeout_ms = turn.settings.request_timeout_ms

@@ -24,6 +24,8 @@ def begin(turn: StepContext, role: Leader, request: TransferLeadershipRequest) -
         return
     assert to is not None
     assert to.id != turn.node.id, (to, turn.node)
+    assert turn.handover.transfer is None, turn.handover.transfer  # one at a time
+    assert request.timeout_ms > 0, request  # `flaws.flaw` has refused the rest
     turn.handover.transfer = LeadershipTransfer(
         request=request, to=to, epoch=role.epoch, deadline_ms=turn.now_ms + request.timeout_ms
     )
@@ -42,6 +44,7 @@ def hand_over(turn: StepContext, role: Leader) -> Role | None:
     if end != turn.log.leo:
         return None
     transfer.deadline_ms = turn.now_ms + transfer.request.timeout_ms
+    assert turn.voters.has(transfer.to), (transfer, turn.voters.keys)
     resigned = role_entry.resigned(turn, role, reason=f"hands over to {transfer.to.id}")
     others = (key for key in resigned.preferred_successors if key != transfer.to)
     resigned.preferred_successors = (transfer.to, *others)
@@ -55,7 +58,7 @@ def _hindrance(turn: StepContext, role: Leader, transfer: LeadershipTransfer, en
         return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
     if transfer.to not in turn.voters.keys:
         return Refused(ErrorCode.VOTER_NOT_FOUND, f"voter {transfer.to} votes no more; node {turn.node.id} leads on")
-    if end == turn.log.leo or not turn.is_due(transfer.deadline_ms):
+    if end == turn.log.leo or not turn.wait_until(transfer.deadline_ms):
         return None
     reach = "was not heard" if end is None else f"is at offset {end} of {turn.log.leo}"
     message = f"voter {transfer.to} {reach} after {transfer.request.timeout_ms} ms; node {turn.node.id} leads on"
@@ -72,7 +75,7 @@ def await_successor(turn: StepContext, role: Role) -> None:
         message = f"node {leader_id} leads instead of voter {transfer.to}"
         fault = NO_FAULT if leader_id == transfer.to.id else Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
         _end(turn, role, fault)
-    elif turn.is_due(transfer.deadline_ms):
+    elif turn.wait_until(transfer.deadline_ms):
         message = f"voter {transfer.to} has not been elected within {transfer.request.timeout_ms} ms"
         _end(turn, role, Refused(ErrorCode.REQUEST_TIMED_OUT, message))
 

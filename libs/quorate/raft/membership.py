@@ -136,7 +136,7 @@ def finish_change(turn: StepContext, role: Leader) -> None:
     if pending.end_offset is not None and pending.end_offset <= (role.high_watermark or 0):
         _end(turn, role, pending, NO_FAULT)
         return
-    if turn.is_due(pending.deadline_ms):
+    if turn.wait_until(pending.deadline_ms):
         message = f"{_name(pending)} was not committed in time"
         if isinstance(pending.request, AddRaftVoterRequest) and pending.end_offset is None:
             key = pending.request.voter.key
@@ -147,7 +147,8 @@ def finish_change(turn: StepContext, role: Leader) -> None:
     if pending.end_offset is not None:
         return
     assert isinstance(request, AddRaftVoterRequest), request
-    if turn.may_ask(request.voter.key.id, RequestClass.VOTERS):
+    assert not pending.is_answered, pending  # its record is not in the log yet
+    if turn.wait_to_ask(request.voter.key.id, RequestClass.VOTERS):
         turn.ask(request.voter.key.id, ApiVersionsRequest(), request.voter.endpoints)
 
 
@@ -168,6 +169,9 @@ def release_change(turn: StepContext, role: Leader, after: Role) -> None:
 
 def append(turn: StepContext, role: Leader, voters: VoterSet, *, kraft_version: int | None = None) -> Offset:
     """Appends the voter set, in force at once (I-32), and returns the end offset (exclusive) of its batch."""
+    assert role.high_watermark is not None, role  # I-31: a record of this epoch is committed
+    assert turn.log.is_voter_change_committed, (turn.log.voters.latest_offset, turn.log.high_watermark)  # I-31
+    assert turn.log.kraft_version > 0 or kraft_version is not None, turn.log.kraft_version
     change = VotersChange(base_offset=turn.log.leo, epoch=role.epoch, voters=voters, kraft_version=kraft_version)
     turn.append(change)
     # The new voter set gets a full check-quorum period: a leader that was the only voter has not counted fetches at
@@ -194,6 +198,7 @@ def _track_by_key(turn: StepContext, role: Leader) -> None:
 
 def _end(turn: StepContext, role: Leader, pending: PendingChange, fault: Refused) -> None:
     """Ends the change under way and answers it, or notes the outcome of a step to the target."""
+    assert role.pending is pending, (role.pending, pending)  # I-31: one at a time
     role.pending = None
     if pending.is_of_walk:
         note_step(turn, role, fault)
@@ -212,6 +217,7 @@ def note_step(turn: StepContext, role: Leader, fault: Refused) -> None:
         return
     walk.error, walk.message = fault.error, fault.message
     walk.retry_at_ms = turn.now_ms + turn.settings.retry_wait_ms(walk.failures, turn.random)
+    assert walk.retry_at_ms > turn.now_ms, walk  # else the step would be tried in an endless loop
     walk.failures += 1
 
 
@@ -222,6 +228,7 @@ def answer(
     if fault.error is not ErrorCode.NONE:
         turn.refuse(role, request, fault)
         return
+    assert end_offset is None or end_offset <= turn.log.leo, (end_offset, turn.log.leo)
     response = RESPONSES[type(request)](epoch=role.epoch, leader_id=known_leader(role))
     if isinstance(response, AlterQuorumResponse):
         response = replace(response, offset=None if end_offset is None else end_offset - 1)

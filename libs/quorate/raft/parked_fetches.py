@@ -36,16 +36,16 @@ def park(
     assert role.parked_deadline_ms <= deadline_ms, (role.parked_deadline_ms, deadline_ms)
 
 
-def is_due(turn: StepContext, role: Leader | Follower) -> bool:
-    """Returns whether the earliest deadline of a held fetch has come; if not, sets a timer for it."""
-    return role.parked_deadline_ms is not None and turn.is_due(role.parked_deadline_ms)
+def wait_until_due(turn: StepContext, role: Leader | Follower) -> bool:
+    """Sets a timer for the earliest deadline of a held fetch unless it has come. Returns whether it has."""
+    return role.parked_deadline_ms is not None and turn.wait_until(role.parked_deadline_ms)
 
 
 def wait_on(turn: StepContext, role: Leader | Follower) -> None:
     """Moves the timer to the earliest deadline of the fetches that are still held."""
     role.parked_deadline_ms = min((parked.deadline_ms for parked in role.parked.values()), default=None)
     if role.parked_deadline_ms is not None:
-        turn.is_due(role.parked_deadline_ms)
+        turn.wake_at(role.parked_deadline_ms)
 
 
 def release_parked(turn: StepContext, role: Leader | Follower, after: Role) -> None:

@@ -28,8 +28,9 @@ def report_presence(turn: StepContext, role: Follower) -> None:
     handover = turn.handover
     is_present = handover.presence.is_present
     known = handover.reported_present if handover.reported_epoch == role.epoch else True
-    if not turn.is_voter or known == is_present or not turn.may_ask(role.leader_id, RequestClass.PRESENCE):
+    if not turn.is_voter or known == is_present or not turn.wait_to_ask(role.leader_id, RequestClass.PRESENCE):
         return
+    assert handover.reported_epoch <= role.epoch, (handover, role.epoch)  # I-03
     handover.reported_epoch, handover.reported_present = role.epoch, None
     handover.report_sequence += 1
     request = ControllerPresenceRequest(
@@ -79,7 +80,7 @@ def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
     presence = turn.handover.presence
     if presence.is_present or presence.resign_at_ms is None or turn.handover.transfer is not None:
         return None
-    if not turn.is_due(presence.resign_at_ms) or not any(_could_lead(turn, role, key) for key in turn.other_voters):
+    if not turn.wait_until(presence.resign_at_ms) or not any(_could_lead(turn, role, key) for key in turn.other_voters):
         return None
     return role_entry.resigned(turn, role, reason="its controller is away, and a voter that has one has the whole log")
 

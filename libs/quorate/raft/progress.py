@@ -39,11 +39,13 @@ def record_fetch(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
         progress.last_contact_at_ms = turn.now_ms
     if not turn.voters.has(key):  # observers do not count for check quorum
         return
+    assert key in role.replicas, (key, role.replicas)  # a voter is always tracked
     role.fetched.add(key)
     present = {voter.id for voter in role.fetched if turn.voters.has(voter)} | turn.own_vote
     if quorum.is_won(granted=present, voters=turn.voters.ids):
         role.fetched.clear()
         role.check_quorum_deadline_ms = turn.now_ms + turn.settings.check_quorum_ms
+        assert role.check_quorum_deadline_ms > turn.now_ms, role.check_quorum_deadline_ms  # I-24
 
 
 def _list(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
@@ -72,6 +74,8 @@ def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_of
     progress = role.replicas.get(key)
     if progress is None:
         return
+    assert progress.leader_leo <= turn.log.leo, (progress, turn.log.leo)  # I-11
+    assert progress.last_fetch_at_ms is None or progress.last_fetch_at_ms <= turn.now_ms, progress
     # KIP-836, and Kafka's rule for an ISR: a replica at the leader's end is caught up now. One that has reached the end
     # that the leader had at the replica's previous fetch was caught up at the time of that fetch.
     if fetch_offset >= turn.log.leo:
@@ -118,6 +122,7 @@ def advance(turn: StepContext, role: Leader) -> None:
     end = quorum.agreed_end([voter_end(turn, role, voter) for voter in turn.voters.keys])
     if end is None or not may_commit(role, end):
         return
+    assert end <= turn.log.leo, (end, turn.log.leo)  # I-20
     if role.high_watermark is None or end > role.high_watermark:
         role.high_watermark = end
         turn.commit(end)
@@ -164,6 +169,7 @@ def describe(turn: StepContext, role: Leader) -> QuorumDescription:
             last_caught_up_at_ms=progress.last_caught_up_at_ms,
         )
 
+    assert role.leader_id == turn.node.id, (role, turn.node)
     oldest_contact_at_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
     observers = [
         key

@@ -30,7 +30,7 @@ def check_quorum(turn: StepContext, role: Leader) -> Role | None:
     By then the voters follow another leader or are cut off from this one: staying would only keep clients waiting. The
     only voter never resigns for this.
     """
-    if turn.is_sole_voter or not turn.is_due(role.check_quorum_deadline_ms):
+    if turn.is_sole_voter or not turn.wait_until(role.check_quorum_deadline_ms):
         return None
     return role_entry.resigned(turn, role, reason=f"no fetches of a majority for {turn.settings.check_quorum_ms} ms")
 
@@ -48,6 +48,7 @@ def append_error(turn: StepContext, role: Role, first: BatchInfo) -> ErrorCode:
         return ErrorCode.FENCED_LEADER_EPOCH
     if first.epoch > role.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert turn.log.last_epoch == role.epoch, (turn.log.last, role.epoch)  # its LeaderChange record came first
     if turn.handover.transfer is not None:  # a retriable error: the transfer ends soon
         return ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.NONE if first.base_offset == turn.log.leo else ErrorCode.OFFSET_OUT_OF_RANGE
@@ -63,9 +64,9 @@ def send_begin_quorum_epoch(turn: StepContext, role: Leader) -> None:
         if progress is None:
             progress = role.replicas[voter] = Progress()
         last_contact_at_ms = progress.last_contact_at_ms
-        if last_contact_at_ms is not None and not turn.is_due(last_contact_at_ms + turn.settings.begin_epoch_ms):
+        if last_contact_at_ms is not None and not turn.wait_until(last_contact_at_ms + turn.settings.begin_epoch_ms):
             continue
-        if turn.may_ask(voter.id):
+        if turn.wait_to_ask(voter.id):
             turn.ask(voter.id, BeginQuorumEpochRequest(epoch=role.epoch, leader_id=role.leader_id, voter=voter))
 
 
@@ -144,6 +145,7 @@ def successor_wait_ms(settings: RaftSettings, node: ReplicaKey, successors: tupl
     position = next((at for at, key in enumerate(successors) if key.id == node.id), None)
     if position is None or position == 0:
         return position
+    assert 0 < position < len(successors), (position, successors)
     return min(longest_ms, (longest_ms >> (len(successors) - 1)) << (position - 1))
 
 
@@ -154,10 +156,10 @@ def send_end_quorum_epoch(turn: StepContext, role: Resigned) -> Role | None:
     so without a later epoch it could not take part in an election.
     """
     # After the last epoch there is no next one; only an operator can help (`quorate storage reset-epoch`).
-    if role.epoch + 1 < EPOCHS_END and (turn.is_sole_voter or turn.is_due(role.election_deadline_ms)):
+    if role.epoch + 1 < EPOCHS_END and (turn.is_sole_voter or turn.wait_until(role.election_deadline_ms)):
         return role_entry.unattached(turn, epoch=role.epoch + 1, voted=None, reason="nobody has followed us")
     for voter in turn.other_voters:
-        if voter.id not in role.acknowledged and turn.may_ask(voter.id):
+        if voter.id not in role.acknowledged and turn.wait_to_ask(voter.id):
             request = EndQuorumEpochRequest(
                 epoch=role.epoch, leader_id=role.leader_id, preferred_successors=role.preferred_successors
             )

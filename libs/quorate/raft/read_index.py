@@ -35,13 +35,14 @@ def ask_voters(turn: StepContext, role: Leader) -> None:
             role.probes += 1
             role.probe = ReadIndexRound(number=role.probes, requests=tuple(role.unconfirmed))
             role.unconfirmed.clear()
-            assert role.probe.requests, role.probe
+        assert role.probe.number == role.probes, role.probe
         own = {turn.node.id} if turn.is_voter else set()
         acknowledged = {key.id for key in role.probe.acknowledged if turn.voters.has(key)}
         if not quorum.is_won(granted=acknowledged | own, voters=turn.voters.ids):
             _ask(turn, role, role.probe)
             return
         for request in role.probe.requests:
+            assert request.epoch == role.epoch, (request, role.epoch)  # I-40: the read asked about this leader
             turn.answer(request, ConfirmLeadershipResponse(epoch=role.epoch, leader_id=role.leader_id))
         role.probe = None
 
@@ -49,7 +50,7 @@ def ask_voters(turn: StepContext, role: Leader) -> None:
 def _ask(turn: StepContext, role: Leader, probe: ReadIndexRound) -> None:
     """Sends BeginQuorumEpoch with the round's number to each voter that has not acknowledged it in this round."""
     for voter in turn.other_voters:
-        if voter not in probe.acknowledged and turn.may_ask(voter.id, RequestClass.PROBE):
+        if voter not in probe.acknowledged and turn.wait_to_ask(voter.id, RequestClass.PROBE):
             request = BeginQuorumEpochRequest(
                 epoch=role.epoch, leader_id=role.leader_id, voter=voter, probe=probe.number
             )
@@ -59,6 +60,7 @@ def _ask(turn: StepContext, role: Leader, probe: ReadIndexRound) -> None:
 def take_acknowledged(role: Leader, request: BeginQuorumEpochRequest) -> None:
     """Counts a voter's acknowledgement for the round in which the request was sent, if that still runs."""
     assert request.voter is not None, request
+    assert request.epoch == role.epoch, (request, role.epoch)  # an answer to an earlier role's request is dropped
     if role.probe is not None and request.probe == role.probe.number:
         role.probe.acknowledged.add(request.voter)
 

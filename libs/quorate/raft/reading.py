@@ -39,6 +39,7 @@ def misfit(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchR
     if offset == 0:
         return None
     end = log.end_offset_for(epoch)
+    assert end.offset <= log.leo, (end, log.leo)
     if end.epoch == epoch and end.offset >= offset:
         return None
     return replace(answer, diverging=end)
@@ -49,6 +50,10 @@ def records(request: FetchRequest, answer: FetchResponse, *, end: Offset, below:
 
     No batch that ends after `below` is read.
     """
+    # An answer has records, the log divergence or a snapshot id.
+    assert answer.diverging is None, answer
+    assert answer.snapshot_id is None, answer
+    assert below is None or below <= end, (below, end)
     if request.fetch_offset >= end:
         return answer
     return replace(answer, read=Read(offset=request.fetch_offset, max_bytes=request.max_bytes, below=below))

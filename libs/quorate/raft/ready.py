@@ -6,7 +6,7 @@ import msgspec
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
-from quorate.raft.log import Entry
+from quorate.raft.log import Entry, LogView
 from quorate.raft.messages import Request, Response
 from quorate.raft.roles import ElectionState
 from quorate.raft.voters import ListenerEndpoint
@@ -126,8 +126,12 @@ class Effects(msgspec.Struct, kw_only=True):
     refused: list[str] = []
     denied: list[NodeId] = []
 
-    def as_ready(self, election: ElectionState | None) -> Ready:
-        """Returns these effects as a `Ready`, with `election` if it has to be persisted."""
+    def as_ready(self, election: ElectionState | None, log: LogView) -> Ready:
+        """Returns these effects as a `Ready`, and `election` if it is to be persisted; `log` is the view after them."""
+        assert not self.append or self.append[-1].end_offset == log.leo, (self.append, log.leo)
+        assert self.high_watermark in (None, log.high_watermark), (self.high_watermark, log.high_watermark)
+        assert self.truncate_to is None or self.truncate_to <= log.leo, (self.truncate_to, log.leo)
+        assert self.install is None or self.install.offset <= log.start, (self.install, log.start)
         return Ready(
             election=election,
             truncate_to=self.truncate_to,

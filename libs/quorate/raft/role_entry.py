@@ -70,6 +70,7 @@ def follower(turn: StepContext, *, epoch: Epoch, leader_id: NodeId, voted: Repli
 
 def prospective(turn: StepContext, role: Role, *, retries: int = 1, reason: str) -> Prospective:
     """Returns a Prospective role: same epoch, same vote, its own pre-vote granted if it is a voter. KIP-996."""
+    assert turn.may_stand_in(role.epoch), (role, turn.node)
     turn.reason = reason
     return Prospective(
         epoch=role.epoch,
@@ -103,6 +104,8 @@ def leader(turn: StepContext, role: Candidate, *, reason: str) -> Leader:
     know yet which of its records are committed (I-19).
     """
     assert quorum.is_won(granted=role.granted, voters=turn.voters.ids), (role, turn.voters.ids)  # I-06
+    assert role.voted == turn.node, (role, turn.node)  # I-82
+    assert turn.log.last_epoch < role.epoch, (turn.log.last, role.epoch)  # I-01: nobody has led this epoch before
     epoch_start_offset = turn.log.leo
     first = LeaderChange(
         base_offset=epoch_start_offset,
@@ -148,6 +151,7 @@ def _first_voters(turn: StepContext, epoch: Epoch, *, base_offset: Offset) -> Vo
 
 def resigned(turn: StepContext, role: Leader, *, reason: str) -> Resigned:
     """Returns a Resigned role that names the most caught-up voters as its successors, best first."""
+    assert role.leader_id == turn.node.id, (role, turn.node)
     turn.reason = reason
     return Resigned(
         epoch=role.epoch,
@@ -170,4 +174,6 @@ def successors(turn: StepContext, role: Leader) -> tuple[ReplicaKey, ...]:
         return (-leo if leo is not None else 1, key)
 
     present = [key for key in turn.other_voters if not role.replicas.get(key, Progress()).is_absent]
-    return tuple(sorted(present or turn.other_voters, key=rank))
+    best = tuple(sorted(present or turn.other_voters, key=rank))
+    assert bool(best) == bool(turn.other_voters), (best, turn.other_voters)
+    return best

@@ -25,7 +25,7 @@ import msgspec
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft.messages import ConfirmLeadershipRequest, FetchRequest, VoterChange
+from quorate.raft.messages import AddRaftVoterRequest, ConfirmLeadershipRequest, FetchRequest, VoterChange
 from quorate.raft.target_voters import Step
 from quorate.raft.voters import VoterSet
 
@@ -51,6 +51,9 @@ class Unattached:
     """When a voter starts pre-votes."""
     leader_id: None = None
 
+    def __post_init__(self) -> None:
+        assert self.epoch >= 0, self
+
 
 @dataclass(slots=True, kw_only=True)
 class Prospective:
@@ -72,6 +75,10 @@ class Prospective:
     lost_rounds: int | None = None
     """How many rounds of pre-votes were lost since the leader was; None if the leader may be alive."""
 
+    def __post_init__(self) -> None:
+        assert self.retries >= 1, self
+        assert self.lost_rounds is None or self.leader_id is not None, self
+
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
@@ -90,6 +97,10 @@ class Candidate:
     retry_at_ms: int | None = None
     """When it starts pre-votes again; None while the election is not lost."""
     leader_id: None = None
+
+    def __post_init__(self) -> None:
+        assert self.retries >= 1, self
+        assert self.granted <= {self.voted.id}, self  # I-06: no vote of another epoch is counted
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,6 +145,9 @@ class PendingChange:
     is_of_walk: bool = False
     """Whether the leader itself began it, as a step to the target voter set: then there is no request to answer."""
 
+    def __post_init__(self) -> None:
+        assert self.end_offset is not None or isinstance(self.request, AddRaftVoterRequest), self
+
 
 @dataclass(slots=True, kw_only=True)
 class Walk:
@@ -160,6 +174,10 @@ class ReadIndexRound:
     number: int
     requests: tuple[ConfirmLeadershipRequest, ...]
     acknowledged: set[ReplicaKey] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        assert self.number > 0, self  # BeginQuorumEpoch has 0 where it belongs to no round
+        assert self.requests, self
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,6 +222,11 @@ class Leader:
     probes: int = 0
     """How many rounds of ReadIndex this leader has started."""
 
+    def __post_init__(self) -> None:
+        assert self.leader_id == self.voted.id, self
+        assert self.check_quorum_deadline_ms > self.elected_ms, self
+        assert all(progress.leo is None for progress in self.replicas.values()), self  # I-18: earlier fetches are void
+
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotDownload:
@@ -216,6 +239,9 @@ class SnapshotDownload:
     """The number of bytes received, which is the position of the next chunk."""
     size: int | None = None
     """The size of the snapshot in bytes; None before the first chunk."""
+
+    def __post_init__(self) -> None:
+        assert self.snapshot_id.offset > 0, self  # (0, 0) is each node's own bootstrap checkpoint
 
     @property
     def is_whole(self) -> bool:
@@ -270,6 +296,9 @@ class Resigned:
     acknowledged: set[NodeId] = field(default_factory=set)
     """The voters that have answered EndQuorumEpoch."""
 
+    def __post_init__(self) -> None:
+        assert all(key.id != self.leader_id for key in self.preferred_successors), self
+
 
 Role: TypeAlias = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 """The state of a node in its epoch; exactly one of six."""
@@ -299,6 +328,12 @@ def check_change(before: Role, after: Role) -> None:
         assert before.voted is None or after.voted is not None, (before, after)  # I-04
         assert before.voted is None or after.voted is None or after.voted.id == before.voted.id, (before, after)  # I-04
         assert None in (before.leader_id, after.leader_id) or after.leader_id == before.leader_id, (before, after)
+        assert not isinstance(before, Resigned), (before, after)  # I-07
+        assert not isinstance(before, Leader) or isinstance(after, Resigned), (before, after)  # I-07
+    if isinstance(after, Prospective):
+        assert isinstance(before, Unattached | Follower | Candidate), (before, after)
+        assert after.epoch == before.epoch, (before, after)  # I-72
+        assert after.voted == before.voted, (before, after)  # I-04
     if isinstance(after, Candidate):
         assert isinstance(before, Prospective), (before, after)  # only won pre-votes raise the epoch (KIP-996)
         assert after.epoch == before.epoch + 1, (before, after)

@@ -53,6 +53,7 @@ def _misfit(turn: StepContext, role: Leader, request: FetchRequest) -> FetchResp
 def _answer(turn: StepContext, role: Leader) -> FetchResponse:
     """Returns a Fetch answer without records."""
     high_watermark = HIGH_WATERMARK_UNKNOWN if role.high_watermark is None else role.high_watermark
+    assert high_watermark <= turn.log.leo, (high_watermark, turn.log.leo)  # I-20
     return FetchResponse(
         epoch=role.epoch, leader_id=role.leader_id, high_watermark=high_watermark, log_start_offset=turn.log.start
     )
@@ -91,7 +92,7 @@ def answer_parked(turn: StepContext, role: Leader) -> None:
     """
     ends = (turn.log.leo, role.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
-    if not has_changed and not parked_fetches.is_due(turn, role):
+    if not has_changed and not parked_fetches.wait_until_due(turn, role):
         return
     observers_at_ms = turn.now_ms + _observer_wait_ms(turn, role)
     for key, parked in list(role.parked.items()):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
 from quorate.nouns import EPOCHS_END, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorate.raft.flaws import flaw
 from quorate.raft.log import Entry, LogView
 from quorate.raft.messages import EPOCH_UNKNOWN, RESPONSES, Request, Response, TransferLeadershipRequest, Worded
 from quorate.raft.ready import Effects, Send, SnapshotChunk
@@ -148,45 +149,57 @@ class StepContext(msgspec.Struct, kw_only=True):
     def peer(self) -> NodeId:
         """The node that sent the present response."""
         assert self.flight is not None
+        assert self.flight.to != self.node.id, self.flight
         return self.flight.to
 
     def draw_election_deadline_ms(self) -> int:
         """Returns a random moment from one to two election timeouts from now, as Kafka draws it. Raft 5.2."""
         base_ms = self.settings.election_timeout_ms
-        return self.now_ms + base_ms + self.random.randrange(base_ms)
-
-    def is_due(self, at_ms: int) -> bool:
-        """Returns whether the moment `at_ms` has come. If not, it also sets a timer: `tick` must be called by then."""
-        if at_ms <= self.now_ms:
-            return True
-        if self.wake_at_ms is None or at_ms < self.wake_at_ms:
-            self.wake_at_ms = at_ms
-        return False
-
-    def may_ask(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
-        """Returns whether `peer` has no request of this class in flight and no retry pause; if not, sets a timer."""
-        return self.is_due(self.requests.free_at_ms(peer, lane, now_ms=self.now_ms))
+        wait_ms = base_ms + self.random.randrange(base_ms)
+        assert base_ms <= wait_ms < 2 * base_ms, (wait_ms, base_ms)
+        return self.now_ms + wait_ms
 
     # What a handler may ask for.
+
+    def wake_at(self, at_ms: int) -> None:
+        """Sets a timer, unless there is an earlier one: `tick` must be called at `at_ms`, and this role runs again."""
+        assert at_ms > self.now_ms, (at_ms, self.now_ms)  # else the driver would call `tick` in an endless loop
+        if self.wake_at_ms is None or at_ms < self.wake_at_ms:
+            self.wake_at_ms = at_ms
+
+    def wait_until(self, at_ms: int) -> bool:
+        """Sets a timer for the moment `at_ms` unless it has come. Returns whether it has."""
+        if at_ms > self.now_ms:
+            self.wake_at(at_ms)
+        return at_ms <= self.now_ms
+
+    def wait_to_ask(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
+        """Sets a timer for the end of the request of this class to `peer`, or of the retry pause after it.
+
+        Returns True if there is neither: then the next request may be sent.
+        """
+        return self.wait_until(self.requests.free_at_ms(peer, lane, now_ms=self.now_ms))
 
     def ask(self, peer: NodeId, request: Request, endpoints: tuple[ListenerEndpoint, ...] = ()) -> None:
         """Sends `request` to `peer`: at `endpoints` if there are any, else where the voter set or configuration says.
 
-        Does nothing while the peer does not authorize such requests. The caller has checked `may_ask`.
+        Does nothing while the peer does not authorize such requests. The caller has checked `wait_to_ask`.
         """
         assert peer != self.node.id, request
-        if not self.is_due(self.requests.allowed_at_ms(peer, request, now_ms=self.now_ms)):
+        assert flaw(request) is None, request  # its receiver would refuse it
+        if not self.wait_until(self.requests.allowed_at_ms(peer, request, now_ms=self.now_ms)):
             return
         token = self.requests.next_token()
         request = replace(request, reply_to=token, cluster_id=self.cluster_id)
         deadline_ms = self.now_ms + self.settings.request_timeout_ms
         self.requests.add(token, InFlightRequest(to=peer, request=request, deadline_ms=deadline_ms))
         self.effects.requests.append(Send(to=peer, request=request, endpoints=endpoints))
-        self.is_due(deadline_ms)
+        self.wake_at(deadline_ms)
 
     def pause(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> None:
         """Gives up the request to `peer` that is in flight, and sends it none for the retry backoff (KIP-580)."""
         wait_ms = self.settings.retry_wait_ms(self.requests.failures(peer, lane), self.random)
+        assert 0 < wait_ms <= self.settings.retry_backoff_max_ms, wait_ms  # else it would be sent in an endless loop
         self.requests.fail(peer, lane, retry_at_ms=self.now_ms + wait_ms)
 
     def pause_flight(self, flight: InFlightRequest) -> None:
@@ -200,6 +213,7 @@ class StepContext(msgspec.Struct, kw_only=True):
 
     def refuse(self, role: Role, request: Request, fault: Refused) -> None:
         """Answers `request` with an error, the leader and epoch that this node knows, and a reason if there is room."""
+        assert fault.error is not ErrorCode.NONE, (request, fault)
         epoch, leader_id = role.epoch, known_leader(role)
         if fault.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
             # This node's epoch and leader mean nothing in another cluster (I-81). Kafka's answer has the error alone,
@@ -230,12 +244,14 @@ class StepContext(msgspec.Struct, kw_only=True):
         """Replaces the log by a snapshot. All of it is committed, so the high watermark moves to its end."""
         assert not self.effects.append, (snapshot_id, self.effects.append)
         assert self.effects.install is None, (snapshot_id, self.effects.install)
+        assert snapshot_id.offset > 0, snapshot_id  # (0, 0) is each node's own bootstrap checkpoint
         self.log.install(snapshot_id, size=size, voters=voters, kraft_version=kraft_version)
         self.effects.install = snapshot_id
         self.effects.high_watermark = self.log.high_watermark
 
     def write_chunk(self, chunk: SnapshotChunk) -> None:
         """Writes a chunk of a snapshot that is being downloaded."""
+        assert chunk.data or chunk.is_last, chunk
         assert self.effects.chunk is None, chunk  # the next chunk is requested by the `Ready` that has this one
         self.effects.chunk = chunk
 

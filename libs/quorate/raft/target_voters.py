@@ -45,7 +45,19 @@ def way(current: Collection[ReplicaKey], target: Collection[ReplicaKey], leader_
     go = [Remove(before[node_id]) for node_id in sorted(before.keys() - after.keys(), key=rank)]
     changed = sorted((id for id in before.keys() & after.keys() if before[id] != after[id]), key=rank)
     replace = [step for node_id in changed for step in (Remove(before[node_id]), Add(after[node_id]))]
-    return (*come, *replace, *go)
+    steps = (*come, *replace, *go)
+    assert _after(current, steps) == set(target), (current, target, steps)
+    return steps
+
+
+def _after(current: Collection[ReplicaKey], steps: tuple[Step, ...]) -> set[ReplicaKey]:
+    """Returns the voters after `steps`, each of which leaves a voter (I-36) and no id twice (I-34)."""
+    voters = set(current)
+    for step in steps:
+        voters = voters | {step.key} if isinstance(step, Add) else voters - {step.key}
+        assert voters, (current, steps)  # I-36
+        assert len({key.id for key in voters}) == len(voters), (current, steps)  # I-34
+    return voters
 
 
 def _check(current: Collection[ReplicaKey], target: Collection[ReplicaKey]) -> None:

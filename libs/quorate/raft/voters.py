@@ -79,7 +79,8 @@ class VoterSet:
 
     def __post_init__(self) -> None:
         ids = frozenset(voter.key.id for voter in self.voters)
-        assert len(ids) == len(self.voters), self.voters
+        assert len(ids) == len(self.voters), self.voters  # I-34
+        assert self.target is None or self.target.target is None, self.target
         object.__setattr__(self, "voters", tuple(sorted(self.voters, key=lambda voter: voter.key.id)))
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "keys", tuple(voter.key for voter in self.voters))

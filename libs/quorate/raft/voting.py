@@ -48,8 +48,13 @@ def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | N
     granted = is_ahead and (_would_vote(turn, role, request) if request.pre_vote else _may_vote(role, request))
     turn.answer(request, VoteResponse(epoch=role.epoch, leader_id=known_leader(role), granted=granted))
 
-    if not granted or request.pre_vote or role.voted is not None:
+    assert not granted or request.last >= turn.log.last, (request, turn.log.last)  # I-05
+    if not granted or request.pre_vote:
         return None
+    assert role.voted is None or is_same(role.voted, request.replica), (role, request)  # I-04
+    if role.voted is not None:
+        return None
+    assert role.leader_id is None, (role, request)  # an epoch with a leader has its majority already
     # In Kafka, a prospective voter goes on asking for pre-votes after its vote; here it gives its candidate time to
     # win.
     return role_entry.unattached(
@@ -100,6 +105,7 @@ def count_vote(turn: StepContext, role: Prospective | Candidate, response: VoteR
         turn.pause(turn.peer)
     else:
         (role.granted if response.granted else role.rejected).add(turn.peer)
+        assert role.granted.isdisjoint(role.rejected), role  # a voter is asked once for its vote
 
 
 def _count_pre_vote(turn: StepContext, role: Prospective, response: VoteResponse) -> None:
@@ -125,7 +131,7 @@ def await_election(turn: StepContext, role: Unattached) -> Role | None:
     """
     if not turn.may_stand_in(role.epoch + 1):
         return None
-    if turn.is_sole_voter or turn.is_due(role.election_deadline_ms + turn.presence_wait_ms):
+    if turn.is_sole_voter or turn.wait_until(role.election_deadline_ms + turn.presence_wait_ms):
         return role_entry.prospective(turn, role, reason="no leader")
     return None
 
@@ -137,12 +143,12 @@ def watch_leader(turn: StepContext, role: Follower) -> Role | None:
     """
     # Even the only voter waits while it follows: its leader has removed itself, leads until that is committed (I-33),
     # and needs this voter's fetches for the commit.
-    if not turn.is_due(role.fetch_deadline_ms):
+    if not turn.wait_until(role.fetch_deadline_ms):
         return None
     reason = f"leader {role.leader_id} is {'lost' if role.is_lost else 'silent'}"
     if turn.may_stand_in(role.epoch + 1):
         role.has_fetched = False  # from now on this node grants pre-votes to others
-        if not turn.is_due(role.fetch_deadline_ms + turn.presence_wait_ms):
+        if not turn.wait_until(role.fetch_deadline_ms + turn.presence_wait_ms):
             return None
         return role_entry.prospective(turn, role, reason=reason)
     return role_entry.unattached(turn, epoch=role.epoch, voted=role.voted, reason=reason)
@@ -162,7 +168,7 @@ def seek_pre_votes(turn: StepContext, role: Prospective) -> Role | None:
         return role_entry.candidate(turn, epoch=role.epoch + 1, retries=role.retries, reason=reason)
     if quorum.is_lost(rejected=role.rejected, voters=voters):
         return _stand_back(turn, role, f"{len(role.rejected)} of {len(voters)} pre-votes refused")
-    if turn.is_due(role.election_deadline_ms):
+    if turn.wait_until(role.election_deadline_ms):
         return _stand_back(turn, role, f"{len(role.granted)} of {len(voters)} pre-votes in time")
     _ask_voters(turn, role, pre_vote=True)
     return None
@@ -188,15 +194,16 @@ def seek_votes(turn: StepContext, role: Candidate) -> Role | None:
     starts pre-votes again, in the same epoch, with a longer pause for the next time.
     """
     voters = turn.voters.ids
+    assert role.voted == turn.node, (role, turn.node)  # I-82
     if not turn.may_stand_in(role.epoch):
         return role_entry.unattached(turn, epoch=role.epoch, voted=role.voted, reason="no voter any more")
     if quorum.is_won(granted=role.granted, voters=voters):
         return role_entry.leader(turn, role, reason=f"{len(role.granted)} of {len(voters)} votes")
-    if role.retry_at_ms is None and (_is_lost(turn, role) or turn.is_due(role.election_deadline_ms)):
+    if role.retry_at_ms is None and (_is_lost(turn, role) or turn.wait_until(role.election_deadline_ms)):
         role.retry_at_ms = turn.now_ms + backoff_ms(turn, role.retries)
     if role.retry_at_ms is None:
         _ask_voters(turn, role, pre_vote=False)
-    elif turn.is_due(role.retry_at_ms):
+    elif turn.wait_until(role.retry_at_ms):
         return role_entry.prospective(
             turn, role, retries=role.retries + 1, reason=f"{len(role.granted)} votes, try again"
         )
@@ -215,6 +222,7 @@ def backoff_ms(turn: StepContext, retries: int) -> int:
 
     It is 100 ms times a random number in [0, 2 << (retries - 1)), at most `election_backoff_max_ms`: Kafka's rule.
     """
+    assert retries >= 1, retries
     doubled = 2 << min(BACKOFF_DOUBLINGS_MAX, retries - 1)
     return min(turn.settings.election_backoff_max_ms, BACKOFF_BASE_MS * turn.random.randrange(doubled))
 
@@ -224,9 +232,10 @@ def _ask_voters(turn: StepContext, role: Prospective | Candidate, *, pre_vote: b
 
     A refused vote is final for the epoch; a refused pre-vote is not.
     """
+    assert turn.log.last_flushed <= turn.log.last, (turn.log.last_flushed, turn.log.last)  # I-12: it claims no more
     for voter in turn.other_voters:
         is_final = voter.id in role.granted or (voter.id in role.rejected and not pre_vote)
-        if is_final or not turn.may_ask(voter.id):
+        if is_final or not turn.wait_to_ask(voter.id):
             continue
         request = VoteRequest(
             epoch=role.epoch,

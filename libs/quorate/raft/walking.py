@@ -33,6 +33,7 @@ def alter_quorum(turn: StepContext, role: Leader, request: AlterQuorumRequest) -
         end_offset = None if request.validate_only else role.high_watermark
         answer(turn, role, request, fault or NO_FAULT, end_offset=end_offset)
         return
+    assert walked.keys == turn.voters.keys, (walked, turn.voters)  # I-87: the target changes, no voter does
     deadline_ms = turn.now_ms + turn.settings.request_timeout_ms
     end_offset = append(turn, role, walked)
     role.walk = Walk()
@@ -46,7 +47,7 @@ def walk(turn: StepContext, role: Leader) -> None:
     """
     if turn.voters.target is None or not turn.is_voter or time_fault(turn, role) is not None:
         return
-    if turn.handover.transfer is not None or not turn.is_due(role.walk.retry_at_ms):
+    if turn.handover.transfer is not None or not turn.wait_until(role.walk.retry_at_ms):
         return
     try:
         step = way(turn.voters.keys, turn.voters.target.keys, turn.node.id)[0]
@@ -61,6 +62,7 @@ def walk(turn: StepContext, role: Leader) -> None:
 def _take(turn: StepContext, role: Leader, step: Step, target: VoterSet) -> None:
     """Begins a step by the rules of AddRaftVoter or RemoveRaftVoter; records why if it cannot begin now."""
     deadline_ms = turn.now_ms + turn.settings.request_timeout_ms
+    assert role.pending is None, role.pending  # I-31
     if not isinstance(step, Add):
         left = turn.voters.without(step.key)
         if (fault := _majority_fault(turn, role, left)) is not None:
@@ -72,6 +74,7 @@ def _take(turn: StepContext, role: Leader, step: Step, target: VoterSet) -> None
         return
     voter = target.by_id(step.key.id)
     assert voter is not None, (step, target)
+    assert step.key.id not in turn.voters.ids, (step, turn.voters.keys)  # I-34
     addition = AddRaftVoterRequest(voter=voter, timeout_ms=turn.settings.request_timeout_ms)
     # The check for progress comes first: while the replica has not caught up, other changes need not wait for it.
     fault = form_fault(turn, voter) or progress_fault(turn, role, addition)

@@ -22,7 +22,7 @@ def _hands_over_blindly(patch: Patch) -> None:
 
     def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
         known = turn.handover.presence
-        is_due = not known.is_present and known.resign_at_ms is not None and turn.is_due(known.resign_at_ms)
+        is_due = not known.is_present and known.resign_at_ms is not None and turn.wait_until(known.resign_at_ms)
         return role_entry.resigned(turn, role, reason="mutant") if is_due and not turn.is_sole_voter else None
 
     patch.setattr(role_entry, "successors", successors)
