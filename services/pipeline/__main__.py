@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.pipeline.log_files import find, parse_endpoints
 from services.pipeline.exits import FAILED
+from services.pipeline.kafka_options import kafka_options
 from services.pipeline.size import are_few
 from services.pipeline.steps import Steps, say
 
@@ -122,7 +123,11 @@ def _add_report(one: argparse.ArgumentParser, _: str) -> None:
 
 
 def _add_stream(one: argparse.ArgumentParser, _: str) -> None:
-    one.add_argument("--endpoints", metavar="HOST:PORT,…", help="instead of --from: nodes of a running quorum")
+    one.add_argument("--endpoints", metavar="HOST:PORT,…", help="instead of --from: nodes of a running quorum (gRPC)")
+    one.add_argument(
+        "--bootstrap-controller", metavar="HOST:PORT,…", help="instead of --from: controllers of a running Kafka"
+    )
+    one.add_argument("--command-config", metavar="FILE", help="properties of a Kafka client, for TLS and SASL")
     one.add_argument("--checkpoint", metavar="DIR", help="where it keeps how far it is (_stream in TABLES)")
     one.add_argument("--once", action="store_true", help="end when all is read that is there now")
     one.add_argument("--every", type=int, default=10, metavar="SECONDS", help="how often it looks (10)")
@@ -180,8 +185,10 @@ def _check(asked: argparse.Namespace) -> None:
     """Checks the arguments before Spark is started. Raises OSError and ValueError."""
     if asked.name == "ingest" and asked.source is None and asked.spans is None:
         raise OSError("there is nothing to read: give --from, --spans, or both")
-    if asked.name == "stream" and (asked.source is None) == (asked.endpoints is None):
-        raise OSError("what is read is either --from or --endpoints: give one of them")
+    if asked.name == "stream":
+        if [asked.source, asked.endpoints, asked.bootstrap_controller].count(None) != 2:
+            raise OSError("what is read is one of --from, --endpoints and --bootstrap-controller: give one of them")
+        kafka_options(asked)
     if not MASTER.fullmatch(asked.master):
         raise OSError(f"--master {asked.master}: it is one of {MASTERS}")
     if "://" not in asked.to and Path(asked.to).exists() and not Path(asked.to).is_dir():

@@ -13,7 +13,9 @@ from kraft.api.fetch_pb2 import FetchResponse
 from kraft.api.fetch_snapshot_pb2 import FetchSnapshotResponse
 from kraft.service import quorum_pb2, quorum_pb2_grpc
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.live import QuorumReader, Unanswered
+from quorate.pipeline.grpc_nodes import GrpcNodes
+from quorate.pipeline.live import QuorumReader
+from quorate.pipeline.nodes import Unanswered
 from quorate.runtime.server import Server
 
 pytestmark = pytest.mark.timeout(1_800)
@@ -71,7 +73,10 @@ async def refusal(
     """Why the question has no answer, without the address."""
 
     def ask(address: str) -> str:
-        with closing(QuorumReader((address,), retry_s=BRIEF_S)) as quorum, pytest.raises(Unanswered) as refused:
+        with (
+            closing(QuorumReader(GrpcNodes((address,)), retry_s=BRIEF_S)) as quorum,
+            pytest.raises(Unanswered) as refused,
+        ):
             question(quorum)
         return str(refused.value).partition(";")[0].replace(address, "HERE")
 

@@ -18,8 +18,10 @@ from deploy.local.processes import Running
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.live import AnotherCluster, QuorumReader, Unanswered
+from quorate.pipeline.grpc_nodes import GrpcNodes
+from quorate.pipeline.live import AnotherCluster, QuorumReader
 from quorate.pipeline.log_files import find, fingerprint, parts
+from quorate.pipeline.nodes import Unanswered
 from quorate.runtime.client import open_channel
 from quorate.runtime.server import Server
 from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_file, segment_file
@@ -63,7 +65,7 @@ async def asked(node: Process, question: Callable[[QuorumReader], T], cluster_id
     """What is answered by a node alone."""
 
     def ask() -> T:
-        with closing(QuorumReader((node.address,), cluster_id=cluster_id, retry_s=PATIENT_S)) as found:
+        with closing(QuorumReader(GrpcNodes((node.address,)), cluster_id=cluster_id, retry_s=PATIENT_S)) as found:
             return question(found)
 
     return await asyncio.to_thread(ask)
@@ -160,7 +162,7 @@ async def test_an_observer_hands_the_log_on_from_whichever_node_can_answer() -> 
             await running.kill(node)
 
         def ask() -> None:
-            with closing(QuorumReader((observer.address,), retry_s=BRIEF_S)):
+            with closing(QuorumReader(GrpcNodes((observer.address,)), retry_s=BRIEF_S)):
                 pass
 
         with pytest.raises(Unanswered, match=f"^endpoint {observer.address}: UNAVAILABLE: no quorum node answers; "):
@@ -173,20 +175,20 @@ async def test_endpoints_that_cannot_answer_are_named() -> None:
         (node,) = plan.quorum
         dead = f"127.0.0.1:{free_ports(1)[0]}"
         with pytest.raises(Unanswered, match=rf"^endpoint {dead}: UNAVAILABLE: .*; \d+ attempts in 0.5 s$"):
-            QuorumReader((dead,), retry_s=BRIEF_S)
+            QuorumReader(GrpcNodes((dead,)), retry_s=BRIEF_S)
         with pytest.raises(
             AnotherCluster, match=f"^endpoint {node.address} is of cluster {plan.cluster_id}, not of other$"
         ):
             await asked(node, lambda found: found.records(0), cluster_id="other")
 
         def over_the_dead_one() -> bytes:
-            with closing(QuorumReader((dead, node.address), retry_s=PATIENT_S)) as found:
+            with closing(QuorumReader(GrpcNodes((dead, node.address)), retry_s=PATIENT_S)) as found:
                 return found.records(0).records
 
         assert log_of(node) == await asyncio.to_thread(over_the_dead_one)
         await running.kill(node)
         with pytest.raises(Unanswered, match=f"^endpoint {node.address}: UNAVAILABLE"):
-            QuorumReader((node.address,), retry_s=BRIEF_S)
+            QuorumReader(GrpcNodes((node.address,)), retry_s=BRIEF_S)
 
 
 async def test_a_service_that_is_no_quorum_is_refused_at_once() -> None:
@@ -195,7 +197,7 @@ async def test_a_service_that_is_no_quorum_is_refused_at_once() -> None:
     await server.start()
     try:
         with pytest.raises(Unanswered, match=f"^endpoint 127.0.0.1:{port} serves no kraft.service.Quorum$"):
-            await asyncio.to_thread(QuorumReader, (f"127.0.0.1:{port}",), retry_s=PATIENT_S)
+            await asyncio.to_thread(QuorumReader, GrpcNodes((f"127.0.0.1:{port}",)), retry_s=PATIENT_S)
     finally:
         await server.stop(grace_s=0)
 

@@ -61,7 +61,20 @@ def test_damage_is_said_and_is_an_exit_code(
     ("arguments", "words"),
     [
         (("ingest", "--to", "lake"), "there is nothing to read: give --from, --spans, or both"),
-        (("stream", "--to", "lake"), "what is read is either --from or --endpoints: give one of them"),
+        (("stream", "--to", "lake"), "what is read is one of --from, --endpoints and --bootstrap-controller"),
+        (
+            ("stream", "--to", "lake", "--endpoints", "a:1", "--bootstrap-controller", "b:1"),
+            "what is read is one of --from, --endpoints and --bootstrap-controller: give one of them",
+        ),
+        (("stream", "--to", "lake", "--bootstrap-controller", "foo"), "--bootstrap-controller: 'foo' is not HOST:PORT"),
+        (
+            ("stream", "--to", "lake", "--endpoints", "a:1", "--command-config", "client.properties"),
+            "--command-config without --bootstrap-controller: there is nothing to connect to",
+        ),
+        (
+            ("stream", "--to", "lake", "--bootstrap-controller", "a:1", "--command-config", "nowhere"),
+            "nowhere",
+        ),
         (("run", "--from", "nowhere", "--to", "lake", "--report", "r.html"), "nowhere: there is no such file"),
         (("silver", "--to", __file__), f"--to {__file__}: there is a file; tables are a directory"),
         (("silver", "--to", "lake", "--master", "foo"), "--master foo: it is one of local[*], spark://…, "),

@@ -88,6 +88,8 @@ def test_a_filter_spares_reading() -> None:
         ({"recordTypes": "TOPIC"}, "recordTypes has TOPIC"),
         ({"includeControl": "maybe"}, "includeControl is 'maybe'"),
         ({"colour": "red"}, "has no option colour"),
+        ({"endpoints": "a:1", "kafka.bootstrap.controllers": "b:1"}, "needs one of: a path"),
+        ({"kafka.sasl.jaas.config": "secret"}, "kafka.sasl.jaas.config without kafka.bootstrap.controllers"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, object], words: str) -> None:

@@ -5,5 +5,5 @@ tls             TLS of one connection of the server
 client          one connection to a node: asks, waits, renews its login
 jaas            the options of a sasl.jaas.config
 client_config   a client's properties by Kafka's names
-observer        reads the committed log of a live quorum
+observer        reads the committed log of a live quorum; `metadata_fetch` has its requests
 """

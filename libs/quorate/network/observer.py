@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from kraft.api.fetch import FetchRequest, FetchResponse
-from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from kraft.api.fetch import FetchResponse
+from kraft.api.fetch_snapshot import FetchSnapshotResponse
 from quorate.errors import ApiError, Corrupt, ErrorCode, error_of
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
+from quorate.network.metadata_fetch import fetch_request, fetch_snapshot_request
+from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.wire.batch import BatchHeader, batches, check_batch
 
 __all__ = ["Checkpoint", "FetchedBatch", "Observer"]
 
 FETCH_WAIT_MS: Final = 500
-FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 RETRY_S: Final = 0.1
 CONTROLLERS: Final = 2
 """The endpoint type of DescribeCluster that asks a controller for controllers. KIP-919."""
@@ -142,7 +142,16 @@ class Observer:
     async def _next(self) -> list[FetchedBatch | Checkpoint]:
         """Asks once. Raises OSError, ApiError or Corrupt when that leads nowhere."""
         connection = await self._connected()
-        answer = await connection.ask_for(FetchResponse, self._request())
+        answer = await connection.ask_for(
+            FetchResponse,
+            fetch_request(
+                self.cluster_id,
+                leader_epoch=self._epoch,
+                offset=self._fetched,
+                last_epoch=self._last_epoch,
+                max_wait_ms=FETCH_WAIT_MS,
+            ),
+        )
         _check(answer.error_code, "Fetch")
         partition = _only([each for topic in answer.responses for each in topic.partitions], "Fetch")
         if partition.error_code:
@@ -158,20 +167,6 @@ class Observer:
         if self.target is None and partition.high_watermark >= 0:
             self.target = partition.high_watermark
         return [*committed]
-
-    def _request(self) -> FetchRequest:
-        partition = FetchRequest.FetchTopic.FetchPartition(
-            partition=METADATA_PARTITION,
-            current_leader_epoch=self._epoch,
-            fetch_offset=self._fetched,
-            last_fetched_epoch=self._last_epoch,
-        )
-        return FetchRequest(
-            cluster_id=self.cluster_id,
-            max_wait_ms=FETCH_WAIT_MS,
-            max_bytes=FETCH_BYTES_MAX,
-            topics=(FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
-        )
 
     def _follow(self, partition: _Partition, endpoints: _Endpoints) -> None:
         """Notes who leads, to ask there."""
@@ -212,7 +207,8 @@ class Observer:
             raise Corrupt(f"a checkpoint up to {wanted.offset} is to be loaded, and {self.delivered} was committed")
         parts = bytearray()
         while True:
-            answer = await connection.ask_for(FetchSnapshotResponse, self._snapshot_request(wanted, len(parts)))
+            asked = fetch_snapshot_request(self.cluster_id, wanted, leader_epoch=self._epoch, position=len(parts))
+            answer = await connection.ask_for(FetchSnapshotResponse, asked)
             _check(answer.error_code, "FetchSnapshot")
             piece = _only([each for topic in answer.topics for each in topic.partitions], "FetchSnapshot")
             _check(piece.error_code, f"checkpoint {wanted.offset}-{wanted.epoch}")
@@ -234,21 +230,6 @@ class Observer:
         self._fetched = self.delivered = wanted.offset
         self._last_epoch = self._delivered_epoch = wanted.epoch
         return Checkpoint(id=wanted, data=data)
-
-    def _snapshot_request(self, wanted: OffsetAndEpoch, position: int) -> FetchSnapshotRequest:
-        topic = FetchSnapshotRequest.TopicSnapshot
-        partition = topic.PartitionSnapshot(
-            partition=METADATA_PARTITION,
-            current_leader_epoch=self._epoch,
-            snapshot_id=topic.PartitionSnapshot.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
-            position=position,
-        )
-        return FetchSnapshotRequest(
-            cluster_id=self.cluster_id,
-            replica_id=-1,
-            max_bytes=FETCH_BYTES_MAX,
-            topics=(topic(name=METADATA_TOPIC, partitions=(partition,)),),
-        )
 
 
 def _check(code: int, what: str) -> None:

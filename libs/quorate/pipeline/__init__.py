@@ -6,7 +6,10 @@ rows         decodes the records of a part into columns; damaged bytes become ro
 tail         cursors into a directory whose log grows, rolls, is truncated or cleaned
 planning     computes the file parts that lie between two cursors
 twins        detects two clusters under one cluster id
-live         reads a running quorum's committed records and snapshots over gRPC
+live         reads a running quorum's committed records and snapshots
+nodes        what is asked of a quorum's nodes, whichever protocol they speak
+grpc_nodes   Quorate's nodes, over gRPC
+kafka_nodes  Kafka's controllers, over Kafka's own wire
 json_text    writes a record as the JSON text of Kafka's own converters, and parses it
 payload_text writes the same JSON text straight from a record's bytes, without an object
 """

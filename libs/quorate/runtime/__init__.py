@@ -13,7 +13,7 @@ logs, telemetry, export                  logs and traces
 metrics, metric_rows, cluster_metrics    metrics
 holds                                    how long single callbacks block the event loop
 
-In libs only this package imports OpenTelemetry, and only it and `pipeline.live` import gRPC and tenacity.
+In libs only this package imports OpenTelemetry, and only it and `pipeline` import gRPC and tenacity.
 """
 
 import os

@@ -6,6 +6,7 @@ columns     the schema, and the conversion of decoded records to Arrow batches
 conditions  filter pushdown: turns a query's conditions into offset, time and type limits
 stream      the stream reader of files that grow
 live        the batch reader and the stream reader of a running quorum
+nodes       the nodes of a running quorum that the options name
 """
 
 from services.pipeline.source.columns import NAME

@@ -53,9 +53,9 @@ class KraftSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns the batch reader of files or of a quorum. Raises ValueError, naming option, value and rule."""
         options = dict(self.options)
-        if not parse(options).endpoints:
+        if parse(options).paths:
             return KraftReader(options, schema.fieldNames())
-        # Imported here because gRPC would double the start time of every worker, and most of them read files.
+        # Imported here because the clients would double the start time of every worker, and most of them read files.
         from services.pipeline.source.live import LiveReader
 
         return LiveReader(options, schema.fieldNames())
@@ -63,7 +63,7 @@ class KraftSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
         """Returns the stream reader of files or of a quorum. Raises ValueError, naming option, value and rule."""
         options = dict(self.options)
-        if not parse(options).endpoints:
+        if parse(options).paths:
             return KraftStreamReader(options, schema.fieldNames())
         from services.pipeline.source.live import LiveStreamReader
 

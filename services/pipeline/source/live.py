@@ -23,7 +23,8 @@ from quorate.runtime.log_reader import FETCH_BYTES_MAX
 from quorate.wire.batch import peek_header
 from services.pipeline.source.columns import arrow_batch, check_columns
 from services.pipeline.source.conditions import narrowed
-from services.pipeline.source.options import FOREVER, Options, parse
+from services.pipeline.source.nodes import nodes_of
+from services.pipeline.source.options import BOOTSTRAP, FOREVER, Options, parse
 
 __all__ = ["LiveReader", "LiveStreamReader"]
 
@@ -59,7 +60,8 @@ class LiveLog:
         The conditions do not influence from which snapshot reading starts.
         """
         self._columns = tuple(columns)
-        self._source = f"kraft://{','.join(options.endpoints)}"
+        self._addresses = dict(options.kafka).get(BOOTSTRAP) or ",".join(options.endpoints)
+        self._source = f"kraft://{self._addresses}"
 
     def latest(self, start: Mapping[str, Entry], limit: Offset, *, below: Offset = FOREVER) -> dict[str, Entry]:
         """Returns the stream offset about `limit` offsets after `start`, at a batch's end, and at most about `below`.
@@ -70,8 +72,9 @@ class LiveLog:
             cluster_id = quorum.cluster_id
             others = sorted(set(start) - {cluster_id})
             if others:
-                endpoints = ",".join(self.options.endpoints)
-                raise ValueError(f"{endpoints} is of cluster {cluster_id}, and {others[0]} was read from it before")
+                raise ValueError(
+                    f"{self._addresses} is of cluster {cluster_id}, and {others[0]} was read from it before"
+                )
             entry = start.get(cluster_id)
             entry = _first(quorum, self.options.wanted.start_offset) if entry is None else _checked(quorum, entry)
             target = min(entry["committed"], below, self.wanted.end_offset, entry["offset"] + limit)
@@ -116,7 +119,7 @@ class LiveLog:
 
     def _quorum(self, cluster_id: str | None) -> QuorumReader:
         """Opens a client of the quorum; the caller closes it."""
-        return QuorumReader(self.options.endpoints, cluster_id=cluster_id, retry_s=self.options.retry_ms / 1000)
+        return QuorumReader(nodes_of(self.options), cluster_id=cluster_id, retry_s=self.options.retry_ms / 1000)
 
     def _log(self, quorum: QuorumReader, asked: ReadRange) -> Iterator[pa.RecordBatch]:
         place = LogFile(self._source, asked.cluster_id, LOG_KIND, 0)

@@ -19,6 +19,7 @@ OPTIONS: Final = (
     "path",
     "paths",
     "endpoints",
+    "kafka.bootstrap.controllers",
     "clusterId",
     "startOffset",
     "endOffset",
@@ -38,13 +39,21 @@ RETRY_MS: Final = 60_000
 """How long, in ms, calls to a quorum are retried: longer than a few elections take."""
 
 
+KAFKA: Final = "kafka."
+"""The prefix of the properties of a Kafka client, as in Spark's own source for Kafka."""
+BOOTSTRAP: Final = "bootstrap.controllers"
+"""Kafka's property for the addresses of controllers. KIP-919."""
+
+
 class Options(NamedTuple):
-    """The parsed options. Either `paths` or `endpoints` is set; sizes are in bytes, times in ms."""
+    """The parsed options. One of `paths`, `endpoints` and `kafka` is set; sizes are in bytes, times in ms."""
 
     wanted: RowFilter
     include: frozenset[str]
     paths: tuple[str, ...]
     endpoints: tuple[str, ...]
+    kafka: tuple[tuple[str, str], ...]
+    """The properties of a Kafka client, `bootstrap.controllers` among them; empty without that."""
     cluster_id: str | None
     part_bytes: int
     offsets_max: int | None
@@ -63,17 +72,22 @@ class Options(NamedTuple):
 
 def parse(options: Mapping[str, Any]) -> Options:
     """Parses options by name, in upper or lower case. Raises ValueError."""
-    strange = sorted(name for name in options if name.lower() not in {each.lower() for each in OPTIONS})
+    known = {each.lower() for each in OPTIONS}
+    strange = sorted(name for name in options if name.lower() not in known and not _is_kafka(name))
     if strange:
         raise ValueError(f"the source kraft has no option {', '.join(strange)}: it has {', '.join(OPTIONS)}")
     paths, endpoints = _paths(options), parse_endpoints(_option(options, "endpoints") or "")
-    if bool(paths) == bool(endpoints):
-        raise ValueError("the source kraft needs a path (a directory, a file or a glob) or endpoints, and not both")
+    kafka = _kafka(options)
+    if sum(map(bool, (paths, endpoints, kafka))) != 1:
+        raise ValueError(
+            f"the source kraft needs one of: a path (a directory, a file or a glob), endpoints, and {KAFKA}{BOOTSTRAP}"
+        )
     return Options(
         wanted=_wanted(options),
         include=_include(options),
         paths=paths,
         endpoints=endpoints,
+        kafka=kafka,
         cluster_id=_option(options, "clusterId"),
         part_bytes=_number(options, "maxPartitionBytes", PART_BYTES, least=1),
         offsets_max=_number(options, "maxOffsetsPerTrigger", FOREVER, least=1)
@@ -125,6 +139,18 @@ def _paths(options: Mapping[str, Any]) -> tuple[str, ...]:
     path, paths = _option(options, "path"), _option(options, "paths")
     found = json.loads(paths) if paths else [path] if path else []
     return tuple(str(each).removeprefix("file://") for each in found)
+
+
+def _kafka(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Returns the properties of a Kafka client. Raises ValueError with names only: values may be secrets."""
+    found = {name.lower().removeprefix(KAFKA): str(value) for name, value in options.items() if _is_kafka(name)}
+    if found and not found.get(BOOTSTRAP):
+        raise ValueError(f"{', '.join(sorted(KAFKA + name for name in found))} without {KAFKA}{BOOTSTRAP}")
+    return tuple(sorted(found.items()))
+
+
+def _is_kafka(name: str) -> bool:
+    return name.lower().startswith(KAFKA)
 
 
 def _flag(options: Mapping[str, Any], name: str, *, default: bool) -> bool:

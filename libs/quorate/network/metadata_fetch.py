@@ -1,0 +1,59 @@
+"""Fetch and FetchSnapshot of the metadata log as an observer with id -1 sends them: no leader keeps its state."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.api.fetch import FetchRequest
+from kraft.api.fetch_snapshot import FetchSnapshotRequest
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
+
+__all__ = ["FETCH_BYTES_MAX", "fetch_request", "fetch_snapshot_request"]
+
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+def fetch_request(
+    cluster_id: str | None,
+    *,
+    leader_epoch: Epoch,
+    offset: Offset,
+    last_epoch: Epoch,
+    max_wait_ms: int = 0,
+    max_bytes: int = FETCH_BYTES_MAX,
+) -> FetchRequest:
+    """Returns a Fetch from `offset` on; `last_epoch` is the epoch of the record before it, to find a divergence.
+
+    The leader holds it for `max_wait_ms` while it has no news. KIP-595.
+    """
+    topic = FetchRequest.FetchTopic
+    partition = topic.FetchPartition(
+        partition=METADATA_PARTITION,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+    )
+    return FetchRequest(
+        cluster_id=cluster_id,
+        max_wait_ms=max_wait_ms,
+        max_bytes=max_bytes,
+        topics=(topic(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
+    )
+
+
+def fetch_snapshot_request(
+    cluster_id: str | None, wanted: OffsetAndEpoch, *, leader_epoch: Epoch, position: int
+) -> FetchSnapshotRequest:
+    """Returns a FetchSnapshot for the chunk at byte `position` of a checkpoint. KIP-630."""
+    topic = FetchSnapshotRequest.TopicSnapshot
+    partition = topic.PartitionSnapshot(
+        partition=METADATA_PARTITION,
+        current_leader_epoch=leader_epoch,
+        snapshot_id=topic.PartitionSnapshot.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
+        position=position,
+    )
+    return FetchSnapshotRequest(
+        cluster_id=cluster_id,
+        max_bytes=FETCH_BYTES_MAX,
+        topics=(topic(name=METADATA_TOPIC, partitions=(partition,)),),
+    )

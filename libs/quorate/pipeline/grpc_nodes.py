@@ -1,0 +1,90 @@
+"""The nodes of a Quorate cluster over gRPC. Followers and observers serve these reads, too (`RelayFetchStream`)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message as ProtobufMessage
+
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from kraft.service.quorum_pb2 import FindQuorumRequest
+from kraft.service.quorum_pb2_grpc import QuorumStub
+from quorate.errors import ApiError
+from quorate.pipeline.nodes import FetchAnswer, NodeFailed, Unanswered
+from quorate.runtime.client import RECEIVE_BYTES_MAX
+from quorate.runtime.log_reader import DEADLINE_S
+from quorate.wire.protobuf import to_protobuf, to_struct
+
+__all__ = ["GrpcNodes"]
+
+T = TypeVar("T")
+Stub = Any
+"""A QuorumStub on a blocking channel. Its type is Any because the generated types are those of asyncio's stub."""
+
+
+class GrpcNodes:
+    """Clients of quorum nodes or observers, by their gRPC addresses. Any of them will do: the leader is spared."""
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        assert endpoints
+        self._endpoints = deque(endpoints)
+        self._channels: dict[str, grpc.Channel] = {}
+
+    @property
+    def endpoint(self) -> str:
+        """The address that is asked next."""
+        return self._endpoints[0]
+
+    def cluster_id(self) -> str:
+        """Returns the cluster id that FindQuorum has."""
+        return self._ask(lambda stub: cast(str, stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S).cluster_id))
+
+    def fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Sends one fetch on a RelayFetchStream."""
+        asked = to_protobuf(request)
+        answer = self._ask(lambda stub: next(stub.RelayFetchStream(iter([asked]), timeout=DEADLINE_S), None))
+        if answer is None:
+            raise NodeFailed(f"endpoint {self.endpoint} ended the stream without an answer")
+        return FetchAnswer(cast(FetchResponse, self._read(answer.response)), answer.silent_ms)
+
+    def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+        """Calls RelayFetchSnapshot."""
+        asked = to_protobuf(request)
+        answer = self._ask(lambda stub: stub.RelayFetchSnapshot(asked, timeout=DEADLINE_S))
+        return cast(FetchSnapshotResponse, self._read(answer.response))
+
+    def leave(self) -> None:
+        """Turns to the next address."""
+        self._endpoints.rotate(-1)
+
+    def close(self) -> None:
+        """Closes every channel."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def _ask(self, ask: Callable[[Stub], T]) -> T:
+        try:
+            return ask(self._stub(self.endpoint))
+        except grpc.RpcError as failure:
+            code = failure.code()
+            if code is grpc.StatusCode.UNIMPLEMENTED:
+                raise Unanswered(f"endpoint {self.endpoint} serves no kraft.service.Quorum") from None
+            raise NodeFailed(f"endpoint {self.endpoint}: {code.name}: {failure.details()}") from None
+
+    def _read(self, answer: ProtobufMessage) -> object:
+        try:
+            return to_struct(answer)
+        except ApiError as misfit:
+            raise NodeFailed(f"endpoint {self.endpoint}: its answer cannot be read: {misfit.message}") from None
+
+    def _stub(self, endpoint: str) -> Stub:
+        if endpoint not in self._channels:
+            options = [("grpc.max_receive_message_length", RECEIVE_BYTES_MAX), ("grpc.enable_retries", 0)]
+            self._channels[endpoint] = grpc.insecure_channel(endpoint, options=options)
+        channel: Any = self._channels[endpoint]
+        return QuorumStub(channel)
