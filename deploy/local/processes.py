@@ -134,7 +134,7 @@ class Running:
             "node.id": process.settings["node.id"],
             "log.dirs": str(log_dir),
             "listeners": process.settings["listeners"],
-            "controller.listener.names": "CONTROLLER",
+            "controller.listener.names": process.settings["listeners"].partition("://")[0],
             **{key: value for key, value in process.settings.items() if key.startswith("controller.quorum.")},
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ async def main(life: ServiceLife) -> None:
         activation=activate(bootstrap, settings),
         performance=performance,
     )
-    forwarding = Forwarding(driver, telemetry, transport)
+    forwarding = Forwarding(driver, telemetry, transport, config.listener_name)
     asked = _Asked.of(config, telemetry, transport)
     apis = Apis(
         driver,
@@ -93,8 +93,8 @@ async def main(life: ServiceLife) -> None:
     server.add("kraft.service.Controller", add_to_server, servicer)
     life.at_end(server.abort)
     port = server.listen(str(config.listeners.endpoint))
-    listener = reached_at(config.listeners, config.advertised_listeners, port=port)
-    work = _work(config, settings, driver, channel, performance, listener, transport)
+    listeners = config.advertised_listeners or (reached_at(config.listeners, None, port=port),)
+    work = _work(config, settings, driver, channel, performance, listeners, transport)
     log.info("starting", cluster_id=meta.cluster_id, **describe(config))
     tell(transport, config.listeners.name)
     _watch(driver, engine, settings)
@@ -138,7 +138,7 @@ def _work(
     driver: ControllerDriver,
     channel: grpc.aio.Channel,
     performance: PerformanceLog,
-    listener: ListenerAddress,
+    listeners: Sequence[ListenerAddress],
     transport: Transport,
 ) -> tuple[Coroutine[Any, Any, None], ...]:
     """Returns the background tasks: driver, registration, performance log, periodic tasks, and snapshots."""
@@ -151,7 +151,7 @@ def _work(
     )
     return (
         driver.run(),
-        ControllerRegistration(driver, node_id=config.node_id, listener=listener, transport=transport).run(),
+        ControllerRegistration(driver, node_id=config.node_id, listeners=listeners, transport=transport).run(),
         performance.run(lambda: driver.is_active),
         PeriodicTasks(driver, settings, intervals_of(config)).run(),
         snapshots.run(),

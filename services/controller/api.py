@@ -52,6 +52,8 @@ class Api:
     """The queue limit under which it waits: the cluster's own requests keep their places when admins fill theirs."""
     is_forwarded: bool = True
     """Whether a standby forwards it to the active controller; otherwise each controller answers by itself."""
+    is_read_on_standby: bool = False
+    """Whether a standby answers it while a Kafka's controller is active, to which nothing is forwarded."""
     has_deadline: bool = False
     """Whether `timeout_ms` of the request is a deadline for the decision to begin, as in Kafka's ControllerApis."""
     has_pages: bool = False

@@ -37,11 +37,11 @@ class ControllerConfig(TransportSettings):
     listeners: ListenerAddress = setting(
         "listeners", listener(), "Where admins, brokers and other controllers reach it."
     )
-    advertised_listeners: ListenerAddress | None = setting(
+    advertised_listeners: tuple[ListenerAddress, ...] = setting(
         "advertised.listeners",
-        optional(advertised()),
-        "Where others reach this controller, if not by `listeners`: it goes into the log (KIP-919).",
-        default=None,
+        list_of(advertised(), low=0, distinct=lambda each: each.name),
+        "Where others reach this controller, if not by `listeners`, and its gateway: they go into the log (KIP-919).",
+        default=(),
     )
     quorum: Endpoint = setting("quorum.endpoint", endpoint(), "The quorum node beside it.")
     placers: tuple[Endpoint, ...] = setting(
@@ -193,3 +193,8 @@ class ControllerConfig(TransportSettings):
     def problems(self) -> Iterator[str]:
         """Yields the violated rules between settings: those of the listener."""
         return self.security_problems(self.listeners.name)
+
+    @property
+    def listener_name(self) -> str:
+        """The name of the listener for other controllers' calls: the first advertised one, or that of `listeners`."""
+        return self.advertised_listeners[0].name if self.advertised_listeners else self.listeners.name

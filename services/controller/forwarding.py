@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -12,6 +12,7 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
+from quorate.records import RegisterControllerRecord
 from quorate.runtime import passing_on
 from quorate.runtime.client import call, open_channel
 from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, FORWARDER_PRINCIPAL
@@ -45,10 +46,18 @@ class Forwarding:
     A call is tried again only if it has certainly not been executed.
     """
 
-    def __init__(self, driver: ControllerDriver, telemetry: Telemetry, transport: Transport = PLAIN) -> None:
+    def __init__(
+        self,
+        driver: ControllerDriver,
+        telemetry: Telemetry,
+        transport: Transport = PLAIN,
+        listener: str | None = None,
+    ) -> None:
+        """`listener` is the name that the listener for such calls has on all controllers; None: the first one."""
         self._driver = driver
         self._transport = transport
         self._telemetry = telemetry
+        self._listener = listener
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def serve(self, api: Api, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[T]]) -> T:
@@ -70,16 +79,23 @@ class Forwarding:
                     return await here()
                 if forwarded:
                     raise self._refusal("the call was passed on to this controller, which is not active")
-                address = active_address(self._driver)
+                if self.is_led_by_kafka:
+                    raise self._refusal("the active controller is a Kafka's, to which nothing is passed on")
+                address = active_address(self._driver, self._listener)
                 if address is not None and await self._reaches(address, changed):
                     return await self._hand_over(address, api.name, request, context, ends)
             except ApiError as refusal:
-                if forwarded or not _is_untouched(refusal):
+                if forwarded or self.is_led_by_kafka or not _is_untouched(refusal):
                     raise
             left_s = min(begun + HOLD_S, ends - MARGIN_S) - now_s()
             if left_s <= 0:
                 raise self._refusal("no controller is active, or it is not known where it listens")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
+
+    @property
+    def is_led_by_kafka(self) -> bool:
+        """Whether the active controller is a Kafka's, which speaks Kafka's wire alone: nothing is passed on to it."""
+        return is_of_kafka(self._driver, self._listener)
 
     async def close(self) -> None:
         """Closes the connections to the other controllers."""
@@ -114,7 +130,7 @@ class Forwarding:
             {
                 "leader_id": str(self._driver.leader_id),
                 "leader_epoch": str(self._driver.leader_epoch),
-                "leader_endpoint": active_address(self._driver) or "",
+                "leader_endpoint": active_address(self._driver, self._listener) or "",
                 UNTOUCHED: "true",
             },
         )
@@ -125,12 +141,24 @@ class Forwarding:
         return self._channels[address]
 
 
-def active_address(driver: ControllerDriver) -> str | None:
-    """Returns the `host:port` of the active controller; None if unknown or its registration is not replayed yet."""
+def active_address(driver: ControllerDriver, listener: str | None = None) -> str | None:
+    """Returns the `host:port` of the active controller; None if unknown or its registration is not replayed yet.
+
+    It is its listener of this name; without a name its first one.
+    """
+    found = next((each for each in _active_listeners(driver) if listener in (None, each.name)), None)
+    return None if found is None else str(Endpoint(found.host, found.port))
+
+
+def is_of_kafka(driver: ControllerDriver, listener: str | None) -> bool:
+    """Whether the active controller has registered, and has no listener of this name: it speaks Kafka's wire alone."""
+    listeners = _active_listeners(driver)
+    return listener is not None and bool(listeners) and listener not in {each.name for each in listeners}
+
+
+def _active_listeners(driver: ControllerDriver) -> Sequence[RegisterControllerRecord.ControllerEndpoint]:
     active = None if driver.leader_id == NOBODY else driver.engine.state.controllers.get(driver.leader_id)
-    if active is None or not active.end_points:
-        return None
-    return str(Endpoint(active.end_points[0].host, active.end_points[0].port))
+    return () if active is None else active.end_points
 
 
 def _is_untouched(refusal: ApiError) -> bool:

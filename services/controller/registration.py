@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final, cast
 
 from kraft.api.controller_registration import ControllerRegistrationRequest
@@ -34,21 +35,30 @@ class ControllerRegistration:
     """Registers this controller, with itself if it is active, else with the active one, until the record is applied."""
 
     def __init__(
-        self, driver: ControllerDriver, *, node_id: NodeId, listener: ListenerAddress, transport: Transport = PLAIN
+        self,
+        driver: ControllerDriver,
+        *,
+        node_id: NodeId,
+        listeners: Sequence[ListenerAddress],
+        transport: Transport = PLAIN,
     ) -> None:
+        """`listeners` are this controller's; the first is for calls of other controllers, and has one name on all."""
+        assert listeners
         self._driver = driver
         self._transport = transport
         self._node_id = node_id
+        self._listener = listeners[0].name
         self._request = ControllerRegistrationRequest(
             controller_id=node_id,
             incarnation_id=random_uuid(),
-            listeners=(
+            listeners=tuple(
                 ControllerRegistrationRequest.Listener(
                     name=listener.name,
                     host=listener.endpoint.host,
                     port=listener.endpoint.port,
                     security_protocol=PLAINTEXT if transport.is_plain else SSL,
-                ),
+                )
+                for listener in listeners
             ),
             features=tuple(
                 ControllerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
@@ -60,7 +70,7 @@ class ControllerRegistration:
         """Registers whenever the state lacks this process's record. Runs until cancelled."""
         while True:
             changed = self._driver.changed
-            if not self._is_registered() and (self._driver.is_active or active_address(self._driver) is not None):
+            if not self._is_registered() and self._may_register():
                 try:
                     await self._register()
                     async with asyncio.timeout(DEADLINE_MS / 1000):
@@ -70,6 +80,10 @@ class ControllerRegistration:
                     await asyncio.sleep(RETRY_S)
                 continue
             await changed.wait()
+
+    def _may_register(self) -> bool:
+        """Whether an active controller of ours is known; with a Kafka's the next one of ours gets the registration."""
+        return self._driver.is_active or active_address(self._driver, self._listener) is not None
 
     async def _applied(self) -> None:
         """Waits until the registration record is committed and replayed here."""
@@ -84,7 +98,7 @@ class ControllerRegistration:
         if self._driver.is_active:
             await self._driver.write("ControllerRegistration", register_controller(self._request))
             return
-        address = active_address(self._driver)
+        address = active_address(self._driver, self._listener)
         assert address is not None
         client = Client((address,), ControllerStub, telemetry=OFF, transport=self._transport)
         try:

@@ -195,6 +195,8 @@ class ControllerService:
             self._speak_of(answer, context)
             return await encoded_in_turns(answer.response)
 
+        if api.is_read_on_standby and self._forwarding.is_led_by_kafka:
+            return await here()
         return await self._forwarding.serve(api, request, context, here)
 
     async def ask_quorum(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage:

@@ -1,4 +1,4 @@
-"""Puts addresses that a Kafka can reach in place of the gRPC addresses in answers: those of the gateways."""
+"""Puts addresses that a Kafka can reach in answers: those of the gateways, and of a Kafka's own controllers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumResponse
+from kraft.api.fetch import FetchResponse
 from kraft.api.update_raft_voter import UpdateRaftVoterResponse
 from quorate.nouns import NodeId
+from quorate.runtime.passing_on import LISTENER
 from quorate.runtime.setting_types import Endpoint
 
 __all__ = ["Endpoints"]
@@ -20,6 +22,7 @@ M = TypeVar("M", bound=Message)
 
 NODES: Final = "node_endpoints"
 """The field of a raft answer that says where the leader is. KIP-853."""
+NOBODY: Final = -1
 CONTROLLERS: Final = 2
 """The endpoint type of DescribeCluster for controllers. KIP-919."""
 
@@ -27,15 +30,19 @@ CONTROLLERS: Final = 2
 class Endpoints:
     """Where each node's gateway is, by node id, and the name of the listener.
 
-    A node that is not among them is left out of an answer: at its own address nobody speaks Kafka's protocol.
+    A Kafka's controllers may be among them. In raft answers the quorum node beside the gateway also names those that
+    are not, by the name of the listener. Any other node is left out of an answer: at its own address nobody speaks
+    Kafka's protocol.
     """
 
     def __init__(self, gateways: Mapping[NodeId, Endpoint], listener: str) -> None:
         self._gateways = dict(gateways)
         self._listener = listener
+        self.metadata: Final = ((LISTENER, listener),)
+        """What a call to the quorum node says of the listener."""
 
     def reachable(self, response: M) -> M:
-        """Returns the response with the gateways' addresses."""
+        """Returns the response with addresses that a Kafka can reach."""
         if isinstance(response, DescribeQuorumResponse):
             nodes = tuple(self._listening(each) for each in response.nodes if each.node_id in self._gateways)
             return replace(response, nodes=nodes)
@@ -44,22 +51,42 @@ class Endpoints:
         if isinstance(response, UpdateRaftVoterResponse):
             return replace(response, current_leader=self._leader(response.current_leader))
         if NODES in response.__struct_fields__:
-            return replace(response, **{NODES: self._moved(getattr(response, NODES), "node_id")})
+            return replace(response, **{NODES: self._nodes(response)})
         return response
 
     def _cluster(self, response: DescribeClusterResponse) -> DescribeClusterResponse:
         if response.endpoint_type != CONTROLLERS:
             return response
-        return replace(response, brokers=self._moved(response.brokers, "broker_id"))
+        known = ((each, self._gateways.get(each.broker_id)) for each in response.brokers)
+        nodes = tuple(replace(each, host=at.host, port=at.port) for each, at in known if at is not None)
+        return replace(response, brokers=nodes)
 
-    def _moved(self, nodes: tuple[Any, ...], key: str) -> tuple[Any, ...]:
-        known = ((each, self._gateways.get(getattr(each, key))) for each in nodes)
-        return tuple(replace(each, host=at.host, port=at.port) for each, at in known if at is not None)
+    def _nodes(self, response: Any) -> tuple[Any, ...]:
+        """Returns where the leader is: at its gateway, or where the quorum node says."""
+        node = type(response).NodeEndpoint
+        told = {each.node_id: each for each in response.node_endpoints}
+        ids = told.keys() | {_leader_of(response)}
+        moved = {
+            node_id: node(node_id=node_id, host=at.host, port=at.port)
+            for node_id, at in self._gateways.items()
+            if node_id in ids
+        }
+        return tuple((told | moved).values())
 
     def _leader(self, leader: UpdateRaftVoterResponse.CurrentLeader) -> UpdateRaftVoterResponse.CurrentLeader:
         at = self._gateways.get(leader.leader_id)
-        return replace(leader, host="", port=0) if at is None else replace(leader, host=at.host, port=at.port)
+        return leader if at is None else replace(leader, host=at.host, port=at.port)
 
     def _listening(self, node: DescribeQuorumResponse.Node) -> DescribeQuorumResponse.Node:
         at = self._gateways[node.node_id]
         return replace(node, listeners=(DescribeQuorumResponse.Node.Listener(self._listener, at.host, at.port),))
+
+
+def _leader_of(response: Any) -> NodeId:
+    """Returns the leader that a raft answer names in its only partition; -1 for none."""
+    topics = response.responses if isinstance(response, FetchResponse) else response.topics
+    if not topics or not topics[0].partitions:
+        return NOBODY
+    partition: Any = topics[0].partitions[0]
+    leader: NodeId = getattr(partition, "current_leader", partition).leader_id
+    return leader

@@ -157,7 +157,7 @@ class Gateway:
                 to_protobuf(message),
                 deadline_ms=_deadline_ms(message),
                 telemetry=self._telemetry,
-                metadata=caller if backend is Backend.CONTROLLER else (),
+                metadata=caller if backend is Backend.CONTROLLER else self._endpoints.metadata,
             )
         except ApiError as refusal:
             raise _gone_or(refusal, f"{api.name}: the {backend.name.lower()} service does not answer") from None

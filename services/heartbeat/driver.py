@@ -12,7 +12,7 @@ from typing import Final
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse, LogDirectories
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.errors import ApiError
+from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import BrokerTransition, ControlState, RegisteredBroker, Sessions, decide
 from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
@@ -58,7 +58,8 @@ class HeartbeatDriver:
         """Extends an active broker's session for a heartbeat that changes nothing; False if it needs `heartbeat`."""
         broker = self.replica.state.brokers.get(broker_id)
         if (
-            broker is None
+            self.replica.is_led_elsewhere
+            or broker is None
             or broker.epoch != broker_epoch
             or not broker.is_active
             or metadata_offset < broker.registration_offset
@@ -71,8 +72,11 @@ class HeartbeatDriver:
         """Handles one heartbeat: extends the session, and has the controller change the broker's state where needed.
 
         Returns once a state change is applied here. Raises ApiError: STALE_BROKER_EPOCH if the broker epoch is not the
-        registered one, or the controller's refusal.
+        registered one; NOT_CONTROLLER, by which the broker turns to the active controller, while that is a Kafka's; or
+        the controller's refusal.
         """
+        if self.replica.is_led_elsewhere:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "a Kafka's controller is active, and keeps the sessions")
         broker_id, broker_epoch = request.broker_id, request.broker_epoch
         broker = self.replica.state.brokers.get(broker_id)
         if broker is None or broker.epoch < broker_epoch:
@@ -154,9 +158,16 @@ class HeartbeatDriver:
                     self.sessions.watch(broker.id, broker_epoch=broker.epoch, now_ms=self.now_ms)
 
     async def _expire(self) -> None:
-        """Has the controller fence, one at a time, the broker whose session expired first."""
+        """Has the controller fence, one at a time, the broker whose session expired first.
+
+        While a Kafka's controller is active, brokers send it their heartbeats, and none expires here: a session lasts
+        its full time from the moment on when one of ours is active again.
+        """
         while True:
             await asyncio.sleep(CHECK_S)
+            if self.replica.is_led_elsewhere:
+                self._presume_seen()
+                continue
             late = self.sessions.first_late(self.now_ms)
             broker = None if late is None else self.replica.state.brokers.get(late)
             if broker is None:
@@ -166,6 +177,11 @@ class HeartbeatDriver:
                 await self._reached(answer.offset)
             except (ApiError, TimeoutError) as refusal:
                 log.debug("not fenced yet", broker=broker.id, reason=str(refusal))
+
+    def _presume_seen(self) -> None:
+        for broker in self.replica.state.brokers:
+            if not broker.fenced:
+                self.sessions.presume(broker.id, broker_epoch=broker.epoch, now_ms=self.now_ms)
 
     def _lowest_active_offset(self) -> int | None:
         active = [(broker.id, broker.epoch) for broker in self.replica.state.brokers.active()]

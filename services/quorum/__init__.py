@@ -3,7 +3,8 @@
 driver, flusher                          the event loop around the Raft core; the thread that waits for fsync
 disk, checkpoints, batches               storage in the core's types
 servicer, membership, translate          the gRPC servicers, and the conversion of Kafka's messages
-peers, endpoints                         the client of other nodes, and their addresses
+peers, endpoints, listeners              the client of other nodes, their addresses, and what is spoken there
+peer_wire, kafka_wire                    the two wires to a peer: gRPC, and Kafka's
 appends                                  the controller's appends: batching and backpressure
 controller_events, controller_presence   the controller's Listen stream; whether it is present
 snapshot_upload, downloads, cleaner      snapshots in, snapshots out, retention (KIP-630)

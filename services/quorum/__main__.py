@@ -11,7 +11,9 @@ from typing import Final
 
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
 from quorate.metadata.scram_lost import described
+from quorate.network.client_config import parse_client_config
 from quorate.nouns import ZERO_UUID, NodeId, ReplicaKey
+from quorate.properties import parse_properties
 from quorate.raft.core import Raft
 from quorate.raft.log import LogView
 from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
@@ -27,14 +29,17 @@ from quorate.runtime.transport_settings import tell, transport_of
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner
+from services.quorum.batches import in_order
 from services.quorum.cleaner import Cleaner
 from services.quorum.config import QuorumConfig
 from services.quorum.controller_presence import ControllerPresence
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
+from services.quorum.kafka_wire import KafkaWire
 from services.quorum.metrics import watch
-from services.quorum.peers import Peers
+from services.quorum.peer_wire import PeerWire
+from services.quorum.peers import MARGIN_S, Peers
 from services.quorum.readings import Node
 from services.quorum.servicer import PeerServicer, RaftClientService
 from services.quorum.tracing import AppendTracer
@@ -75,11 +80,12 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     limits = ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits)
     server = Server(telemetry=telemetry, limits=limits, quiet=QUIET, on_fatal=life.fail, transport=transport)
     life.at_end(server.abort)
+    kafka = _kafka_wires(config)
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
     disk = _open(config, static)
     view = disk.view()
-    endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters)
+    endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters, config.listener_protocols)
     core = _core(config, meta, disk, view, bootstrap=endpoints.bootstrap, now_ms=clock.monotonic_ms())
     driver = QuorumDriver(
         core, disk, clock, AppendTracer(telemetry, node_id=config.node_id), append_linger_ms=config.append_linger_ms
@@ -105,8 +111,9 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
             lost=driver.lose,
             refused=driver.refuse,
             request_timeout_ms=config.request_timeout_ms,
-            listeners=[_listener(config)],
+            listeners=_listeners(config),
             transport=transport,
+            kafka=kafka,
         )
         await server.start()
         driver.start(peers, life.fail)
@@ -168,14 +175,32 @@ def _core(
         settings=config.raft,
         bootstrap=bootstrap,
         recover_to=disk.damaged_to,
-        endpoints=(_listener(config),),
+        endpoints=_listeners(config),
     )
 
 
-def _listener(config: QuorumConfig) -> RaftEndpoint:
-    """Returns this node's listener that other nodes connect to."""
-    reached_at = config.reached_at
-    return RaftEndpoint(reached_at.name, reached_at.endpoint.host, reached_at.endpoint.port)
+def _listeners(config: QuorumConfig) -> tuple[RaftEndpoint, ...]:
+    """Returns the listeners by which other nodes reach this one."""
+    return in_order(RaftEndpoint(each.name, each.endpoint.host, each.endpoint.port) for each in config.announced)
+
+
+def _kafka_wires(config: QuorumConfig) -> dict[str, PeerWire]:
+    """Returns a wire for each security protocol of Kafka that a listener speaks.
+
+    Raises ConfigError for properties of `controller.quorum.peer.config` that are missing or wrong.
+    """
+    timeout_ms = config.request_timeout_ms + int(MARGIN_S * 1000)
+    spoken = {protocol for _, protocol in config.kafka_protocols}
+    try:
+        properties = {} if config.peer_properties is None else parse_properties(config.peer_properties.read_text())
+        return {
+            protocol: KafkaWire(
+                parse_client_config({**properties, "security.protocol": protocol}), timeout_ms=timeout_ms
+            )
+            for protocol in sorted(spoken)
+        }
+    except (OSError, ValueError) as problem:
+        raise ConfigError([f"controller.quorum.peer.config = {config.peer_properties}: {problem}"]) from None
 
 
 async def _released(core: Raft) -> None:

@@ -26,6 +26,7 @@ from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.describe import announced_voters
 from services.quorum.driver import QuorumDriver
+from services.quorum.endpoints import NodeEndpoints
 from services.quorum.translate import Address, Endpoints
 
 SET_TIMEOUT_MS: Final = 5_000
@@ -68,7 +69,7 @@ class Alteration:
     """Serves one AlterQuorum request: sets the target and reports the steps. Raises ApiError for an invalid target."""
 
     def __init__(
-        self, request: AlterQuorumRequest, leader: LeaderFinder, driver: QuorumDriver, endpoints: Endpoints
+        self, request: AlterQuorumRequest, leader: LeaderFinder, driver: QuorumDriver, endpoints: NodeEndpoints
     ) -> None:
         self._request = request
         self._target = translate.alter_request(request, None).target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from quorate.errors import Corrupt
@@ -91,6 +91,14 @@ def voter_set(record: VotersRecord) -> VoterSet:
     return _voters(record).walking_to(None if target is None else _voters(decode(VotersRecord, target, 0)))
 
 
+def in_order(listeners: Iterable[ListenerEndpoint]) -> tuple[ListenerEndpoint, ...]:
+    """Returns a node's listeners in the order of their names: a Kafka's leader writes them in no order (a HashMap).
+
+    So a node finds its own entry unchanged, whoever has written the voter set.
+    """
+    return tuple(sorted(listeners, key=lambda each: each.name))
+
+
 def _voters(record: VotersRecord) -> VoterSet:
     ids = [voter.voter_id for voter in record.voters]
     if not ids or len(set(ids)) < len(ids) or min(ids) < 0:
@@ -99,7 +107,7 @@ def _voters(record: VotersRecord) -> VoterSet:
         tuple(
             Voter(
                 key=ReplicaKey(voter.voter_id, voter.voter_directory_id),
-                endpoints=tuple(ListenerEndpoint(each.name, each.host, each.port) for each in voter.endpoints),
+                endpoints=in_order(ListenerEndpoint(each.name, each.host, each.port) for each in voter.endpoints),
                 kraft_versions=VersionRange(
                     voter.k_raft_version_feature.min_supported_version,
                     voter.k_raft_version_feature.max_supported_version,

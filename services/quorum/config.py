@@ -10,11 +10,8 @@ from quorate.raft.settings import RaftSettings
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
-    ConfiguredVoter,
-    Endpoint,
     ListenerAddress,
     boolean,
-    endpoint,
     integer,
     list_of,
     listener,
@@ -22,10 +19,18 @@ from quorate.runtime.setting_types import (
     optional,
     path,
     size,
-    voter,
 )
 from quorate.runtime.transport_settings import TransportSettings
 from services.quorum.cleaner import RetentionLimits
+from services.quorum.listeners import (
+    GRPC,
+    ListenerProtocols,
+    NamedEndpoint,
+    PeerVoter,
+    listener_protocol,
+    peer_endpoint,
+    peer_voter,
+)
 
 DEFAULTS = RaftSettings()
 COMMIT_WAIT_MS = 5
@@ -43,23 +48,35 @@ class QuorumConfig(TransportSettings):
     listeners: ListenerAddress = setting(
         "listeners", listener(), "Where peers, observers and the controller reach this node."
     )
-    voters: tuple[ConfiguredVoter, ...] = setting(
+    voters: tuple[PeerVoter, ...] = setting(
         "controller.quorum.voters",
-        list_of(voter(), low=0, distinct=lambda voter: voter.id),
+        list_of(peer_voter(), low=0, distinct=lambda voter: voter.id),
         "The static voter set; empty where the log has the voters (KIP-853).",
         default=(),
     )
-    advertised_listeners: ListenerAddress | None = setting(
+    advertised_listeners: tuple[ListenerAddress, ...] = setting(
         "advertised.listeners",
-        optional(advertised()),
-        "Where others reach this node, if not by `listeners`.",
-        default=None,
+        list_of(advertised(), low=0, distinct=lambda each: each.name),
+        "Where others reach this node, if not by `listeners`; in a quorum with Kafka's nodes its gateway, too.",
+        default=(),
     )
-    bootstrap_servers: tuple[Endpoint, ...] = setting(
+    bootstrap_servers: tuple[NamedEndpoint, ...] = setting(
         "controller.quorum.bootstrap.servers",
-        list_of(endpoint(), low=0),
+        list_of(peer_endpoint(), low=0),
         "Nodes that may know the leader: for a node that does not vote yet (KIP-853).",
         default=(),
+    )
+    kafka_protocols: tuple[tuple[str, str], ...] = setting(
+        "kafka.listener.security.protocol.map",
+        list_of(listener_protocol(), low=0, distinct=lambda each: each[0]),
+        "The names of the listeners on which Kafka's wire is spoken, and how; all others are for gRPC.",
+        default=(),
+    )
+    peer_properties: Path | None = setting(
+        "controller.quorum.peer.config",
+        optional(path()),
+        "A file with the properties of a Kafka client: TLS and SASL, for peers that speak Kafka's protocol.",
+        default=None,
     )
     auto_join: bool = setting(
         "controller.quorum.auto.join.enable",
@@ -198,10 +215,17 @@ class QuorumConfig(TransportSettings):
         )
 
     @property
-    def reached_at(self) -> ListenerAddress:
-        """The listener that other nodes connect to: advertised, from the static voters, or `listeners`."""
+    def announced(self) -> tuple[ListenerAddress, ...]:
+        """The listeners by which others reach this node: advertised, from the static voters, or `listeners`."""
+        if self.advertised_listeners:
+            return self.advertised_listeners
         configured = {voter.id: voter.endpoint for voter in self.voters}
-        return reached_at(self.listeners, self.advertised_listeners, configured=configured.get(self.node_id))
+        return (reached_at(self.listeners, None, configured=configured.get(self.node_id)),)
+
+    @property
+    def listener_protocols(self) -> ListenerProtocols:
+        """What peers speak on each listener."""
+        return ListenerProtocols(dict(self.kafka_protocols))
 
     def problems(self) -> Iterator[str]:
         """Yields an error for each pair of settings that contradict each other."""
@@ -211,3 +235,30 @@ class QuorumConfig(TransportSettings):
             yield f"node.id = {self.node_id} is not among controller.quorum.voters = {known}; a quorum node votes"
         if self.voters and self.auto_join:
             yield "controller.quorum.auto.join.enable = true: with controller.quorum.voters the voters are configured"
+        protocol_of = self.listener_protocols.of
+        if protocol_of(self.listeners.name) != GRPC:
+            yield f"listeners = {self.listeners}: this node speaks {GRPC} there; Kafka's wire is spoken by its gateway"
+        if all(protocol_of(each.name) != GRPC for each in self.announced):
+            known = ",".join(map(str, self.announced))
+            yield f"advertised.listeners = {known}: must have a listener that speaks {GRPC}, this node's own"
+        yield from self._unmapped()
+        first = min(self.announced, key=lambda each: each.name)
+        if len({protocol_of(each.name) for each in self.announced} - {GRPC}) and protocol_of(first.name) == GRPC:
+            known = ",".join(map(str, self.announced))
+            why = (
+                f"{first.name} comes first by name, and every voter must have the first; a Kafka's has none for {GRPC}"
+            )
+            yield f"advertised.listeners = {known}: {why}"
+
+    def _unmapped(self) -> Iterator[str]:
+        """Yields an error for each named peer whose listener's protocol is not said."""
+        known = dict(self.kafka_protocols)
+        for setting_name, entries in (
+            ("controller.quorum.voters", self.voters),
+            ("controller.quorum.bootstrap.servers", self.bootstrap_servers),
+        ):
+            for entry in entries:
+                if entry.listener and entry.listener not in known:
+                    why = f"must have an entry for {entry.listener}, which {setting_name} names"
+                    listed = ",".join(map(":".join, self.kafka_protocols))
+                    yield f"kafka.listener.security.protocol.map = {listed}: {why}"

@@ -13,13 +13,13 @@ from quorate.raft.roles import Leader, Role
 from quorate.raft.voters import ListenerEndpoint as Listener
 from quorate.raft.voters import VoterSet
 from services.quorum.driver import QuorumDriver
-from services.quorum.translate import Endpoints
+from services.quorum.endpoints import NodeEndpoints
 
 UNKNOWN: Final = -1
 LISTENER: Final = "CONTROLLER"
 
 
-def describe_quorum(driver: QuorumDriver, endpoints: Endpoints) -> DescribeQuorumResponse:
+def describe_quorum(driver: QuorumDriver, endpoints: NodeEndpoints) -> DescribeQuorumResponse:
     """Builds a DescribeQuorum v2 response; on another node than the leader it has NOT_LEADER_OR_FOLLOWER."""
     quorum = driver.core.describe(driver.now_ms)
     leads = isinstance(driver.core.role, Leader)
@@ -43,10 +43,10 @@ def describe_quorum(driver: QuorumDriver, endpoints: Endpoints) -> DescribeQuoru
                 node_id=node_id,
                 listeners=[
                     node.Listener(name=listener.name, host=listener.host, port=listener.port)
-                    for listener in _listeners(driver, node_id) or [Listener(LISTENER, address.host, address.port)]
+                    for listener in _listeners(driver, node_id) or endpoints.configured_listener(node_id, LISTENER)
                 ],
             )
-            for node_id, address in sorted(endpoints.items())
+            for node_id in endpoints.ids
         ],
     )
 
@@ -70,14 +70,14 @@ def _replica(state: ReplicaState, to_wall_ms: int) -> Any:
     )
 
 
-def announced_voters(voters: VoterSet | None, endpoints: Endpoints) -> list[FindQuorumResponse.Voter]:
+def announced_voters(voters: VoterSet | None, endpoints: NodeEndpoints) -> list[FindQuorumResponse.Voter]:
     """Names each voter and where it listens: by `endpoints`, or else by the voter set itself."""
     described = []
     for voter in () if voters is None else voters.voters:
         one = FindQuorumResponse.Voter(id=voter.key.id, directory_id=uuid_text(voter.key.directory_id))
-        address = endpoints.get(voter.key.id) or next(iter(voter.endpoints), None)
-        if address is not None:
-            one.host, one.port = address.host, address.port
+        reached = endpoints.peer(voter.key.id) or endpoints.reached(voter.endpoints)
+        if reached is not None:
+            one.host, one.port = reached.address.host, reached.address.port
         described.append(one)
     return described
 

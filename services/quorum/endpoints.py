@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.history import History
-from quorate.raft.voters import Voter, VoterSet
+from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
 from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
 from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
+from services.quorum.listeners import GRPC, ListenerProtocols, NamedEndpoint, PeerAddress, PeerVoter
 from services.quorum.translate import Address
 
 FIRST_BOOTSTRAP_ID: Final = -2
@@ -26,6 +27,8 @@ def static_voters(configured: Sequence[ConfiguredVoter]) -> VoterSet:
 class NodeEndpoints(Mapping[NodeId, Address]):
     """The address of each known node by id: from other nodes, the voter set in force (KIP-853), or the configuration.
 
+    As a mapping it has the nodes that speak gRPC; `peer` has all, with the protocol that each speaks.
+
     An answer that names a leader has its address, as this node may lack the records that have it: the leader has moved
     or become a voter. Such an address counts until the voter set in force changes its entry for that node.
 
@@ -33,50 +36,111 @@ class NodeEndpoints(Mapping[NodeId, Address]):
     """
 
     def __init__(
-        self, configured: Sequence[ConfiguredVoter], bootstrap: Sequence[ConfiguredEndpoint], voters: History[VoterSet]
+        self,
+        configured: Sequence[ConfiguredVoter | PeerVoter],
+        bootstrap: Sequence[ConfiguredEndpoint | NamedEndpoint],
+        voters: History[VoterSet],
+        protocols: ListenerProtocols | None = None,
     ) -> None:
-        self._configured = {voter.id: Address(voter.endpoint.host, voter.endpoint.port) for voter in configured}
+        self._protocols = protocols or ListenerProtocols()
+        self._listeners = {voter.id: _listener_of(voter) for voter in configured}
+        self._configured = {voter.id: self._at(voter.endpoint, _listener_of(voter)) for voter in configured}
         self.bootstrap: Final = {
-            FIRST_BOOTSTRAP_ID - at: Address(server.host, server.port) for at, server in enumerate(bootstrap)
+            FIRST_BOOTSTRAP_ID - at: self._at(_endpoint_of(server), _listener_of(server))
+            for at, server in enumerate(bootstrap)
         }
-        self._heard: dict[NodeId, tuple[Address, Address | None]] = {}
+        self._heard: dict[NodeId, tuple[PeerAddress, PeerAddress | None]] = {}
         """Addresses from other nodes, each with the voter set's address at that time."""
         self._voters = voters
 
-    def hear(self, node_id: NodeId, address: Address) -> None:
-        """Notes a node's address from another node's message; only the last `HEARD_MAX` are kept."""
+    def hear(self, node_id: NodeId, address: Address, protocol: str = GRPC) -> None:
+        """Notes a node's address from another node's message; only the last `HEARD_MAX` are kept.
+
+        An address for Kafka's wire does not replace one for gRPC: that is our node itself, and the other its gateway.
+        """
         if node_id < 0:
             return
+        known, heard = self.peer(node_id), PeerAddress(address, protocol)
+        if known is not None and known.is_grpc and not heard.is_grpc:
+            return
         self._heard.pop(node_id, None)
-        self._heard[node_id] = address, self._voting(node_id)
+        self._heard[node_id] = heard, self._voting(node_id)
         if len(self._heard) > HEARD_MAX:
             del self._heard[next(iter(self._heard))]
 
-    def hear_of(self, nodes: Iterable[Any]) -> None:
-        """Notes the addresses in the NodeEndpoints of an answer."""
+    def hear_of(self, nodes: Iterable[Any], protocol: str = GRPC) -> None:
+        """Notes the addresses in the NodeEndpoints of an answer that came over `protocol`.
+
+        A node names the leader's listener of the kind on which it was asked.
+        """
         for node in nodes:
-            self.hear(node.node_id, Address(node.host, node.port))
+            self.hear(node.node_id, Address(node.host, node.port), protocol)
 
-    def _voting(self, node_id: NodeId) -> Address | None:
-        """Returns the node's address in the voter set in force; None if it has none."""
-        voter = self._voters.latest.by_id(node_id)
-        if voter is None or not voter.endpoints:
-            return None
-        return Address(voter.endpoints[0].host, voter.endpoints[0].port)
+    def hear_listeners(self, node_id: NodeId, listeners: Sequence[ListenerEndpoint]) -> None:
+        """Notes where a leader is reached that has announced its own listeners."""
+        if (reached := self.reached(listeners)) is not None:
+            self.hear(node_id, reached.address, reached.protocol)
 
-    def __getitem__(self, node_id: NodeId) -> Address:
+    def reached(self, listeners: Iterable[ListenerEndpoint]) -> PeerAddress | None:
+        """Returns where a node with these listeners is reached; None if it has none."""
+        return self._protocols.reached((each.name, Address(each.host, each.port)) for each in listeners)
+
+    def peer(self, node_id: NodeId) -> PeerAddress | None:
+        """Returns where a node is reached, and by which protocol; None if that is not known."""
         voting = self._voting(node_id)
         heard, overruled = self._heard.get(node_id, (None, None))
         if heard is not None and overruled == voting:
             return heard
-        if voting is not None:
-            return voting
-        return self._configured.get(node_id) or self.bootstrap[node_id]
+        return voting or self._configured.get(node_id) or self.bootstrap.get(node_id)
+
+    def configured_listener(self, node_id: NodeId, unnamed: str) -> list[ListenerEndpoint]:
+        """Returns where a static voter listens, by the name that the configuration gives, or else `unnamed`."""
+        found = self.peer(node_id)
+        name = self._listeners.get(node_id) or unnamed
+        return [] if found is None else [ListenerEndpoint(name, found.address.host, found.address.port)]
+
+    def on(self, listener: str | None) -> Mapping[NodeId, Address]:
+        """Returns the addresses for who asks a gateway at its listener of this name; None for who asks by gRPC."""
+        return self if listener is None else _OnListener(self, listener)
+
+    def named(self, node_id: NodeId, listener: str) -> Address | None:
+        """Returns the address of a node's listener of this name, if Kafka's wire is spoken there.
+
+        An address that an answer has given has no name: it counts if it is for the same protocol.
+        """
+        if self._protocols.of(listener) == GRPC:
+            return None
+        voter = self._voters.latest.by_id(node_id)
+        if voter is not None and voter.endpoints:
+            return next((Address(at.host, at.port) for at in voter.endpoints if at.name == listener), None)
+        if self._listeners.get(node_id) == listener:
+            return self._configured[node_id].address
+        heard, _ = self._heard.get(node_id, (None, None))
+        return None if heard is None or heard.protocol != self._protocols.of(listener) else heard.address
+
+    @property
+    def ids(self) -> list[NodeId]:
+        """The ids of the voters with a listener and of the configured nodes, in order."""
+        reached = {voter.key.id for voter in self._voters.latest.voters if voter.endpoints}
+        return sorted(reached | self._configured.keys())
+
+    def _voting(self, node_id: NodeId) -> PeerAddress | None:
+        """Returns the node's address in the voter set in force; None if it has none."""
+        voter = self._voters.latest.by_id(node_id)
+        return None if voter is None else self.reached(voter.endpoints)
+
+    def _at(self, endpoint: ConfiguredEndpoint, listener: str) -> PeerAddress:
+        return PeerAddress(Address(endpoint.host, endpoint.port), self._protocols.of(listener))
+
+    def __getitem__(self, node_id: NodeId) -> Address:
+        found = self.peer(node_id)
+        if found is None or not found.is_grpc:
+            raise KeyError(node_id)
+        return found.address
 
     def __iter__(self) -> Iterator[NodeId]:
         """Yields the ids of voters and configured nodes in order, as DescribeQuorum lists them."""
-        reached = {voter.key.id for voter in self._voters.latest.voters if voter.endpoints}
-        return iter(sorted(reached | self._configured.keys()))
+        return (node_id for node_id in self.ids if node_id in self)
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -87,3 +151,31 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         except KeyError:
             return False
         return True
+
+
+class _OnListener(Mapping[NodeId, Address]):
+    """The nodes with a listener of one name, on which Kafka's wire is spoken, and where that is."""
+
+    def __init__(self, endpoints: NodeEndpoints, listener: str) -> None:
+        self._endpoints = endpoints
+        self._listener = listener
+
+    def __getitem__(self, node_id: NodeId) -> Address:
+        found = self._endpoints.named(node_id, self._listener)
+        if found is None:
+            raise KeyError(node_id)
+        return found
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return (node_id for node_id in self._endpoints.ids if node_id in self)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def _listener_of(entry: ConfiguredVoter | ConfiguredEndpoint | NamedEndpoint) -> str:
+    return entry.listener if isinstance(entry, PeerVoter | NamedEndpoint) else ""
+
+
+def _endpoint_of(server: ConfiguredEndpoint | NamedEndpoint) -> ConfiguredEndpoint:
+    return server.endpoint if isinstance(server, NamedEndpoint) else server

@@ -23,13 +23,14 @@ from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.alter_quorum import Alteration, LeaderFinder
 from services.quorum.driver import QuorumDriver
+from services.quorum.endpoints import NodeEndpoints
 from services.quorum.translate import Endpoints
 
 
 class MembershipServicer(QuorumServicer):
     """Serves the RPCs of `kraft.service.Quorum` for membership changes and leadership transfer."""
 
-    def __init__(self, driver: QuorumDriver, endpoints: Endpoints, transport: Transport = PLAIN) -> None:
+    def __init__(self, driver: QuorumDriver, endpoints: NodeEndpoints, transport: Transport = PLAIN) -> None:
         self._driver = driver
         self._endpoints = endpoints
         self._leaders = LeaderFinder(driver, endpoints, transport)
@@ -52,7 +53,7 @@ class MembershipServicer(QuorumServicer):
     async def UpdateRaftVoter(self, request: UpdateRaftVoterRequest, context: Any) -> UpdateRaftVoterResponse:
         """Updates a voter's listeners and kraft.version range. KIP-853."""
         answer, _ = await self._driver.ask(lambda reply: translate.update_request(request, reply))
-        return translate.update_answer(answer, self._endpoints)
+        return translate.update_answer(answer, self._for(context))
 
     async def ControllerPresence(self, request: ControllerPresenceRequest, context: Any) -> ControllerPresenceResponse:
         """Notes at the leader whether a voter's controller is present."""
@@ -73,6 +74,10 @@ class MembershipServicer(QuorumServicer):
         """Writes a target voter set into the log, and answers when that is committed."""
         answer, _ = await self._driver.ask(lambda reply: translate.alter_request(request, reply))
         return translate.alter_answer(answer)
+
+    def _for(self, context: Any) -> Endpoints:
+        """Returns the addresses for who asks; overridden where they depend on it."""
+        return self._endpoints
 
     async def close(self) -> None:
         """Closes the channels to leaders."""

@@ -1,33 +1,35 @@
-"""Client of the other quorum nodes: sends the core's requests, by unary calls and by the Fetch stream to the leader."""
+"""Client of the other quorum nodes: sends the core's requests, each peer's in the protocol of its listener.
+
+Fetches to the leader have a connection of their own: over gRPC a stream.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
-import grpc
 from msgspec.structs import replace
 
 from kraft.api.fetch_pb2 import FetchResponse
-from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import NodeId
 from quorate.raft import fencing
 from quorate.raft import messages as raft
 from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint
-from quorate.runtime.client import open_channel
 from quorate.runtime.logs import logger
 from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.endpoints import NodeEndpoints
-from services.quorum.translate import Address
+from services.quorum.listeners import GRPC, PeerAddress
+from services.quorum.peer_wire import Fetching, GrpcWire, PeerWire, Unreached
 
 log = logger(__name__)
 
 MARGIN_S: Final = 1.0
-"""Added (s) to the core's request timeout for the gRPC deadline: the core times out first, and retries by its rules."""
+"""Added (s) to the core's request timeout for a call's deadline: the core times out first, and retries by its rules."""
 
 R = TypeVar("R", bound=raft.Response)
 """A response type that names the leader."""
@@ -41,6 +43,7 @@ class Peers:
     """Sends the core's requests to its peers, and passes the answers back with their `reply_to` token.
 
     A failed call is reported by `failed`, a broken Fetch stream by `lost`, since the leader's process is gone then.
+    `kafka` has the wire for each security protocol of Kafka that a peer's listener speaks.
     """
 
     def __init__(
@@ -55,10 +58,10 @@ class Peers:
         request_timeout_ms: int,
         listeners: Sequence[ListenerEndpoint] = (),
         transport: Transport = PLAIN,
+        kafka: Mapping[str, PeerWire] | None = None,
     ) -> None:
         """`listeners` are this node's own, which it announces as leader; `refused` is called with malformed answers."""
         self._endpoints = endpoints
-        self._transport = transport
         self._listeners = listeners
         self._tasks = tasks
         self._heard = heard
@@ -66,8 +69,7 @@ class Peers:
         self._lost = lost
         self._refused = refused
         self._timeout_s = request_timeout_ms / 1000 + MARGIN_S
-        self._channels: dict[Address, grpc.aio.Channel] = {}
-        self._stubs: dict[Address, QuorumStub] = {}
+        self._wires: dict[str, PeerWire] = {GRPC: GrpcWire(transport), **(kafka or {})}
         self._stream: _FetchStream | None = None
 
     def send(self, send: Send) -> None:
@@ -84,17 +86,18 @@ class Peers:
             self._stream = None
 
     async def close(self) -> None:
-        """Closes the Fetch stream and all channels."""
+        """Closes the Fetch stream and all connections."""
         self.stop_fetching(unless_from=None)
-        for channel in self._channels.values():
-            await channel.close()
+        for wire in self._wires.values():
+            await wire.close()
 
     def _fetch(self, to: NodeId, request: raft.FetchRequest) -> None:
         # The core asks again only when it has given up on the request before, whose answer may never come.
         self.stop_fetching(unless_from=None if self._stream is not None and self._stream.is_busy else to)
         if self._stream is None:
             try:
-                self._stream = _FetchStream(to, self._stub(to), self._endpoints)
+                at = self._reached(to)
+                self._stream = _FetchStream(to, at.protocol, self._wires[at.protocol].fetching(at.address))
             except ApiError as failure:
                 log.debug("no answer", peer=to, request=type(request).__name__, reason=str(failure))
                 asyncio.get_running_loop().call_soon(self._failed, request.reply_to)
@@ -108,9 +111,8 @@ class Peers:
     async def _read(self, stream: _FetchStream) -> None:
         try:
             async for request, answer in stream.run():
-                self._take_fetch(stream.to, request, answer)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, ApiError, Corrupt, asyncio.CancelledError) as failure:
-            # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
+                self._take_fetch(stream, request, answer)
+        except (Unreached, ApiError, Corrupt, asyncio.CancelledError) as failure:
             if stream.is_closed:
                 return
             log.debug("fetch stream broke", leader=stream.to, reason=str(failure))
@@ -120,22 +122,23 @@ class Peers:
             for token in stream.waiting:
                 self._failed(token)
 
-    def _take_fetch(self, leader_id: NodeId, request: raft.FetchRequest, answer: FetchResponse) -> None:
+    def _take_fetch(self, stream: _FetchStream, request: raft.FetchRequest, answer: FetchResponse) -> None:
         """Passes a Fetch answer to the core; a malformed one counts as failed, and the stream stays open."""
         try:
             response = translate.from_fetch(answer, request.reply_to)
         except (ApiError, Corrupt) as nonsense:
-            self._refused(f"the Fetch answer of node {leader_id}: {nonsense}")
+            self._refused(f"the Fetch answer of node {stream.to}: {nonsense}")
             self._failed(request.reply_to)
         else:
             # A leader that was reached by its own id needs no new address; the answer's address is for other nodes.
-            self._heard(response if response.leader_id == leader_id else _located(response, answer, self._endpoints))
+            is_known = response.leader_id == stream.to
+            self._heard(response if is_known else self._located(response, answer, stream.protocol))
 
     async def _call(self, send: Send) -> None:
         request, token = send.request, send.request.reply_to
         try:
-            response = await self._ask(self._stub(send.to, send.endpoints), request, token)
-        except grpc.aio.AioRpcError as failure:
+            response = await self._ask(self._reached(send.to, send.endpoints), send.to, request, token)
+        except Unreached as failure:
             log.debug("no answer", peer=send.to, request=type(request).__name__, reason=str(failure))
             self._failed(token)
         except (ApiError, Corrupt) as nonsense:
@@ -144,68 +147,84 @@ class Peers:
         else:
             self._heard(response)
 
-    async def _ask(self, stub: QuorumStub, request: raft.Request, token: object) -> raft.Response:
-        timeout = self._timeout_s
+    async def _ask(self, at: PeerAddress, to: NodeId, request: raft.Request, token: object) -> raft.Response:
+        call = partial(self._wires[at.protocol].call, at.address, timeout_s=self._timeout_s)
         match request:
             case raft.VoteRequest():
-                voted = await stub.Vote(translate.to_vote(request), timeout=timeout)
-                return _located(translate.from_vote(voted, token), voted, self._endpoints)
+                voted = await call(translate.to_vote(request))
+                return self._located(translate.from_vote(voted, token), voted, at.protocol)
             case raft.BeginQuorumEpochRequest():
-                begin = translate.to_begin(request, self._listeners)
-                begun = await stub.BeginQuorumEpoch(begin, timeout=timeout)
-                return _located(translate.from_begin(begun, token), begun, self._endpoints)
+                begun = await call(translate.to_begin(request, self._listeners))
+                return self._located(translate.from_begin(begun, token), begun, at.protocol)
             case raft.EndQuorumEpochRequest():
-                ended = await stub.EndQuorumEpoch(translate.to_end(request, self._listeners), timeout=timeout)
-                return translate.from_end(ended, token)
+                return translate.from_end(await call(translate.to_end(request, self._listeners)), token)
             case raft.FetchSnapshotRequest():
-                ask = translate.to_fetch_snapshot(request)
-                piece = await stub.FetchSnapshot(ask, timeout=timeout)
-                return _located(translate.from_fetch_snapshot(piece, token), piece, self._endpoints)
+                piece = await call(translate.to_fetch_snapshot(request))
+                return self._located(translate.from_fetch_snapshot(piece, token), piece, at.protocol)
             case raft.ApiVersionsRequest():
-                spoken = await stub.ApiVersions(translate.to_api_versions(request), timeout=timeout)
-                return translate.from_api_versions(spoken, token)
+                return translate.from_api_versions(await call(translate.to_api_versions(request)), token)
             case raft.AddRaftVoterRequest():
-                added = await stub.AddRaftVoter(translate.to_add(request), timeout=timeout)
-                return translate.from_add(added, token)
+                return translate.from_add(await call(translate.to_add(request)), token)
             case raft.RemoveRaftVoterRequest():
-                removed = await stub.RemoveRaftVoter(translate.to_remove(request), timeout=timeout)
-                return translate.from_remove(removed, token)
+                return translate.from_remove(await call(translate.to_remove(request)), token)
             case raft.UpdateRaftVoterRequest():
-                updated = await stub.UpdateRaftVoter(translate.to_update(request), timeout=timeout)
-                return translate.from_update(updated, token)
+                return translate.from_update(await call(translate.to_update(request)), token)
             case raft.ControllerPresenceRequest():
-                noted = await stub.ControllerPresence(translate.to_presence(request), timeout=timeout)
-                return translate.from_presence(noted, token)
+                if not at.is_grpc:
+                    return _unread(request, to, token)
+                return translate.from_presence(await call(translate.to_presence(request)), token)
             case raft.FetchRequest():
                 raise AssertionError("fetches go over the stream")
             case raft.TransferLeadershipRequest() | raft.ConfirmLeadershipRequest() | raft.AlterQuorumRequest():
                 raise AssertionError("nodes do not ask each other for it")
 
-    def _stub(self, to: NodeId, at: Sequence[ListenerEndpoint] = ()) -> QuorumStub:
-        """Returns the stub for a node at its present address; `at` are its listeners if the request names them.
+    def _reached(self, to: NodeId, listeners: Sequence[ListenerEndpoint] = ()) -> PeerAddress:
+        """Returns where a node is reached at present; `listeners` are its own if the request names them.
 
-        Raises ApiError(BROKER_NOT_AVAILABLE) if no address of the node is known.
+        Raises ApiError(BROKER_NOT_AVAILABLE) if no address of the node is known, or not how to speak to it there.
         """
-        address = Address(at[0].host, at[0].port) if at else self._endpoints.get(to)
-        if address is None:
+        found = self._endpoints.reached(listeners) or self._endpoints.peer(to)
+        if found is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it is not known where node {to} listens")
-        if address not in self._stubs:
-            self._channels[address] = open_channel(str(address), self._transport)
-            self._stubs[address] = QuorumStub(self._channels[address])
-        return self._stubs[address]
+        if found.protocol not in self._wires:
+            missing = f"kafka.listener.security.protocol.map has no listener with {found.protocol}"
+            why = f"node {to} listens for {found}; {missing}"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why)
+        return found
+
+    def _located(self, response: R, answer: Any, protocol: str) -> R:
+        """Notes the leader's address from an answer over `protocol`, and returns `response`.
+
+        As in Kafka, an address counts only in an answer with leader and epoch, which another cluster's node does not
+        give.
+        """
+        if fencing.has_epoch(response):
+            nodes = (node for node in answer.node_endpoints if node.node_id == response.leader_id)
+            self._endpoints.hear_of(nodes, protocol)
+        return response
+
+
+def _unread(request: raft.ControllerPresenceRequest, to: NodeId, token: object) -> raft.ControllerPresenceResponse:
+    """Returns the answer in place of a leader that knows no such request: a Kafka's never asks for a controller.
+
+    There a node and its controller are one process. So the report counts as delivered, and is not sent again.
+    """
+    return raft.ControllerPresenceResponse(
+        epoch=request.epoch, leader_id=to, sequence=request.sequence, is_present=request.is_present, reply_to=token
+    )
 
 
 class _FetchStream:
-    """One Fetch stream to one leader; answers come in the order of the requests."""
+    """The fetches to one leader over their own connection; answers come in the order of the requests."""
 
-    def __init__(self, to: NodeId, stub: QuorumStub, endpoints: NodeEndpoints) -> None:
+    def __init__(self, to: NodeId, protocol: str, fetching: Fetching) -> None:
         self.to = to
-        self._endpoints = endpoints
+        self.protocol = protocol
         self.is_closed = False
         self.waiting: list[object] = []
         self.reading: asyncio.Task[None] | None = None
         self._requests: asyncio.Queue[raft.FetchRequest] = asyncio.Queue()
-        self._call = stub.FetchStream()
+        self._fetching = fetching
 
     @property
     def is_busy(self) -> bool:
@@ -217,7 +236,7 @@ class _FetchStream:
 
     def close(self) -> None:
         self.is_closed = True
-        self._call.cancel()
+        self._fetching.cancel()
         # gRPC's `write` blocks for ever on a call cancelled before it began, so the reading task is cancelled too.
         if self.reading is not None:
             self.reading.cancel()
@@ -227,19 +246,8 @@ class _FetchStream:
         while True:
             request = await self._requests.get()
             self.waiting = [request.reply_to]
-            await self._call.write(translate.to_fetch(replace(request, reply_to=None)))
-            answer = await self._call.read()
-            if not isinstance(answer, FetchResponse):
+            answer = await self._fetching.ask(translate.to_fetch(replace(request, reply_to=None)))
+            if answer is None:
                 return  # the other side has ended the stream
             self.waiting = []
             yield request, answer
-
-
-def _located(response: R, answer: Any, endpoints: NodeEndpoints) -> R:
-    """Notes the leader's address from an answer, and returns `response`.
-
-    As in Kafka, an address counts only in an answer with leader and epoch, which another cluster's node does not give.
-    """
-    if fencing.has_epoch(response):
-        endpoints.hear_of(node for node in answer.node_endpoints if node.node_id == response.leader_id)
-    return response

@@ -33,6 +33,7 @@ from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.raft import messages as raft
+from quorate.runtime.passing_on import listener_of
 from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.appends import joined
@@ -44,7 +45,7 @@ from services.quorum.endpoints import NodeEndpoints
 from services.quorum.follower_fetch import NodeLogService
 from services.quorum.membership import MembershipServicer
 from services.quorum.snapshot_upload import take_snapshot
-from services.quorum.translate import Address
+from services.quorum.translate import Endpoints
 
 NOBODY: Final = -1
 OFFSET_MAX: Final = 2**62
@@ -73,19 +74,23 @@ class PeerServicer(MembershipServicer, NodeLogService):
     async def Vote(self, request: VoteRequest, context: Any) -> VoteResponse:
         """Answers a request for a vote or a pre-vote. KIP-595, KIP-996."""
         answer, _ = await self._driver.ask(lambda reply: translate.vote_request(request, reply))
-        return translate.vote_answer(answer, self._endpoints)
+        return translate.vote_answer(answer, self._for(context))
 
     async def BeginQuorumEpoch(self, request: BeginQuorumEpochRequest, context: Any) -> BeginQuorumEpochResponse:
         """Accepts a new leader, and notes its address for the next fetch. KIP-595, KIP-853."""
         answer, _ = await self._driver.ask(
             lambda reply: translate.begin_request(request, self._accepted(request, reply))
         )
-        return translate.begin_answer(answer, self._endpoints)
+        return translate.begin_answer(answer, self._for(context))
 
     async def EndQuorumEpoch(self, request: EndQuorumEpochRequest, context: Any) -> EndQuorumEpochResponse:
         """Handles a leader's resignation, and notes its address, as KafkaRaftClient does. KIP-595."""
         answer, _ = await self._driver.ask(lambda reply: translate.end_request(request, self._accepted(request, reply)))
-        return translate.end_answer(answer, self._endpoints)
+        return translate.end_answer(answer, self._for(context))
+
+    def _for(self, context: Any) -> Endpoints:
+        """Returns the addresses for who asks: those of the listener through which the request has come."""
+        return self._endpoints.on(listener_of(context.invocation_metadata() or ()))
 
     def _accepted(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, reply: Answer) -> Answer:
         """Returns a callback that notes the leader's address if the core accepts the request, then replies.
@@ -95,16 +100,19 @@ class PeerServicer(MembershipServicer, NodeLogService):
         listeners = translate.listeners_of("leader_endpoints", request.leader_endpoints)
 
         def then(answer: raft.Response, data: bytes) -> None:
-            if answer.error is ErrorCode.NONE and answer.leader_id is not None and listeners:
-                self._endpoints.hear(answer.leader_id, Address(listeners[0].host, listeners[0].port))
+            if answer.error is ErrorCode.NONE and answer.leader_id is not None:
+                self._endpoints.hear_listeners(answer.leader_id, listeners)
             reply(answer, data)
 
         return then
 
     async def Fetch(self, request: FetchRequest, context: Any) -> FetchResponse:
         """Answers a fetch; the core parks it (long poll) until there is something new. KIP-595."""
+        return await self._fetched(request, self._for(context))
+
+    async def _fetched(self, request: FetchRequest, endpoints: Endpoints) -> FetchResponse:
         answer, data = await self._driver.ask(lambda reply: translate.fetch_request(request, reply))
-        return translate.fetch_answer(answer, data, self._endpoints)
+        return translate.fetch_answer(answer, data, endpoints)
 
     async def FetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
@@ -118,7 +126,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
                 if replica != request.replica_state.replica_id:
                     replica = request.replica_state.replica_id
                     self._streams[replica] = stream
-                yield await self.Fetch(request, context)
+                yield await self._fetched(request, self._endpoints)
         finally:
             # A dead stream may end long after the replica has opened another one, whose parked fetch must stay.
             if self._streams.get(replica) is stream:
@@ -129,7 +137,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
     async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
         """Answers one chunk of a snapshot. KIP-630."""
         answer, data = await self._driver.ask(lambda reply: translate.fetch_snapshot_request(request, reply))
-        return translate.fetch_snapshot_answer(answer, data, self._endpoints)
+        return translate.fetch_snapshot_answer(answer, data, self._for(context))
 
     async def DescribeQuorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
         """Describes the replicas' progress; only the leader does. KIP-595, KIP-853."""

@@ -56,9 +56,14 @@ class InProcess:
 
 @asynccontextmanager
 async def controller(
-    quorum: str, *, node_id: NodeId = 1, engine: Engine | None = None, settings: ControllerSettings | None = None
+    quorum: str,
+    *,
+    node_id: NodeId = 1,
+    engine: Engine | None = None,
+    settings: ControllerSettings | None = None,
+    listener: str | None = None,
 ) -> AsyncIterator[InProcess]:
-    """Beside the quorum node at this address; `engine` is what it knows already."""
+    """Beside the quorum node at this address; `engine` is what it knows, `listener` names those of our controllers."""
     settings = settings or ControllerSettings()
     async with open_channel(quorum) as channel:
         driver = ControllerDriver(
@@ -69,7 +74,7 @@ async def controller(
             node_id=node_id,
             activation=activate((), settings),
         )
-        forwarding, placers = Forwarding(driver, OFF), Client([NOWHERE], PlacerStub)
+        forwarding, placers = Forwarding(driver, OFF, listener=listener), Client([NOWHERE], PlacerStub)
         apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=CLUSTER_ID)
         server = Server()
         servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,11 +40,14 @@ async def node(tmp_path: Path, clock: MovedClock) -> AsyncIterator[QuorumDriver]
         yield driver
 
 
+CALL = SimpleNamespace(invocation_metadata=tuple)
+
+
 async def piece(node: QuorumDriver, *, position: int = 0) -> Any:
     """Of the oldest, for a replica."""
     servicer = PeerServicer(node, NodeEndpoints((), (), node.core.log.voters), cluster_id="c", node_id=1)
     request = FetchSnapshotRequest(epoch=1, replica=ReplicaKey(2), snapshot_id=OLDEST, position=position, max_bytes=10)
-    return (await servicer.FetchSnapshot(translate.to_fetch_snapshot(request), None)).topics[0].partitions[0]
+    return (await servicer.FetchSnapshot(translate.to_fetch_snapshot(request), CALL)).topics[0].partitions[0]
 
 
 async def test_it_stays_until_what_follows_it_is_fetched(node: QuorumDriver, tmp_path: Path, clock: MovedClock) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
@@ -126,3 +127,23 @@ async def test_what_is_handed_over_ends_with_its_callers_patience(
     (left_s,) = active.left_s
 
     assert left_s < LEFT_S + ROUNDED_S < DEADLINE_MS / 1000
+
+
+async def test_nothing_is_passed_on_to_a_kafkas_controller() -> None:
+    """It is told from ours by its listener's name; who asks hears at once that another is active."""
+    async with (
+        quorum_at_work() as (quorum, quorum_address),
+        controller_at_work() as (active, address),
+        controller(quorum_address, engine=knowing(address), listener="ADMIN") as standing_by,
+    ):
+        quorum.lead(ACTIVE, epoch=1, next_offset=2)
+        await standing_by.until_led_by(ACTIVE)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await standing_by.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=LEFT_S)
+        asked = DescribeClusterRequest(endpoint_type=2)
+        told: DescribeClusterResponse = await standing_by.stub.DescribeCluster(asked, timeout=LEFT_S)
+        error = error_from_call(refused.value)
+
+    assert (ErrorCode.NOT_CONTROLLER, str(ACTIVE)) == (error.code, error.metadata["leader_id"])
+    assert [] == active.metadata
+    assert (ACTIVE, [ACTIVE]) == (told.controller_id, [each.broker_id for each in told.brokers])

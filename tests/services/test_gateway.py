@@ -30,7 +30,7 @@ from quorate.network.client import Connection, Disconnected, connect
 from quorate.network.server import Listening, serving
 from quorate.protocol import ClientSettings, all_apis
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, HOP
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, HOP, LISTENER
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import trailing_metadata
 from quorate.wire.codec import encode
@@ -340,7 +340,7 @@ async def test_the_controller_is_told_who_asks() -> None:
     (_, _, told), (_, _, of_fetch) = services.asked
     assert ([LOOPBACK], ["t%C3%B4ol"]) == (told[CLIENT_HOST], told[CLIENT_ID])
     assert CLIENT_PRINCIPAL not in told
-    assert {} == of_fetch
+    assert {LISTENER: ["KAFKA"]} == of_fetch
 
 
 def principal(name: str = "alice", kind: str = "User") -> bytes:

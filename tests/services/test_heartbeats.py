@@ -191,3 +191,13 @@ async def test_sessions_of_too_many_brokers_are_not_told(driver: HeartbeatDriver
         refused = await refusal_of(stub.DescribeSessions(asked, timeout=WITHIN_S))
 
     assert (ErrorCode.POLICY_VIOLATION, says) == (refused.code, refused.message)
+
+
+async def test_while_a_kafkas_controller_is_active_brokers_are_told_to_turn_to_it(
+    driver: HeartbeatDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replica, "is_led_elsewhere", True)
+    (found,) = await answers(driver, [heartbeat(1), heartbeat(FENCED)])
+
+    assert [ErrorCode.NOT_CONTROLLER] * 2 == [answer.error_code for answer in found]
+    assert {} == driver.sessions.contacts

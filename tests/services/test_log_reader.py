@@ -14,6 +14,7 @@ from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.service.quorum_pb2 import CreateSnapshotRequest, FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
+from quorate.errors import ErrorCode
 from quorate.nouns import Offset
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
@@ -175,3 +176,25 @@ async def test_a_node_that_answers_with_nonsense_is_left_for_the_next(
 
     assert [(0, 1), (1, 2)] == list(map(span, found))
     assert nonsense.fetches <= 2  # each is asked in turn, and the other first says in which epoch it leads
+
+
+async def test_a_leader_without_an_address_for_grpc_is_read_from_a_follower(tmp_path: Path) -> None:
+    """It is a Kafka's controller. Here the node leads itself, and says that another does to who asks for the leader."""
+    async with node(tmp_path) as (driver, address):
+        end = await write(driver, count=3)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PeerServicer, "FetchStream", led_by_a_kafka)
+            found, reader = await read([address], until=end)
+
+    assert end == span(found[-1])[1]
+    assert reader.is_led_elsewhere
+
+
+async def led_by_a_kafka(
+    _: PeerServicer, requests: AsyncIterator[FetchRequest], __: object
+) -> AsyncIterator[FetchResponse]:
+    async for _request in requests:
+        topic = FetchResponse.FetchableTopicResponse
+        leader = topic.PartitionData.LeaderIdAndEpoch(leader_id=3, leader_epoch=1)
+        part = topic.PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)  # type: ignore[arg-type]
+        yield FetchResponse(responses=[topic(partitions=[part])])

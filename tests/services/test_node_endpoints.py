@@ -19,6 +19,7 @@ from quorate.runtime.server import Server
 from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
 from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
 from services.quorum.endpoints import NodeEndpoints
+from services.quorum.listeners import ListenerProtocols, PeerVoter
 from services.quorum.servicer import PeerServicer
 from services.quorum.translate import Address
 from services.quorum.translate.asking import to_begin, to_end
@@ -112,3 +113,60 @@ async def test_a_leader_that_leaves_says_where_it_listens(tmp_path: Path, cluste
     assert (Address("left.example", 9093) if cluster_id == "c" else None) == endpoints.get(2)
     await server.stop(grace_s=0)
     driver.stop()
+
+
+# Listeners that speak Kafka's wire
+
+MIXED = ListenerProtocols({"CONTROLLER": "PLAINTEXT"})
+
+
+def mixed(*named: tuple[int, str, str]) -> NodeEndpoints:
+    """Voters by id, each with its listeners: (id, name, host). Node 7 is configured, a Kafka's."""
+    listeners: dict[int, list[ListenerEndpoint]] = {}
+    for node_id, name, host in named:
+        listeners.setdefault(node_id, []).append(ListenerEndpoint(name, host, 1))
+    voters = tuple(
+        Voter(key=ReplicaKey(node_id, Uuid(b"1" * 16)), endpoints=tuple(each)) for node_id, each in listeners.items()
+    )
+    kafka = PeerVoter(7, ConfiguredEndpoint("seven", 7), "CONTROLLER")
+    return NodeEndpoints((kafka,), (), History(VoterSet(voters)), MIXED)
+
+
+OURS, KAFKAS = ((1, "CONTROLLER", "gateway"), (1, "QUORUM", "one")), ((3, "CONTROLLER", "three"),)
+
+
+def test_a_node_that_speaks_both_is_reached_by_grpc_and_a_kafka_by_its_own_wire() -> None:
+    endpoints = mixed(*OURS, *KAFKAS)
+
+    assert ["one:1", "PLAINTEXT at three:1", "PLAINTEXT at seven:7"] == [str(endpoints.peer(id)) for id in (1, 3, 7)]
+    assert {1: Address("one", 1)} == dict(endpoints)
+    assert 3 not in endpoints
+
+
+def test_who_asks_a_gateway_gets_the_listeners_of_the_gateways_name() -> None:
+    on_kafkas_wire = mixed(*OURS, *KAFKAS).on("CONTROLLER")
+
+    assert {1: Address("gateway", 1), 3: Address("three", 1), 7: Address("seven", 7)} == dict(on_kafkas_wire)
+
+
+@pytest.mark.parametrize("listener", ["QUORUM", "UNKNOWN"])
+def test_no_address_for_grpc_is_given_to_who_speaks_kafkas_wire(listener: str) -> None:
+    assert {} == dict(mixed(*OURS, *KAFKAS).on(listener))
+
+
+def test_our_node_is_not_asked_through_its_gateway_because_a_kafka_named_that() -> None:
+    endpoints = mixed(*OURS)
+    endpoints.hear(1, Address("gateway", 1), "PLAINTEXT")
+    endpoints.hear(4, Address("four", 1), "PLAINTEXT")
+
+    assert ["one:1", "PLAINTEXT at four:1"] == [str(endpoints.peer(id)) for id in (1, 4)]
+    assert Address("four", 1) == endpoints.on("CONTROLLER")[4]
+
+
+def test_a_leader_is_reached_at_the_best_of_the_listeners_that_it_announces() -> None:
+    endpoints = mixed()
+    endpoints.hear_listeners(2, [ListenerEndpoint("CONTROLLER", "gateway", 1), ListenerEndpoint("QUORUM", "two", 2)])
+    endpoints.hear_listeners(3, [ListenerEndpoint("CONTROLLER", "three", 3)])
+    endpoints.hear_listeners(4, [])
+
+    assert ["two:2", "PLAINTEXT at three:3", "None"] == [str(endpoints.peer(id)) for id in (2, 3, 4)]

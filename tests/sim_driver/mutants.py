@@ -270,12 +270,12 @@ def _names_the_voters_of_now(patch: Patch) -> None:
 
 
 def _goes_by_the_configuration(patch: Patch) -> None:
-    right = NodeEndpoints.__getitem__
+    right = NodeEndpoints.peer
 
     def wrong(self: NodeEndpoints, node_id: NodeId) -> Any:
-        return self._configured[node_id] if node_id in self._configured else right(self, node_id)
+        return self._configured.get(node_id) or right(self, node_id)
 
-    patch.setattr(NodeEndpoints, "__getitem__", wrong)
+    patch.setattr(NodeEndpoints, "peer", wrong)
 
 
 def _removes_what_is_not_there(patch: Patch) -> None:

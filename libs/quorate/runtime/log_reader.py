@@ -63,7 +63,8 @@ class LogReader:
     """Reads committed batches from offset 0 or from a snapshot, across leader changes.
 
     `replica_id` is the reader's node id in the leader's list of observers; -1 keeps it out of the list. With
-    `from_any` it fetches from followers in `servers`, too, which takes load off the leader.
+    `from_any` it fetches from followers in `servers`, too, which takes load off the leader. Without, it does so while
+    the leader has no address for gRPC: then it is a Kafka's controller, and a follower is the way to its log.
 
     It reads the log of one cluster: of `cluster_id`, or of the first node that answers. Every request carries the
     cluster id, and a node of another cluster is skipped.
@@ -91,6 +92,9 @@ class LogReader:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._at = servers[0]
         self._hint: str | None = None
+        self._is_relayed = False
+        self._relayed_leader: NodeId | None = None
+        """The leader that cannot be reached by gRPC, for whose log a follower is asked; None if there is none."""
         self._epoch: Epoch = 0
         self._last_epoch: Epoch = 0
         self._fetched: Offset = 0
@@ -116,6 +120,11 @@ class LogReader:
             await asyncio.sleep(RETRY_S if self._hint is None else HINTED_RETRY_S)
             self._at = self._next_server()
 
+    @property
+    def is_led_elsewhere(self) -> bool:
+        """Whether a follower is read because the leader has no address for gRPC."""
+        return self._is_relayed
+
     async def close(self) -> None:
         """Closes every channel."""
         for channel in self._channels.values():
@@ -126,7 +135,9 @@ class LogReader:
         stub = QuorumStub(self._channel(self._at))
         if self.cluster_id is None:
             self.cluster_id = (await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S)).cluster_id
-        call: Any = stub.RelayFetchStream() if self._from_any else stub.FetchStream()
+        relayed, self._relayed_leader = self._relayed_leader, None
+        self._is_relayed = relayed is not None
+        call: Any = stub.RelayFetchStream() if self._from_any or relayed is not None else stub.FetchStream()
         try:
             while True:
                 await call.write(self._request())
@@ -143,8 +154,12 @@ class LogReader:
                 if partition.error_code:
                     self._follow(response, partition)
                     return
+                if relayed not in (None, self.leader_id):
+                    return  # another leads now, and may be reached
                 if partition.HasField("snapshot_id") and partition.snapshot_id.end_offset >= 0:
-                    yield await self._load(stub, partition.snapshot_id)
+                    yield await self._load(
+                        stub, partition.snapshot_id, is_relayed=self._from_any or relayed is not None
+                    )
                 elif partition.HasField("diverging_epoch") and partition.diverging_epoch.epoch >= 0:
                     self._truncate(partition.diverging_epoch)
                 else:
@@ -239,14 +254,18 @@ class LogReader:
         log.info("truncated what was not committed", to=self._fetched, epoch=diverging.epoch)
 
     async def _load(
-        self, stub: QuorumStub, wanted: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId
+        self,
+        stub: QuorumStub,
+        wanted: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId,
+        *,
+        is_relayed: bool,
     ) -> LoadedSnapshot:
         if wanted.end_offset < self.delivered:
             raise Corrupt(f"a snapshot up to {wanted.end_offset} is to be loaded, and {self.delivered} was committed")
         parts = bytearray()
         while True:
             request = self._snapshot_request(wanted, len(parts))
-            if self._from_any:
+            if is_relayed:
                 answer = (await stub.RelayFetchSnapshot(request, timeout=DEADLINE_S)).response
             else:
                 answer = await stub.FetchSnapshot(request, timeout=DEADLINE_S)
@@ -300,9 +319,10 @@ class LogReader:
         leader = partition.current_leader
         if leader.leader_epoch > self._epoch or (leader.leader_epoch == self._epoch and leader.leader_id >= 0):
             self._epoch = leader.leader_epoch
-        for endpoint in response.node_endpoints:
-            if endpoint.node_id == leader.leader_id and not self._from_any:
-                self._hint = f"{endpoint.host}:{endpoint.port}"
+        if not self._from_any and leader.leader_id >= 0:
+            at = next((each for each in response.node_endpoints if each.node_id == leader.leader_id), None)
+            self._relayed_leader = leader.leader_id if at is None else None
+            self._hint = self._at if at is None else f"{at.host}:{at.port}"
         log.debug("redirected", error=error_name(partition.error_code), leader=leader.leader_id, epoch=self._epoch)
 
     def _next_server(self) -> str:

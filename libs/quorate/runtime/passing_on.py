@@ -19,11 +19,13 @@ __all__ = [
     "CLIENT_PRINCIPAL",
     "FORWARDER_PRINCIPAL",
     "HOP",
+    "LISTENER",
     "LOGIN_REASON",
     "PASSED_ON",
     "client_id_text",
     "hosts",
     "is_passed_on",
+    "listener_of",
     "principal",
     "principal_text",
 ]
@@ -42,6 +44,9 @@ CLIENT_ID: Final = "client-id"
 HOP: Final = "hop"
 """Metadata key of a refusal: the address of the hop that may not pass on requests."""
 
+LISTENER: Final = "kraft-listener"
+"""Metadata key of a call that a gateway makes for a peer or an observer: the name of the gateway's listener."""
+
 LOGIN_REASON: Final = "login-reason"
 """Metadata key of a refused login: the reason as the client gets it, in the error_message of SaslAuthenticate."""
 
@@ -59,6 +64,11 @@ def is_passed_on(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
 def hosts(metadata: Metadata) -> list[str]:
     """Returns the addresses that a request came from, the original caller's first; empty if none is named."""
     return [str(value) for key, value in metadata if key == CLIENT_HOST]
+
+
+def listener_of(metadata: Metadata) -> str | None:
+    """Returns the name of the listener through which a request came; None for one that came by gRPC."""
+    return next((str(value) for key, value in metadata if key == LISTENER), None)
 
 
 def principal_text(caller: Principal) -> str:

@@ -62,6 +62,11 @@ class Replica:
         return self._reader.leader_id
 
     @property
+    def is_led_elsewhere(self) -> bool:
+        """Whether the leader is not one of our nodes: it has no address for gRPC, and a follower is read."""
+        return self._reader.is_led_elsewhere
+
+    @property
     def high_watermark(self) -> Offset:
         """The high watermark, as last reported: every record below it is committed."""
         return self._reader.high_watermark

@@ -17,7 +17,7 @@ from quorate.metadata.acls import AclOperation
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read, written
+from services.controller.handlers.kinds import read_anywhere, written
 
 __all__ = ["CLUSTER"]
 
@@ -48,7 +48,7 @@ CLUSTER: Final = (
     Api(
         name="DescribeCluster",
         request=DescribeClusterRequest,
-        handler=read(
+        handler=read_anywhere(
             lambda apis, call: describe_cluster(
                 call.asked,
                 cluster_id=apis.cluster_id,
@@ -58,6 +58,7 @@ CLUSTER: Final = (
             )
         ),
         right=None,
+        is_read_on_standby=True,
     ),
     Api(
         name="UnregisterController",

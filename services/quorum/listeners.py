@@ -1,0 +1,120 @@
+"""What a peer's listener speaks: gRPC, as our own nodes do, or Kafka's wire, as a Kafka's controller and a gateway do.
+
+`kafka.listener.security.protocol.map` has the names of the listeners on which Kafka's wire is spoken, and their
+security protocols. Every other name is of a listener for gRPC, and so is an address without a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.network.client_config import PROTOCOLS
+from quorate.runtime.setting_types import ConfiguredVoter, Endpoint, SettingType, endpoint, named_choice, voter
+from services.quorum.translate import Address
+
+__all__ = ["GRPC", "ListenerProtocols", "NamedEndpoint", "PeerAddress", "PeerVoter"]
+
+GRPC: Final = "GRPC"
+"""The protocol of our own nodes' listeners; the others are Kafka's security protocols."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAddress:
+    """Where a peer is reached, and the protocol that it speaks there: GRPC, or one of Kafka's."""
+
+    address: Address
+    protocol: str = GRPC
+
+    @property
+    def is_grpc(self) -> bool:
+        """Whether it is one of our own nodes' listeners."""
+        return self.protocol == GRPC
+
+    def __str__(self) -> str:
+        return str(self.address) if self.is_grpc else f"{self.protocol} at {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEndpoint:
+    """One entry of `controller.quorum.bootstrap.servers`: an address, with its listener's name if it is given."""
+
+    endpoint: Endpoint
+    listener: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.listener}://{self.endpoint}" if self.listener else str(self.endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerVoter(ConfiguredVoter):
+    """One entry of `controller.quorum.voters`, with the listener's name if it is given."""
+
+    listener: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.id}@{NamedEndpoint(self.endpoint, self.listener)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerProtocols:
+    """`kafka.listener.security.protocol.map`: the listeners that speak Kafka's wire, and how; all others speak gRPC."""
+
+    by_name: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, listener: str) -> str:
+        """Returns what a listener speaks; "" is an address without a name."""
+        return self.by_name.get(listener, GRPC)
+
+    def reached(self, listeners: Iterable[tuple[str, Address]]) -> PeerAddress | None:
+        """Returns where a node with these listeners is reached: by gRPC if it speaks it; None if it has none.
+
+        >>> protocols = ListenerProtocols({"CONTROLLER": "PLAINTEXT"})
+        >>> print(protocols.reached([("CONTROLLER", Address("one", 9093)), ("QUORUM", Address("one", 9090))]))
+        one:9090
+        >>> print(protocols.reached([("CONTROLLER", Address("three", 9093))]))
+        PLAINTEXT at three:9093
+        """
+        found = [PeerAddress(address, self.of(name)) for name, address in listeners]
+        return next((each for each in found if each.is_grpc), next(iter(found), None))
+
+
+def listener_protocol() -> SettingType[tuple[str, str]]:
+    """Setting type: an entry of `kafka.listener.security.protocol.map`."""
+    return named_choice(*PROTOCOLS)
+
+
+def peer_voter() -> SettingType[PeerVoter]:
+    """Setting type: a voter as in `controller.quorum.voters`; `id@NAME://host:port` names the listener, too."""
+
+    def parse(value: str) -> PeerVoter:
+        node_id, _, rest = value.partition("@")
+        name, address = _named(rest)
+        plain = voter().parse(f"{node_id}@{address}")
+        return PeerVoter(plain.id, plain.endpoint, name)
+
+    return SettingType("id@host:port or id@NAME://host:port", parse)
+
+
+def peer_endpoint() -> SettingType[NamedEndpoint]:
+    """Setting type: a node to ask first; `NAME://host:port` names the listener, too."""
+
+    def parse(value: str) -> NamedEndpoint:
+        name, address = _named(value)
+        return NamedEndpoint(endpoint().parse(address), name)
+
+    return SettingType("host:port or NAME://host:port, with a port from 1 to 65535", parse)
+
+
+def _named(value: str) -> tuple[str, str]:
+    """Splits `NAME://host:port`; the name is "" if there is none. Raises ValueError."""
+    name, parted, address = value.partition("://")
+    if not parted:
+        return "", value
+    if not _NAME.fullmatch(name):
+        raise ValueError
+    return name, address

@@ -1,0 +1,323 @@
+"""Quorums of our nodes and a released Kafka's controllers: their plan, their processes, and what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.kafka.node import Node, ToolFailed, tool
+from deploy.local.plan import ClusterPlan, Process, make_plan
+from deploy.local.ports import HOST, free_ports
+from kraft import Message
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.service.quorum_pb2 import FindQuorumResponse, TransferLeadershipRequest
+from quorate.errors import ApiError, Corrupt, ErrorCode, refusal_of
+from quorate.metadata.features import supported_features
+from quorate.network.client import connect
+from quorate.nouns import Epoch, NodeId, Offset, uuid_text
+from quorate.random_uuid import random_uuid
+from quorate.storage.meta_properties import read_meta_properties
+from quorate.wire.batch import batches
+from tests.e2e.calls import attempt, call_with_retries, eventually
+from tests.e2e.cluster import Cluster, stored_batches, stored_leaders, stored_topics
+from tests.interop.kafka.quorum import SECURITY, data_of
+
+QUORUM_TOOL: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
+ALREADY: Final = ("DuplicateVoterException", "VoterNotFoundException")
+"""What the tool says when an earlier call has done it, whose answer was lost."""
+BROKER: Final = 101
+SESSION_TIMEOUT_MS: Final = 600_000
+PATIENT: Final[dict[str, object]] = {
+    "controller.quorum.fetch.timeout.ms": 10_000,
+    "controller.quorum.election.timeout.ms": 1_000,
+    "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+}
+"""A leader that is only slow is not replaced; the broker of these stories sends few heartbeats."""
+
+
+class MixedQuorum(Cluster):
+    """Our processes, with Kafka's controllers by node id beside them. Our nodes have the ids from 1 on."""
+
+    def __init__(self, plan: ClusterPlan, kafkas: Mapping[NodeId, Node]) -> None:
+        super().__init__(plan)
+        self.kafkas = dict(kafkas)
+        self._incarnation = random_uuid()
+        self._directory = random_uuid()
+
+    @property
+    def ours(self) -> list[NodeId]:
+        """The ids of our nodes."""
+        return [int(each.settings["node.id"]) for each in self.plan.quorum]
+
+    def kafka_address(self, node_id: NodeId) -> str:
+        """Where a node speaks Kafka's wire: a gateway of ours, or a Kafka's controller."""
+        if node_id in self.kafkas:
+            return str(self.kafkas[node_id].properties["listeners"]).partition("://")[2]
+        return self.plan.bootstrap_controllers.split(",")[self.ours.index(node_id)]
+
+    def data(self, node_id: NodeId) -> Path:
+        """The log directory of a node."""
+        return data_of(self.plan.directory, node_id) if node_id in self.kafkas else self.plan.log_dir(node_id)
+
+    def directory_id(self, node_id: NodeId) -> str:
+        """The directory id of a node, once it is formatted."""
+        meta = read_meta_properties(self.data(node_id))
+        assert meta is not None, node_id
+        assert meta.directory_id is not None, meta
+        return uuid_text(meta.directory_id)
+
+    # Leadership
+
+    async def led_by(self, ids: Iterable[NodeId], *, after: int = -1) -> FindQuorumResponse:
+        """A view of one of our nodes in which one of `ids` leads, after an epoch; all of ours that run agree."""
+        wanted = set(ids)
+
+        async def views() -> list[FindQuorumResponse]:
+            running = [node_id for node_id in self.ours if self.running.is_up(self.quorum(node_id))]
+            seen = [await attempt(self.find_once(node_id)) for node_id in running]
+            return [view for view in seen if view is not None]
+
+        def agree(seen: list[FindQuorumResponse]) -> bool:
+            told = {(view.leader_id, view.leader_epoch) for view in seen}
+            return len(told) == 1 and seen[0].leader_id in wanted and seen[0].leader_epoch > after
+
+        return (await eventually(views, agree))[0]
+
+    async def transfer(self, *, to: NodeId) -> int:
+        """Has our leader pass the leadership to a voter that is not ours; the new epoch."""
+        begun = (await self.led_by(self.ours)).leader_epoch
+
+        async def passed() -> FindQuorumResponse:
+            view = await self.led_by([*self.ours, *self.kafkas])
+            if view.leader_id in self.ours:
+                request = TransferLeadershipRequest(voter_id=to, epoch=view.leader_epoch, timeout_ms=5_000)
+                await attempt(call_with_retries(self.quorum_stub(view.leader_id).TransferLeadership, request))
+            return await self.led_by([*self.ours, *self.kafkas])
+
+        found = await eventually(passed, lambda view: view.leader_id == to)
+        assert found.leader_epoch > begun
+        return found.leader_epoch
+
+    # Kafka's controllers
+
+    async def start_kafka(self, node_id: NodeId) -> None:
+        await asyncio.to_thread(self.kafkas[node_id].start().wait_ready)
+
+    async def stop_kafka(self, node_id: NodeId) -> None:
+        await asyncio.to_thread(self.kafkas[node_id].stop)
+
+    async def change_voters(self, how: str, node_id: NodeId) -> None:
+        """`add-controller` or `remove-controller` of Kafka's own tool; again while that cannot be done yet."""
+        at = ("--bootstrap-controller", self.plan.bootstrap_controllers)
+        if how == "add-controller":
+            arguments = (*at, "--command-config", self.kafkas[node_id].directory / "server.properties", how)
+        else:
+            directory = ("--controller-directory-id", self.directory_id(node_id))
+            arguments = (*at, how, "--controller-id", node_id, *directory)
+
+        async def done() -> str:
+            try:
+                return await asyncio.to_thread(tool, QUORUM_TOOL, *arguments)
+            except ToolFailed as failed:
+                return str(failed)
+
+        await eventually(done, lambda said: any(each in said for each in ("Added", "Removed", *ALREADY)))
+
+    # Kafka's wire
+
+    async def ask(self, node_id: NodeId, request: Message) -> Any:
+        """One request at a node's listener for Kafka's wire. Raises OSError and ApiError."""
+        host, _, port = self.kafka_address(node_id).rpartition(":")
+        async with await connect(host, int(port)) as connection:
+            return await connection.ask(request)
+
+    async def create_by_wire(self, topic: str, *, at: NodeId) -> None:
+        """A topic on the one broker of these stories, made at one node; asked again while that cannot be done there."""
+
+        async def made() -> ErrorCode:
+            try:
+                await self._unfence(at=at)
+                return await self._created(topic, at=at)
+            except ApiError as refusal:
+                return refusal.code
+            except OSError:
+                return ErrorCode.NETWORK_EXCEPTION
+
+        await eventually(made, lambda code: code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS))
+
+    async def _created(self, topic: str, *, at: NodeId) -> ErrorCode:
+        asked = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+        answer: CreateTopicsResponse = await self.ask(at, CreateTopicsRequest(topics=(asked,), timeout_ms=10_000))
+        return ErrorCode(answer.topics[0].error_code)
+
+    async def _unfence(self, *, at: NodeId) -> None:
+        """The broker registers, or is registered already, and says that it has replayed its registration."""
+        registration = BrokerRegistrationRequest(
+            broker_id=BROKER,
+            cluster_id=self.plan.cluster_id,
+            incarnation_id=self._incarnation,
+            listeners=(BrokerRegistrationRequest.Listener("PLAINTEXT", HOST, 9092, 0),),
+            features=tuple(
+                BrokerRegistrationRequest.Feature(name, low, high)
+                for name, (low, high) in sorted(supported_features().items())
+            ),
+            log_dirs=(self._directory,),
+        )
+        registered: BrokerRegistrationResponse = await self.ask(at, registration)
+        if registered.error_code:
+            raise refusal_of(registered.error_code, "BrokerRegistration")
+        replayed = (await self.led_by([*self.ours, *self.kafkas])).high_watermark - 1
+        epoch = registered.broker_epoch
+        beat = BrokerHeartbeatRequest(broker_id=BROKER, broker_epoch=epoch, current_metadata_offset=replayed)
+        heard: BrokerHeartbeatResponse = await self.ask(at, beat)
+        if heard.error_code:
+            raise refusal_of(heard.error_code, "BrokerHeartbeat")
+
+    # What is stored, once all have ended
+
+    async def stop_all(self) -> Offset:
+        """Ends all nodes once each has what is committed now; the offset before which that is."""
+        committed = (await self.led_by([*self.ours, *self.kafkas])).high_watermark
+
+        async def ends() -> list[Offset]:
+            return [_end(self.data(node_id)) for node_id in (*self.ours, *self.kafkas)]
+
+        await eventually(ends, lambda seen: min(seen) >= committed)
+        for node_id in self.kafkas:
+            await self.stop_kafka(node_id)
+        await self.stop()
+        return committed
+
+    def log_of(self, node_id: NodeId, *, below: Offset) -> list[tuple[Offset, Epoch, bytes]]:
+        """The batches of a node's log before an offset."""
+        return [each for each in stored_batches(self.data(node_id)) if each[0] < below]
+
+    def topics_in(self, node_id: NodeId) -> list[str]:
+        """The topics in a node's log, in the order in which they were made."""
+        return stored_topics(self.data(node_id))
+
+    def leaders_in(self, node_id: NodeId) -> list[NodeId]:
+        """The leaders in a node's log, by epoch."""
+        return [leader_id for _, leader_id in stored_leaders(self.data(node_id))]
+
+
+def _end(log_dir: Path) -> Offset:
+    """The end of a log that may be in the middle of a write; 0 then."""
+    try:
+        *_, (_, _, last) = stored_batches(log_dir)
+    except (Corrupt, ValueError):
+        return 0
+    ((_, header),) = batches(last)
+    return header.next_offset
+
+
+@asynccontextmanager
+async def restarted(quorum: MixedQuorum, node_id: NodeId) -> AsyncIterator[None]:
+    """One of our quorum nodes is killed, and runs again at the end."""
+    process = quorum.quorum(node_id)
+    await quorum.kill(process)
+    try:
+        yield
+    finally:
+        await quorum.restart(process)
+
+
+@asynccontextmanager
+async def ours_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+    """Our nodes, which are the first voters, run; Kafka's controllers are formatted as nobody's and do not run yet."""
+    async with _mixed(directory, ours=ours, kafkas=kafkas) as mixed:
+        await mixed.running.start()
+        for node in mixed.kafkas.values():
+            await asyncio.to_thread(node.format, mixed.plan.cluster_id, "--no-initial-controllers")
+        yield mixed
+
+
+@asynccontextmanager
+async def kafkas_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+    """Kafka's controllers, which are the first voters, run; our nodes run as nobody's, and ask them first."""
+    async with _mixed(directory, ours=ours, kafkas=kafkas) as mixed:
+        named = {node_id: uuid_text(random_uuid()) for node_id in mixed.kafkas}
+        first = ",".join(f"{node_id}@{mixed.kafka_address(node_id)}:{named[node_id]}" for node_id in named)
+        for node in mixed.kafkas.values():
+            await asyncio.to_thread(node.format, mixed.plan.cluster_id, "--initial-controllers", first)
+            node.start()
+        for node in mixed.kafkas.values():
+            await asyncio.to_thread(node.wait_ready)
+        servers = ",".join(f"CONTROLLER://{mixed.kafka_address(node_id)}" for node_id in mixed.kafkas)
+        for process in mixed.plan.quorum:
+            process.settings["controller.quorum.bootstrap.servers"] = servers
+            await mixed.running.format(process, joins=True)
+        for process in mixed.plan.processes:
+            await mixed.running.spawn(process)
+        await mixed.running.ready(mixed.plan.processes)
+        yield mixed
+
+
+@asynccontextmanager
+async def _mixed(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+    """Nothing is formatted, nothing runs; whatever does is ended at the end."""
+    at = {ours + 1 + place: f"{HOST}:{port}" for place, port in enumerate(free_ports(kafkas))}
+    plan = _plan(directory, ours=ours, kafkas=at)
+    mixed = MixedQuorum(plan, {node_id: _controller(plan, node_id, address) for node_id, address in at.items()})
+    try:
+        yield mixed
+    finally:
+        for node in mixed.kafkas.values():
+            if node.is_running:
+                node.kill()
+        await mixed.stop()
+
+
+def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str]) -> ClusterPlan:
+    """Our part of a mixed quorum: each node announces its gateway beside its own listener."""
+    plan = make_plan(directory, voters=ours, dynamic=True, with_gateways=True, session_timeout_ms=SESSION_TIMEOUT_MS)
+    directory.mkdir(exist_ok=True)
+    at = plan.bootstrap_controllers.split(",")
+    everybody = ",".join(f"{node_id}@{address}" for node_id, address in (*enumerate(at, 1), *kafkas.items()))
+
+    def quorum(process: Process, gateway: str) -> Process:
+        own = {
+            "listeners": f"QUORUM://{process.address}",
+            "advertised.listeners": f"CONTROLLER://{gateway},QUORUM://{process.address}",
+            "listener.security.protocol.map": "QUORUM:PLAINTEXT",
+            "kafka.listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "controller.quorum.fetch.timeout.ms": str(PATIENT["controller.quorum.fetch.timeout.ms"]),
+        }
+        return replace(process, settings={**process.settings, **own})
+
+    def controller(process: Process, gateway: str) -> Process:
+        own = {
+            "listeners": f"ADMIN://{process.address}",
+            "listener.security.protocol.map": "ADMIN:PLAINTEXT",
+            "advertised.listeners": f"ADMIN://{process.address},CONTROLLER://{gateway}",
+        }
+        return replace(process, settings={**process.settings, **own})
+
+    def gateway(process: Process) -> Process:
+        return replace(process, settings={**process.settings, "controller.quorum.voters": everybody})
+
+    return replace(
+        plan,
+        quorum=tuple(map(quorum, plan.quorum, at)),
+        controllers=tuple(map(controller, plan.controllers, at)),
+        gateways=tuple(map(gateway, plan.gateways)),
+    )
+
+
+def _controller(plan: ClusterPlan, node_id: NodeId, address: str) -> Node:
+    """A Kafka's controller that asks our gateways first."""
+    data = data_of(plan.directory, node_id)
+    own = {
+        "process.roles": "controller",
+        "node.id": node_id,
+        "listeners": f"CONTROLLER://{address}",
+        "controller.quorum.bootstrap.servers": f"{plan.bootstrap_controllers},{address}",
+        "log.dirs": data,
+    }
+    return Node(data.parent, SECURITY | PATIENT | own)

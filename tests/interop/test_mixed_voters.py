@@ -1,0 +1,103 @@
+"""A released Kafka's controller in a quorum of ours: it joins, votes, leads, loses, and leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+pytest.register_assert_rewrite("tests.interop.mixed_quorum", "tests.e2e.cluster")
+
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse  # noqa: E402
+from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse  # noqa: E402
+from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse  # noqa: E402
+from kraft.api.fetch import FetchRequest, FetchResponse  # noqa: E402
+from quorate.errors import ErrorCode  # noqa: E402
+from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId  # noqa: E402
+from tests.e2e.calls import eventually  # noqa: E402  # assertions of the helpers tell values from here on
+from tests.interop.kafka.release import absent  # noqa: E402
+from tests.interop.mixed_quorum import MixedQuorum, ours_first, restarted  # noqa: E402
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(absent() is not None, reason=absent() or ""),
+    pytest.mark.timeout(900),
+]
+
+OURS: Final = (1, 2)
+KAFKA: Final = 3
+
+
+async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: Path) -> None:
+    async with ours_first(tmp_path, ours=2, kafkas=1) as quorum:
+        await quorum.start_kafka(KAFKA)
+        await quorum.create_by_wire("before-it-votes", at=1)
+
+        assert (OURS, (KAFKA,)) == await eventually(lambda: replicas(quorum), lambda seen: KAFKA in seen[1])
+
+        await quorum.change_voters("add-controller", KAFKA)
+
+        assert ((*OURS, KAFKA), ()) == await eventually(lambda: replicas(quorum), lambda seen: KAFKA in seen[0])
+
+        await quorum.create_by_wire("while-ours-leads", at=2)
+        epoch = await quorum.transfer(to=KAFKA)
+        await quorum.create_by_wire("while-a-kafka-leads", at=KAFKA)
+        await they_stand_by(quorum)
+        await quorum.stop_kafka(KAFKA)
+        epoch = (await quorum.led_by(OURS, after=epoch)).leader_epoch
+        await quorum.create_by_wire("while-it-is-gone", at=1)
+        await quorum.start_kafka(KAFKA)
+        await it_votes(quorum, after=epoch)
+        await quorum.led_by(OURS)
+        await quorum.change_voters("remove-controller", KAFKA)
+
+        assert OURS == (await eventually(lambda: replicas(quorum), lambda seen: KAFKA not in seen[0]))[0]
+
+        await quorum.create_by_wire("after-it-has-left", at=2)
+        committed = await quorum.stop_all()
+
+    made = ["before-it-votes", "while-ours-leads", "while-a-kafka-leads", "while-it-is-gone", "by-its-vote"]
+    assert [*made, "after-it-has-left"] == quorum.topics_in(1)
+    assert KAFKA in quorum.leaders_in(1)
+    for node_id in (2, KAFKA):
+        assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
+
+
+async def replicas(quorum: MixedQuorum) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+    """The voters and the observers that have a directory, as the active controller tells them on Kafka's wire."""
+    part = DescribeQuorumRequest.TopicData
+    asked = DescribeQuorumRequest(topics=(part(METADATA_TOPIC, (part.PartitionData(0),)),))
+    answer: DescribeQuorumResponse = await quorum.ask(1, asked)
+    told = answer.topics[0].partitions[0]
+    voters = tuple(sorted(each.replica_id for each in told.current_voters))
+    return voters, tuple(sorted(each.replica_id for each in told.observers if each.replica_id == KAFKA))
+
+
+async def they_stand_by(quorum: MixedQuorum) -> None:
+    """While a Kafka leads, our nodes say so to who speaks Kafka's wire, pass nothing on, and have what it writes."""
+    host, _, port = quorum.kafka_address(KAFKA).rpartition(":")
+    topic = CreateTopicsRequest.CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
+    partition = FetchRequest.FetchTopic.FetchPartition(current_leader_epoch=0, last_fetched_epoch=0)
+    fetched = FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
+    for node_id in OURS:
+        created: CreateTopicsResponse = await quorum.ask(node_id, CreateTopicsRequest(topics=(topic,)))
+        followed: FetchResponse = await quorum.ask(node_id, FetchRequest(topics=(fetched,)))
+        cluster: DescribeClusterResponse = await quorum.ask(node_id, DescribeClusterRequest(endpoint_type=2))
+
+        assert [ErrorCode.NOT_CONTROLLER] == [each.error_code for each in created.topics]
+        assert [(KAFKA, host, int(port))] == [(each.node_id, each.host, each.port) for each in followed.node_endpoints]
+        assert (KAFKA, [*OURS, KAFKA]) == (cluster.controller_id, [each.broker_id for each in cluster.brokers])
+    await eventually(quorum.topics, lambda topics: "while-a-kafka-leads" in topics)
+
+
+async def it_votes(quorum: MixedQuorum, *, after: int) -> None:
+    """One of our two is killed: what is elected and written then has the Kafka's vote and its copy."""
+    leader = (await quorum.led_by(OURS)).leader_id
+    async with restarted(quorum, leader):
+        elected = await quorum.led_by([*OURS, KAFKA], after=after)
+        await quorum.create_by_wire("by-its-vote", at=elected.leader_id)
+    if (await quorum.led_by([*OURS, KAFKA])).leader_id == KAFKA:
+        await quorum.stop_kafka(KAFKA)
+        await quorum.led_by(OURS)
+        await quorum.start_kafka(KAFKA)
