@@ -5,6 +5,7 @@ The tests are one story: each leaves all brokers ready.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from deploy.kafka.node import ToolFailed
 from deploy.kafka.release import POM, version
 from tests.e2e.calls import eventually
 from tests.interop.kafka.fleet import CONFIGS, TOOLS, Fleet, fleet_of
+from tests.interop.kafka.libraries import PARTITIONS, RETENTION, VALUES, ByConfluent, ByKafkaPython
 from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
 
 pytestmark = [
@@ -141,6 +143,30 @@ async def test_transactions_commit_and_their_producer_ids_are_ours(fleet: Fleet)
     assert produced.startswith(SEND)
     assert RECORDS == len(consumed)
     await eventually(state, lambda seen: seen == ["CompleteCommit"])
+
+
+@pytest.mark.parametrize("library", [ByConfluent, ByKafkaPython], ids=lambda each: each.name)
+async def test_a_client_of_another_make_does_its_work(
+    fleet: Fleet, library: type[ByConfluent] | type[ByKafkaPython]
+) -> None:
+    client = await asyncio.to_thread(library, fleet.bootstrap_servers)
+
+    async def replica_counts() -> list[int]:
+        topic = (await fleet.plane.topics(at=1)).get(client.name)
+        return [len(each.replica_nodes) for each in topic.partitions] if topic else []
+
+    await asyncio.to_thread(client.create)
+    assert [2] * PARTITIONS == await eventually(replica_counts)
+    assert len(VALUES) == await asyncio.to_thread(client.produce)
+    assert sorted(VALUES) == sorted(await asyncio.to_thread(client.consume))
+    assert len(VALUES) == await asyncio.to_thread(client.committed)
+
+    await asyncio.to_thread(client.configure)
+    await eventually(lambda: asyncio.to_thread(client.retention), lambda seen: seen == RETENTION[1])
+    await asyncio.to_thread(client.grow)
+    assert await eventually(replica_counts, lambda seen: [2] * (PARTITIONS + 1) == seen)
+    await asyncio.to_thread(client.delete)
+    await eventually(replica_counts, lambda seen: not seen)
 
 
 async def test_replicas_move_as_the_tool_says(fleet: Fleet, tmp_path: Path) -> None:
