@@ -8,23 +8,30 @@ from typing import Final, NamedTuple
 
 from deploy.local.plan import ClusterPlan, Process
 from tests.fuzz.burst import Outcome, burst
-from tests.fuzz.plane import Plane
+from tests.fuzz.inputs import Words
+from tests.fuzz.plane import Plane, listener
 from tests.fuzz.rpcs import SERVED, Rpc, rpcs_of
+from tests.fuzz.wire_burst import wire_burst
+from tests.fuzz.wire_inputs import TARGETS
 
 LEAVES_THE_LOG: Final = frozenset({"OK", "CANCELLED", "DEADLINE_EXCEEDED"})
 """A call that ended so may have written something. Any other status says that nothing was."""
-WRITES: Final = frozenset({"controller", "heartbeat"})
+WRITES: Final = frozenset({"controller", "heartbeat", "gateway"})
+APIS_AT_ONCE: Final = 8
+"""How many APIs of a gateway count as one door: a target has up to 31 of them."""
 
 
 class Door(NamedTuple):
-    """One RPC of one process."""
+    """One RPC of one process, or a target at the gateways' own wire."""
 
     process: Process
-    rpc: Rpc
+    rpc: Rpc | str
 
     @property
     def name(self) -> str:
-        return self.process.service + self.rpc.path
+        return (
+            f"{self.process.service}/{self.rpc}" if isinstance(self.rpc, str) else self.process.service + self.rpc.path
+        )
 
 
 class Campaign:
@@ -54,13 +61,7 @@ class Campaign:
     async def _try(self, door: Door, number: int) -> None:
         words = await self._plane.words()
         before = self._plane.records()
-        outcome = await burst(
-            self._plane.cluster.channel(self._one_of(door, number)),
-            door.rpc,
-            words,
-            seed=f"{self._seed}/{number}/{door.name}",
-            count=self._burst,
-        )
+        outcome = await self._burst_at(door, number, words)
         self._note(door, outcome)
         faults = outcome.unmeant + await self._plane.faults()
         if door.process.service not in WRITES or LEAVES_THE_LOG.isdisjoint(outcome.statuses):
@@ -69,6 +70,13 @@ class Campaign:
                 faults.append(f"the log was {len(before)} records and is {len(after)}: {after[len(before) :][:3]}")
         self.faults += [f"{door.name}, round {number}: {fault}" for fault in faults]
 
+    async def _burst_at(self, door: Door, number: int, words: Words) -> Outcome:
+        process, seed = self._one_of(door, number), f"{self._seed}/{number}/{door.name}"
+        if isinstance(door.rpc, str):
+            address, count = listener(process), self._burst * APIS_AT_ONCE
+            return await wire_burst(address, door.rpc, words, seed=seed, count=count)
+        return await burst(self._plane.cluster.channel(process), door.rpc, words, seed=seed, count=self._burst)
+
     def _note(self, door: Door, outcome: Outcome) -> None:
         self.inputs += outcome.inputs
         self.statuses.setdefault(door.name, Counter()).update(outcome.statuses)
@@ -76,14 +84,16 @@ class Campaign:
     def _one_of(self, door: Door, number: int) -> Process:
         """Of copies each in turn: one of them leads."""
         plan = self._plane.cluster.plan
-        copies = {"quorum": plan.quorum, "controller": plan.controllers}.get(door.process.service, (door.process,))
+        groups = {"quorum": plan.quorum, "controller": plan.controllers, "gateway": plan.gateways}
+        copies = groups.get(door.process.service, (door.process,))
         return copies[number % len(copies)]
 
 
 def doors(plan: ClusterPlan) -> list[Door]:
-    """Every RPC of one process of each program."""
+    """Every RPC of one process of each program, and every target at a gateway."""
     one = {process.service: process for process in reversed(plan.processes)}
-    return [Door(one[program], rpc) for program in SERVED for rpc in rpcs_of(program)]
+    at_wire = [Door(plan.gateways[0], target) for target in TARGETS]
+    return [*(Door(one[program], rpc) for program in SERVED for rpc in rpcs_of(program)), *at_wire]
 
 
 def _is_anybodys(record: object) -> bool:

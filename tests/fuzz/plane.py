@@ -16,7 +16,10 @@ from tests.fuzz.inputs import ID_OF_NOBODY, Words
 from tests.fuzz.voters import restore_voters
 
 TOPICS: Final = ("orders", "clicks")
-TROUBLE: Final = ("Traceback", "unexpected error", "never retrieved", "fatal:", "Exception in callback", "Assertion")
+TROUBLE: Final = (
+    "Traceback", "unexpected error", "never retrieved", "fatal:", "Exception in callback", "Assertion",
+    "handler failed", "what answers it failed",
+)  # fmt: skip
 """What the log of a process has if something went wrong in it that nobody meant."""
 READY_WITHIN_S: Final = 180.0
 
@@ -141,11 +144,20 @@ def _spared(directories: list[str], brokers: list[int]) -> dict[str, list[object
     }
 
 
+def listener(gateway: Process) -> str:
+    """Where a gateway speaks Kafka's wire."""
+    return gateway.settings["listeners"].partition("://")[2]
+
+
 @asynccontextmanager
 async def live_plane(directory: Path) -> AsyncIterator[Plane]:
-    """Voters in the log, controllers, heartbeat, placer, observer, three brokers and two topics."""
+    """Voters in the log, controllers, gateways, heartbeat, placer, observer, three brokers and two topics."""
     async with control_plane(
-        directory, session_timeout_ms=30_000, dynamic=True, observer_settings={"observer.log.relay": "true"}
+        directory,
+        session_timeout_ms=30_000,
+        dynamic=True,
+        observer_settings={"observer.log.relay": "true"},
+        with_gateways=True,
     ) as cluster:
         topics = [
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=3) for name in TOPICS

@@ -51,8 +51,9 @@ SERVED: Final = {
     "heartbeat": ("kraft.service.Heartbeat",),
     "placer": ("kraft.service.Placer",),
     "observer": ("kraft.service.Observer", "kraft.service.Quorum"),
+    "gateway": (),
 }
-"""Our services by the program that serves them."""
+"""Our services by the program that serves them; a gateway has none but health beside Kafka's wire."""
 
 
 def rpcs_of(program: str) -> list[Rpc]:

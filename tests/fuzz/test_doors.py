@@ -12,10 +12,13 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from quorate.protocol.apis import all_apis
+from services.gateway.apis import ENVELOPE, ROUTES
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.inputs import Inputs, Words
 from tests.fuzz.plane import Plane, live_plane
 from tests.fuzz.rpcs import KRAFT, SERVED, rpcs_of
+from tests.fuzz.wire_inputs import BYTES, TARGETS, WireInputs
 
 PROGRAMS = sorted(SERVED)
 SEED = 10
@@ -37,6 +40,31 @@ def test_inputs_are_drawn_again_by_their_seed_and_some_are_well_formed_and_some_
 
         assert first == again
         assert {True, False} == set(parsed), rpc.path
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_goes_to_a_gateway_is_drawn_again_by_its_seed_and_some_is_well_formed_and_some_is_not(target: str) -> None:
+    first, again = ([inputs.draw() for _ in range(50)] for inputs in (wire_inputs(target), wire_inputs(target)))
+
+    assert first == again
+    assert ({False} if target == BYTES else {False, True}) == {each.requests is not None for each in first}
+
+
+def test_every_api_of_a_gateway_is_asked_for_in_several_versions() -> None:
+    asked: dict[int, set[int]] = {}
+    for target in TARGETS:
+        inputs = wire_inputs(target)
+        for _ in range(300):
+            for api, version in inputs.draw().requests or ():
+                asked.setdefault(api.key, set()).add(version)
+    more = {key for key in ROUTES if len(all_apis()[key].versions) > 1}
+
+    assert {*ROUTES, ENVELOPE} == asked.keys()
+    assert set() == {key for key in more if len(asked[key]) < 2}
+
+
+def wire_inputs(target: str) -> WireInputs:
+    return WireInputs(target, Words(), Random("s"))
 
 
 def _parses(message: type, data: bytes) -> bool:
