@@ -195,8 +195,10 @@ class Controller:
             self.write(row, failing(row))
 
     def _failed(self, fault: Fault) -> None:
-        """As services/controller/driver.py: back, and another leads, or the process ends."""
+        """As services/controller/driver.py: back, and another leads, or the process ends. Raises what is unplanned."""
         self._world.note(self.node.id, "failed", fault)
+        if not self.watched.is_to_fail:
+            raise fault.cause
         self.watched.after_failing()
         self._renounce(str(fault))
         self._carry_out()

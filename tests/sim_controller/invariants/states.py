@@ -132,6 +132,11 @@ class Watched:
         """A write is about to fail."""
         self._before_failing = self._engine.next_offset, canonical(self._engine.state)
 
+    @property
+    def is_to_fail(self) -> bool:
+        """Is a write about to fail because the fault plan wants it?"""
+        return self._before_failing is not None
+
     def after_failing(self) -> None:
         """I-90: nothing of it is left, be it half a batch."""
         offset, found = self._engine.next_offset, canonical(self._engine.state)
