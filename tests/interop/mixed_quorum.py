@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,12 @@ from kraft import Message
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.service.quorum_pb2 import FindQuorumResponse, TransferLeadershipRequest
 from quorate.errors import ApiError, Corrupt, ErrorCode, refusal_of
 from quorate.metadata.features import supported_features
 from quorate.network.client import connect
-from quorate.nouns import Epoch, NodeId, Offset, uuid_text
+from quorate.nouns import METADATA_TOPIC, Epoch, NodeId, Offset, uuid_text
 from quorate.random_uuid import random_uuid
 from quorate.storage.meta_properties import read_meta_properties
 from quorate.wire.batch import batches
@@ -31,6 +32,7 @@ from tests.interop.kafka.quorum import SECURITY, data_of
 QUORUM_TOOL: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 ALREADY: Final = ("DuplicateVoterException", "VoterNotFoundException")
 """What the tool says when an earlier call has done it, whose answer was lost."""
+MADE: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 BROKER: Final = 101
 SESSION_TIMEOUT_MS: Final = 600_000
 PATIENT: Final[dict[str, object]] = {
@@ -137,6 +139,17 @@ class MixedQuorum(Cluster):
         async with await connect(host, int(port)) as connection:
             return await connection.ask(request)
 
+    async def described(self, *, at: NodeId) -> DescribeQuorumResponse.TopicData.PartitionData:
+        """The quorum, as the leader tells it on Kafka's wire. Raises OSError and ApiError."""
+        part = DescribeQuorumRequest.TopicData
+        answer: DescribeQuorumResponse = await self.ask(
+            at, DescribeQuorumRequest(topics=(part(METADATA_TOPIC, (part.PartitionData(0),)),))
+        )
+        found = answer.topics[0].partitions[0] if answer.topics else None
+        if found is None or found.error_code:
+            raise refusal_of(found.error_code if found else answer.error_code, "DescribeQuorum")
+        return found
+
     async def create_by_wire(self, topic: str, *, at: NodeId) -> None:
         """A topic on the one broker of these stories, made at one node; asked again while that cannot be done there."""
 
@@ -149,7 +162,22 @@ class MixedQuorum(Cluster):
             except OSError:
                 return ErrorCode.NETWORK_EXCEPTION
 
-        await eventually(made, lambda code: code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS))
+        await eventually(made, lambda code: code in MADE)
+
+    async def create_by_one_of(self, topic: str, nodes: Sequence[NodeId]) -> None:
+        """The same by whichever of these nodes comes to lead."""
+
+        async def made() -> bool:
+            for node_id in nodes:
+                try:
+                    await self._unfence(at=node_id)
+                    if await self._created(topic, at=node_id) in MADE:
+                        return True
+                except (ApiError, OSError):
+                    pass
+            return False
+
+        await eventually(made)
 
     async def _created(self, topic: str, *, at: NodeId) -> ErrorCode:
         asked = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
@@ -172,7 +200,7 @@ class MixedQuorum(Cluster):
         registered: BrokerRegistrationResponse = await self.ask(at, registration)
         if registered.error_code:
             raise refusal_of(registered.error_code, "BrokerRegistration")
-        replayed = (await self.led_by([*self.ours, *self.kafkas])).high_watermark - 1
+        replayed = (await self.described(at=at)).high_watermark - 1
         epoch = registered.broker_epoch
         beat = BrokerHeartbeatRequest(broker_id=BROKER, broker_epoch=epoch, current_metadata_offset=replayed)
         heard: BrokerHeartbeatResponse = await self.ask(at, beat)
@@ -239,6 +267,17 @@ async def ours_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterato
 
 
 @asynccontextmanager
+async def static_quorum(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+    """All nodes are configured as voters (kraft.version 0), and run."""
+    async with _mixed(directory, ours=ours, kafkas=kafkas, is_static=True) as mixed:
+        await mixed.running.start()
+        for node in mixed.kafkas.values():
+            await asyncio.to_thread(node.format, mixed.plan.cluster_id)
+            await asyncio.to_thread(node.start().wait_ready)
+        yield mixed
+
+
+@asynccontextmanager
 async def kafkas_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
     """Kafka's controllers, which are the first voters, run; our nodes run as nobody's, and ask them first."""
     async with _mixed(directory, ours=ours, kafkas=kafkas) as mixed:
@@ -252,6 +291,7 @@ async def kafkas_first(directory: Path, *, ours: int, kafkas: int) -> AsyncItera
         servers = ",".join(f"CONTROLLER://{mixed.kafka_address(node_id)}" for node_id in mixed.kafkas)
         for process in mixed.plan.quorum:
             process.settings["controller.quorum.bootstrap.servers"] = servers
+            process.settings["controller.quorum.auto.join.enable"] = "true"
             await mixed.running.format(process, joins=True)
         for process in mixed.plan.processes:
             await mixed.running.spawn(process)
@@ -260,11 +300,14 @@ async def kafkas_first(directory: Path, *, ours: int, kafkas: int) -> AsyncItera
 
 
 @asynccontextmanager
-async def _mixed(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+async def _mixed(directory: Path, *, ours: int, kafkas: int, is_static: bool = False) -> AsyncIterator[MixedQuorum]:
     """Nothing is formatted, nothing runs; whatever does is ended at the end."""
     at = {ours + 1 + place: f"{HOST}:{port}" for place, port in enumerate(free_ports(kafkas))}
-    plan = _plan(directory, ours=ours, kafkas=at)
-    mixed = MixedQuorum(plan, {node_id: _controller(plan, node_id, address) for node_id, address in at.items()})
+    plan = _plan(directory, ours=ours, kafkas=at, is_static=is_static)
+    voters = plan.gateways[0].settings["controller.quorum.voters"]
+    servers = ",".join(each.partition("@")[2] for each in voters.split(","))
+    known = {"controller.quorum.voters": voters} if is_static else {"controller.quorum.bootstrap.servers": servers}
+    mixed = MixedQuorum(plan, {node_id: _controller(plan, node_id, address, known) for node_id, address in at.items()})
     try:
         yield mixed
     finally:
@@ -274,9 +317,12 @@ async def _mixed(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[Mi
         await mixed.stop()
 
 
-def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str]) -> ClusterPlan:
+def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static: bool) -> ClusterPlan:
     """Our part of a mixed quorum: each node announces its gateway beside its own listener."""
-    plan = make_plan(directory, voters=ours, dynamic=True, with_gateways=True, session_timeout_ms=SESSION_TIMEOUT_MS)
+    plan = make_plan(
+        directory, voters=ours, dynamic=not is_static, with_gateways=True, session_timeout_ms=SESSION_TIMEOUT_MS
+    )
+    named = ",".join(f"{node_id}@CONTROLLER://{address}" for node_id, address in kafkas.items())
     directory.mkdir(exist_ok=True)
     at = plan.bootstrap_controllers.split(",")
     everybody = ",".join(f"{node_id}@{address}" for node_id, address in (*enumerate(at, 1), *kafkas.items()))
@@ -289,6 +335,8 @@ def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str]) -> Cluste
             "kafka.listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
             "controller.quorum.fetch.timeout.ms": str(PATIENT["controller.quorum.fetch.timeout.ms"]),
         }
+        if is_static:
+            own["controller.quorum.voters"] = f"{process.settings['controller.quorum.voters']},{named}"
         return replace(process, settings={**process.settings, **own})
 
     def controller(process: Process, gateway: str) -> Process:
@@ -310,14 +358,13 @@ def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str]) -> Cluste
     )
 
 
-def _controller(plan: ClusterPlan, node_id: NodeId, address: str) -> Node:
-    """A Kafka's controller that asks our gateways first."""
+def _controller(plan: ClusterPlan, node_id: NodeId, address: str, known: Mapping[str, object]) -> Node:
+    """A Kafka's controller; `known` is what it is told of the others."""
     data = data_of(plan.directory, node_id)
     own = {
         "process.roles": "controller",
         "node.id": node_id,
         "listeners": f"CONTROLLER://{address}",
-        "controller.quorum.bootstrap.servers": f"{plan.bootstrap_controllers},{address}",
         "log.dirs": data,
     }
-    return Node(data.parent, SECURITY | PATIENT | own)
+    return Node(data.parent, SECURITY | PATIENT | known | own)

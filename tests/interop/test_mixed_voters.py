@@ -1,4 +1,4 @@
-"""A released Kafka's controller in a quorum of ours: it joins, votes, leads, loses, and leaves."""
+"""A released Kafka's controller votes in a quorum of ours, and a node of ours in a Kafka's."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ pytest.register_assert_rewrite("tests.interop.mixed_quorum", "tests.e2e.cluster"
 
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse  # noqa: E402
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse  # noqa: E402
-from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse  # noqa: E402
 from kraft.api.fetch import FetchRequest, FetchResponse  # noqa: E402
-from quorate.errors import ErrorCode  # noqa: E402
-from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId  # noqa: E402
+from quorate.errors import ApiError, ErrorCode  # noqa: E402
+from quorate.nouns import METADATA_TOPIC_ID, NodeId  # noqa: E402
 from tests.e2e.calls import eventually  # noqa: E402  # assertions of the helpers tell values from here on
 from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.mixed_quorum import MixedQuorum, ours_first, restarted  # noqa: E402
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_first, ours_first, restarted, static_quorum  # noqa: E402
 
 pytestmark = [
     pytest.mark.interop,
@@ -27,6 +26,9 @@ pytestmark = [
 
 OURS: Final = (1, 2)
 KAFKA: Final = 3
+KAFKAS: Final = (2, 3)
+ELECTIONS_MAX: Final = 12
+"""Both the other Kafka and ours stand for election at once: each wins about as often."""
 
 
 async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: Path) -> None:
@@ -64,12 +66,62 @@ async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: 
         assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
 
 
-async def replicas(quorum: MixedQuorum) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+async def test_ours_joins_two_of_kafkas_votes_leads_and_loses(tmp_path: Path) -> None:
+    async with kafkas_first(tmp_path, ours=1, kafkas=2) as quorum:
+        leader = (await quorum.led_by(KAFKAS)).leader_id
+        await eventually(lambda: replicas(quorum, at=leader), lambda seen: seen[0] == (1, *KAFKAS))
+        await quorum.create_by_wire("by-a-kafka", at=leader)
+        epoch = await ours_leads(quorum)
+        await quorum.create_by_wire("by-ours", at=1)
+        async with restarted(quorum, 1):
+            await quorum.create_by_one_of("while-ours-is-gone", KAFKAS)
+        leader = (await quorum.led_by([1, *KAFKAS], after=epoch)).leader_id
+        await quorum.create_by_wire("after-it-has-come-back", at=leader)
+        committed = await quorum.stop_all()
+
+    made = ["by-a-kafka", "by-ours", "while-ours-is-gone", "after-it-has-come-back"]
+    assert made == quorum.topics_in(1)
+    assert 1 in quorum.leaders_in(1)
+    for node_id in KAFKAS:
+        assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
+
+
+async def test_a_kafka_is_a_static_voter_beside_ours(tmp_path: Path) -> None:
+    """At kraft.version 0 the voters are configured, and have no directory ids."""
+    async with static_quorum(tmp_path, ours=2, kafkas=1) as quorum:
+        await quorum.create_by_wire("while-ours-leads", at=1)
+        epoch = await quorum.transfer(to=KAFKA)
+        await quorum.create_by_wire("while-a-kafka-leads", at=KAFKA)
+        await they_stand_by(quorum)
+        await quorum.stop_kafka(KAFKA)
+        await quorum.led_by(OURS, after=epoch)
+        await quorum.create_by_wire("while-it-is-gone", at=2)
+        await quorum.start_kafka(KAFKA)
+        committed = await quorum.stop_all()
+
+    assert ["while-ours-leads", "while-a-kafka-leads", "while-it-is-gone"] == quorum.topics_in(1)
+    for node_id in (2, KAFKA):
+        assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
+
+
+async def ours_leads(quorum: MixedQuorum) -> int:
+    """The Kafka that leads is stopped and started, until ours is elected in its place; the epoch."""
+    for _ in range(ELECTIONS_MAX):
+        view = await quorum.led_by([1, *KAFKAS])
+        if view.leader_id == 1:
+            return view.leader_epoch
+        await quorum.stop_kafka(view.leader_id)
+        await quorum.led_by([1, *KAFKAS], after=view.leader_epoch)
+        await quorum.start_kafka(view.leader_id)
+    raise AssertionError(f"in {ELECTIONS_MAX} elections ours was never elected")
+
+
+async def replicas(quorum: MixedQuorum, *, at: NodeId = 1) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
     """The voters and the observers that have a directory, as the active controller tells them on Kafka's wire."""
-    part = DescribeQuorumRequest.TopicData
-    asked = DescribeQuorumRequest(topics=(part(METADATA_TOPIC, (part.PartitionData(0),)),))
-    answer: DescribeQuorumResponse = await quorum.ask(1, asked)
-    told = answer.topics[0].partitions[0]
+    try:
+        told = await quorum.described(at=at)
+    except (ApiError, OSError):
+        return (), ()  # it leads no more, or not yet
     voters = tuple(sorted(each.replica_id for each in told.current_voters))
     return voters, tuple(sorted(each.replica_id for each in told.observers if each.replica_id == KAFKA))
 
