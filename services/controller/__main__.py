@@ -86,6 +86,7 @@ async def main(life: ServiceLife) -> None:
         cluster_id=meta.cluster_id,
         sessions=asked.sessions,
         authorizer=authorizer_of(config),
+        transport=transport,
     )
     servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
     limits = ServerLimits(calls=config.call_limits)

@@ -27,7 +27,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.runtime import passing_on
-from quorate.runtime.passing_on import CLIENT_ID, FORWARDER_PRINCIPAL, HOP
+from quorate.runtime.passing_on import CLIENT_ID, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
 from services.controller import audit
 from services.controller.api import Api
 from services.controller.call import Call
@@ -85,13 +85,20 @@ class AdmittedCall(NamedTuple):
 class Authorizing:
     """Authorizes requests by the committed ACLs of this controller; without an authorizer everything is allowed."""
 
-    def __init__(self, engine: Engine, authorizer: StandardAuthorizer | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        authorizer: StandardAuthorizer | None,
+        principal: Callable[[Any], Principal] = lambda context: ANONYMOUS,
+    ) -> None:
+        """`principal` says who makes a call, by its certificate."""
+        self._principal = principal
         self._engine = engine
         self._authorizer = authorizer
         self._acls = Committed(engine, engine.state.acls)
 
     def caller(self, context: Any) -> Caller:
-        """Returns the caller of an RPC; its principal is ANONYMOUS, as connections are not authenticated.
+        """Returns the caller of an RPC; without a certificate its principal is ANONYMOUS.
 
         For a call that was passed on it is the original caller, if each that passed it on (a controller, a gateway, the
         broker that sent an Envelope to a gateway) has CLUSTER_ACTION, as with Kafka's envelopes (KIP-590). Raises
@@ -99,11 +106,12 @@ class Authorizing:
         """
         metadata = tuple(context.invocation_metadata() or ())
         client_id = next((str(value) for key, value in metadata if key == CLIENT_ID), "")
-        here = Caller(ANONYMOUS, host_address(peer_address(context)), client_id)
+        here = Caller(self._principal(context), host_address(peer_address(context)), client_id)
         hosts = list(map(host_address, passing_on.hosts(metadata)))
         if not (is_forwarded(context) or passing_on.is_passed_on(metadata)):
             return here
-        for hop in (here, *_hops(here, hosts, passing_on.principal(metadata, FORWARDER_PRINCIPAL))):
+        gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if is_forwarded(context) else ANONYMOUS
+        for hop in (here, *_hops(here, hosts, passing_on.principal(metadata, FORWARDER_PRINCIPAL), gateway)):
             self._check_hop(hop)
         return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id)
 
@@ -194,14 +202,16 @@ class Authorizing:
         return ruling
 
 
-def _hops(here: Caller, hosts: Sequence[str], forwarder: Principal) -> Iterator[Caller]:
+def _hops(here: Caller, hosts: Sequence[str], forwarder: Principal, gateway: Principal) -> Iterator[Caller]:
     """Yields those that passed a request on before it came here, the last one first.
 
-    Of a forwarder (the second of `hosts`, a broker with an Envelope) a gateway knows the principal; the others speak
-    gRPC, where nobody is authenticated.
+    Of a forwarder (the second of `hosts`, a broker with an Envelope) a gateway knows the principal, and of a `gateway`
+    (the last of them) the standby that has forwarded the call.
     """
     for number, host in reversed(list(enumerate(hosts))[1:]):
-        yield here._replace(host=host, principal=forwarder if number == 1 else ANONYMOUS)
+        is_gateway = gateway != ANONYMOUS and number == len(hosts) - 1
+        named = gateway if is_gateway else forwarder if number == 1 else ANONYMOUS
+        yield here._replace(host=host, principal=named)
 
 
 def _requester(caller: Caller) -> Requester:

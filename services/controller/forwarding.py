@@ -12,10 +12,18 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import ANONYMOUS
 from quorate.records import RegisterControllerRecord
 from quorate.runtime import passing_on
 from quorate.runtime.client import call, open_channel
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, FORWARDER_PRINCIPAL
+from quorate.runtime.passing_on import (
+    CLIENT_HOST,
+    CLIENT_ID,
+    CLIENT_PRINCIPAL,
+    FORWARDER_PRINCIPAL,
+    GATEWAY_PRINCIPAL,
+    principal_text,
+)
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
@@ -108,7 +116,7 @@ class Forwarding:
             request,
             deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
             telemetry=self._telemetry,
-            metadata=((FORWARDED, "1"), *_caller(context), (CLIENT_HOST, peer_address(context))),
+            metadata=((FORWARDED, "1"), *self._caller(context), (CLIENT_HOST, peer_address(context))),
             server=address,
             trailing=context.set_trailing_metadata,
         )
@@ -121,6 +129,20 @@ class Forwarding:
             if changed.is_set() or state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
                 return False
         return True
+
+    def _caller(self, context: Any) -> tuple[tuple[str, str], ...]:
+        """Returns what the call says of its caller, and who has sent it: the receiver checks each hop.
+
+        What a sender claims that passes on nobody's call does not count; it is dropped here, where it would look like
+        what this controller says.
+        """
+        metadata = tuple(context.invocation_metadata() or ())
+        is_passed_on = passing_on.is_passed_on(metadata)
+        passed = _OF_THE_CALLER if is_passed_on else frozenset({CLIENT_ID})
+        sender = self._transport.principal(context)
+        key = GATEWAY_PRINCIPAL if is_passed_on else CLIENT_PRINCIPAL
+        named = () if sender == ANONYMOUS else ((key, principal_text(sender)),)
+        return (*(each for each in metadata if each[0] in passed), *named)
 
     def _refusal(self, why: str) -> ApiError:
         """Returns NOT_CONTROLLER with the leader's id, epoch and endpoint, as far as they are known here."""
@@ -176,17 +198,6 @@ def _is_untouched(refusal: ApiError) -> bool:
 def is_forwarded(context: Any) -> bool:
     """Whether another controller has forwarded this call."""
     return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
-
-
-def _caller(context: Any) -> tuple[tuple[str, str], ...]:
-    """Returns what the call says of its caller, unchanged: the receiver checks each hop.
-
-    What a sender claims that passes on nobody's call does not count; it is dropped here, where it would look like what
-    this controller says.
-    """
-    metadata = tuple(context.invocation_metadata() or ())
-    passed = _OF_THE_CALLER if passing_on.is_passed_on(metadata) else frozenset({CLIENT_ID})
-    return tuple(each for each in metadata if each[0] in passed)
 
 
 def peer_address(context: Any) -> str:

@@ -73,11 +73,12 @@ class StreamRequests:
 
 
 class StreamContext:
-    """The peer and the metadata of a stream, read once when it opens; they hold for every request in it."""
+    """The peer, its certificate and the metadata of a stream, read once when it opens: of every request in it."""
 
     def __init__(self, stream: Any) -> None:
         self.metadata: Any = stream.invocation_metadata()
         self.peer: str = stream.peer()
+        self.auth_context: Any = stream.auth_context()
 
 
 class RequestContext:
@@ -92,6 +93,9 @@ class RequestContext:
 
     def peer(self) -> str:
         return self._opened.peer
+
+    def auth_context(self) -> Any:
+        return self._opened.auth_context
 
     def time_remaining(self) -> float:
         return self._ends - asyncio.get_running_loop().time()

@@ -1,6 +1,6 @@
 """Who may speak to the quorum node and the heartbeat service through a gateway: whoever may act for the cluster.
 
-These two do not authorize, and over gRPC nobody is authenticated; Kafka's controllers take CLUSTER_ACTION for the same
+These two know the gateway alone, and not its clients; Kafka's controllers take CLUSTER_ACTION for the same
 requests. The entries are in the log, so the controller beside the gateway is asked. Super users are let in without it:
 a voter or a broker among them does not depend on that controller, as with Kafka's before the entries are loaded.
 """

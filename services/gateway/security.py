@@ -26,6 +26,7 @@ from quorate.runtime.setting_types import (
     size,
     text,
 )
+from quorate.runtime.transport_settings import mapping_rules
 from quorate.tls.listener_tls import CLIENT_AUTH, PROTOCOLS, listener_tls
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 from services.gateway.logins import PLAIN_USERS, SCRAM_MECHANISMS, mechanisms_of, plain_users
@@ -56,14 +57,6 @@ def listener_prefix(argv: Sequence[str], environ: Mapping[str, str]) -> str | No
     """Returns what may stand before a setting of the listener, or None if `listeners` does not name one."""
     name, parted, _ = given_texts(argv, environ, ["listeners"]).get("listeners", "").partition("://")
     return f"listener.name.{name.lower()}." if parted else None
-
-
-def _rules() -> SettingType[str]:
-    def parse(value: str) -> str:
-        parse_rules(value)
-        return value
-
-    return SettingType("DEFAULT, or RULE:pattern/replacement/[LU], with commas between them (KIP-371)", parse)
 
 
 def _plain_users() -> SettingType[str]:
@@ -111,7 +104,7 @@ class SecuritySettings:
     )
     principal_rules: str = setting(
         "ssl.principal.mapping.rules",
-        _rules(),
+        mapping_rules(),
         "From the subject of a client's certificate to its principal; the first rule that is for it counts.",
         default=DEFAULT_RULES,
     )

@@ -13,6 +13,7 @@ from quorate.liveness import Sessions
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
+from quorate.runtime.guard import guard_of
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
@@ -49,6 +50,7 @@ async def main(life: ServiceLife) -> None:
         on_fatal=life.fail,
         quiet=("kraft.service.Heartbeat",),
         transport=transport,
+        guard=guard_of(config, transport),
     )
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))
     life.at_end(server.abort)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from quorate.liveness import SESSION_TIMEOUT_MS
 from quorate.runtime.config import setting
+from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import (
     Endpoint,
     ListenerAddress,
@@ -18,11 +19,10 @@ from quorate.runtime.setting_types import (
     optional,
     text,
 )
-from quorate.runtime.transport_settings import TransportSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatConfig(TransportSettings):
+class HeartbeatConfig(GuardedSettings):
     """The settings of one heartbeat service."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)

@@ -16,6 +16,7 @@ from quorate.runtime import cluster_metrics
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
+from quorate.runtime.guard import guard_of
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
@@ -52,7 +53,14 @@ async def main(life: ServiceLife) -> None:
     )
     replica = Replica(reader, SystemClock(), telemetry)
     limits = ServerLimits(calls=config.call_limits)
-    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, quiet=QUIET, transport=transport)
+    server = Server(
+        telemetry=telemetry,
+        limits=limits,
+        on_fatal=life.fail,
+        quiet=QUIET,
+        transport=transport,
+        guard=guard_of(config, transport),
+    )
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
     relay = ObserverLogService(servers, connect)  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quorate.runtime.config import setting
+from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import (
     Endpoint,
     ListenerAddress,
@@ -17,12 +18,11 @@ from quorate.runtime.setting_types import (
     optional,
     text,
 )
-from quorate.runtime.transport_settings import TransportSettings
 from services.observer.database import database_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverConfig(TransportSettings):
+class ObserverConfig(GuardedSettings):
     """The settings of one observer."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Its id among the quorum's observers.")

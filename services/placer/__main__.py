@@ -8,6 +8,7 @@ import sys
 
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
 from quorate.runtime.config import load
+from quorate.runtime.guard import guard_of
 from quorate.runtime.logs import start_logs
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
@@ -26,7 +27,9 @@ async def main(life: ServiceLife) -> None:
     name = f"placer-{config.node_id}"
     telemetry = Telemetry.start(service="placer", instance=name, environ=os.environ, transport=transport)
     limits = ServerLimits(calls=config.call_limits)
-    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport)
+    server = Server(
+        telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport, guard=guard_of(config, transport)
+    )
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))

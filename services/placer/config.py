@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quorate.runtime.config import setting
+from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import ListenerAddress, integer, listener
-from quorate.runtime.transport_settings import TransportSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacerConfig(TransportSettings):
+class PlacerConfig(GuardedSettings):
     """The settings of one placer."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)

@@ -20,6 +20,7 @@ from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import VoterSet
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError, describe, load
+from quorate.runtime.guard import guard_of
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
@@ -78,7 +79,14 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     name = f"quorum-{config.node_id}"
     telemetry = Telemetry.start(service="quorum", instance=name, environ=os.environ, transport=transport)
     limits = ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits)
-    server = Server(telemetry=telemetry, limits=limits, quiet=QUIET, on_fatal=life.fail, transport=transport)
+    server = Server(
+        telemetry=telemetry,
+        limits=limits,
+        quiet=QUIET,
+        on_fatal=life.fail,
+        transport=transport,
+        guard=guard_of(config, transport),
+    )
     life.at_end(server.abort)
     kafka = _kafka_wires(config)
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quorate.raft.settings import RaftSettings
 from quorate.runtime.config import setting
+from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
     ListenerAddress,
@@ -20,7 +21,6 @@ from quorate.runtime.setting_types import (
     path,
     size,
 )
-from quorate.runtime.transport_settings import TransportSettings
 from services.quorum.cleaner import RetentionLimits
 from services.quorum.listeners import (
     GRPC,
@@ -40,7 +40,7 @@ OBSERVER_WAIT_MS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(TransportSettings):
+class QuorumConfig(GuardedSettings):
     """The settings of one quorum node."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node.")

@@ -49,7 +49,7 @@ def entry(
 
 
 ENTRIES = [
-    # The cluster's own nodes are nobody else than their clients here: no connection is authenticated.
+    # The cluster's own nodes are nobody else than their clients here: everything is in the clear.
     entry(AclOperation.CLUSTER_ACTION, CLUSTER, "kafka-cluster", PatternType.LITERAL),
     entry(AclOperation.DESCRIBE, CLUSTER, "kafka-cluster", PatternType.LITERAL),
     entry(AclOperation.CREATE, TOPIC, "open-", PatternType.PREFIXED),

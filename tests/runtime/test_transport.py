@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
@@ -23,9 +25,11 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, a
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Principal
 from quorate.runtime.client import Client, call, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError
+from quorate.runtime.guard import Guard
 from quorate.runtime.logs import start_logs
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
@@ -41,12 +45,15 @@ HOST: Final = "127.0.0.1"
 class Node(PlacerServicer, HeartbeatServicer):
     """Answers, and counts what reached it."""
 
-    def __init__(self) -> None:
+    def __init__(self, transport: Transport) -> None:
         self.calls = 0
         self.subjects: list[bytes] = []
+        self.principals: list[Principal] = []
+        self._transport = transport
 
     async def Place(self, request: PlaceRequest, context: Any) -> PlaceResponse:
         self.calls += 1
+        self.principals.append(self._transport.principal(context))
         self.subjects += context.auth_context().get("x509_subject", [])
         return PlaceResponse()
 
@@ -104,8 +111,8 @@ def log() -> io.StringIO:
 
 
 @asynccontextmanager
-async def serving(transport: Transport) -> AsyncIterator[tuple[Node, str]]:
-    server, node = Server(transport=transport), Node()
+async def serving(transport: Transport, guard: Guard | None = None) -> AsyncIterator[tuple[Node, str]]:
+    server, node = Server(transport=transport, guard=guard), Node(transport)
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, node)
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, node)
     port = server.listen(f"{HOST}:0")
@@ -377,6 +384,82 @@ def test_a_certificate_that_expires_is_told_of_once(node: Files, issuer: Authori
     assert "" == before
     assert 1 == log.getvalue().count("the certificate has expired"), log.getvalue()
     assert "commonName=node" in log.getvalue()
+
+
+RULES: Final = r"RULE:^spiffe:\/\/cluster\/(.*)$/$1/,RULE:^CN=(.*?),O=cluster$/$1/L"
+
+
+@pytest.mark.parametrize(
+    ("subject", "at", "rules", "principal"),
+    [
+        ("/O=cluster/CN=Alice", "DNS:localhost", "DEFAULT", "User:CN=Alice,O=cluster"),
+        ("/O=cluster/CN=Alice", "DNS:localhost", RULES, "User:alice"),
+        ("/O=cluster/CN=Alice", "DNS:localhost,URI:spiffe://cluster/ns/node", RULES, "User:ns/node"),
+        ("/O=cluster/CN=Alice", "URI:spiffe://elsewhere/ns/node", RULES, "User:alice"),
+        ("/O=cluster/CN=Alice", "URI:spiffe://elsewhere/ns/node", "DEFAULT", "User:spiffe://elsewhere/ns/node"),
+        ("/O=cluster/CN=Alice", "URI:https://cluster/ns/node", "DEFAULT", "User:CN=Alice,O=cluster"),
+    ],
+)
+async def test_a_caller_is_who_its_certificate_names(
+    node: Files, issuer: Authority, subject: str, at: str, rules: str, principal: str
+) -> None:
+    server = Transport(keystore=node.keystore, truststore=node.truststore, principal_rules=rules)
+    store = issuer.issue("alice", subject, at=at).read_bytes()
+    credentials = grpc.ssl_channel_credentials(issuer.certificate.read_bytes(), store, store)
+    async with serving(server) as (served, address), grpc.aio.secure_channel(address, credentials) as channel:
+        for _ in range(2):
+            await PlacerStub(channel).Place(PlaceRequest(), timeout=PATIENCE_MS / 1000)
+
+    assert [principal] * 2 == list(map(str, served.principals))
+
+
+async def test_who_shows_no_certificate_is_nobody(node: Files, issuer: Authority) -> None:
+    credentials = grpc.ssl_channel_credentials(issuer.certificate.read_bytes())
+    async with (
+        serving(node.transport(requires_certificate=False)) as (served, address),
+        grpc.aio.secure_channel(address, credentials) as channel,
+    ):
+        await PlacerStub(channel).Place(PlaceRequest(), timeout=PATIENCE_MS / 1000)
+
+    assert ["User:ANONYMOUS"] == list(map(str, served.principals))
+
+
+async def test_whom_no_rule_is_for_is_refused(node: Files, issuer: Authority) -> None:
+    rules = r"RULE:^CN=(.*?),O=cluster$/$1/L"
+    server = Transport(keystore=node.keystore, truststore=node.truststore, principal_rules=rules)
+    async with (
+        serving(server) as (served, address),
+        grpc.aio.secure_channel(address, shown(issuer, "other")) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await PlacerStub(channel).Place(PlaceRequest(), timeout=PATIENCE_MS / 1000)
+
+    assert [] == served.principals
+    assert grpc.StatusCode.UNAUTHENTICATED is refused.value.code()
+    assert "no rule is for the certificate of 'CN=other'" in str(refused.value.details())
+
+
+async def test_a_guard_lets_in_the_super_users_and_tells_of_everybody_else(
+    node: Files, caller: Files, issuer: Authority, log: io.StringIO
+) -> None:
+    server = node.transport()
+    guard = Guard(server.principal, frozenset({"User:CN=caller,O=cluster"}))
+    mallory = shown(issuer, "mallory")
+    async with serving(server, guard) as (served, address):
+        await ask(address, caller.transport())
+        async with grpc.aio.secure_channel(address, mallory) as channel:
+            stream = HeartbeatStub(channel).BrokerHeartbeatStream()
+            for refusing in (PlacerStub(channel).Place(PlaceRequest(), timeout=PATIENCE_MS / 1000), stream.read()):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await refusing
+                assert grpc.StatusCode.PERMISSION_DENIED is refused.value.code()
+            health = await HealthStub(channel).Check(HealthCheckRequest(service="liveness"), timeout=PATIENCE_MS / 1000)
+
+    assert 1 == served.calls
+    assert HealthCheckResponse.SERVING == health.status
+    for method in ("Placer/Place", "Heartbeat/BrokerHeartbeatStream"):
+        assert f'event=denied principal="User:CN=mallory" operation=ClusterAction host={HOST}' in log.getvalue()
+        assert f"request=kraft.service.{method} rule=DefaultDeny" in log.getvalue()
 
 
 async def test_a_client_with_a_leader_speaks_as_its_transport_does(node: Files, caller: Files) -> None:

@@ -34,6 +34,7 @@ SERVICES: Final = {
 BASES: Final = (
     "libs/quorate/runtime/call_settings.py",
     "libs/quorate/runtime/transport_settings.py",
+    "libs/quorate/runtime/guard.py",
 )
 """Where the settings are that several services have."""
 KEPT_ELSEWHERE: Final = {

@@ -194,6 +194,9 @@ class Stream:
     def peer(self) -> str:
         return "ipv4:127.0.0.1:5000"
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
 
 async def test_others_have_their_turn_while_the_whole_is_made_ready(
     controller: Controller, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
 from quorate.runtime.decoding import checked, checked_each, decoder, encoder
+from quorate.runtime.guard import Guard
 from quorate.runtime.logs import logger
 from quorate.runtime.statuses import shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
@@ -50,7 +51,7 @@ class Door:
     A handler may raise ApiError, which is answered with its details. AssertionError and Corrupt are also passed to
     `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
-    trace but never begin one.
+    trace but never begin one. `guard` says who may call; not those services that are `open_to_all`.
     """
 
     def __init__(
@@ -61,9 +62,13 @@ class Door:
         on_fatal: Callable[[BaseException], None] | None = None,
         deadline_cap_ms: int = DEADLINE_CAP_MS,
         calls: CallLimits = DEFAULT_LIMITS,
+        guard: Guard | None = None,
+        open_to_all: Collection[str] = (),
     ) -> None:
         assert deadline_cap_ms > 0, deadline_cap_ms
         self._admission = Admission(calls)
+        self._guard = guard
+        self._open_to_all = frozenset(open_to_all)
         self._telemetry = telemetry
         self._quiet = frozenset(quiet)
         self._on_fatal = on_fatal
@@ -82,11 +87,12 @@ class Door:
             assert getattr(behavior, "__module__", "").endswith("_pb2_grpc"), f"{method}: a handler must be async"
             behavior = _not_served(method)
         ledger = self._admission.ledger(method)
+        guard = None if method.rpartition("/")[0] in self._open_to_all else self._guard
         take = checked_each if handler.request_streaming else checked
         if inspect.isasyncgenfunction(behavior):
-            made: object = self._stream(method, behavior, take, ledger)
+            made: object = self._stream(method, behavior, take, ledger, guard)
         else:
-            made = self._unary(method, behavior, take, ledger, begins_trace=begins_trace, is_stream=streams)
+            made = self._unary(method, behavior, take, ledger, guard, begins_trace=begins_trace, is_stream=streams)
         kinds = {
             (False, False): grpc.unary_unary_rpc_method_handler,
             (False, True): grpc.unary_stream_rpc_method_handler,
@@ -97,13 +103,23 @@ class Door:
         return rpc_method_handler(made, decoder(handler.request_deserializer), encoder(handler.response_serializer))
 
     def _unary(
-        self, method: str, behavior: Unary, take: Take, ledger: Ledger, *, begins_trace: bool, is_stream: bool
+        self,
+        method: str,
+        behavior: Unary,
+        take: Take,
+        ledger: Ledger,
+        guard: Guard | None,
+        *,
+        begins_trace: bool,
+        is_stream: bool,
     ) -> Unary:
         cap_s = self._deadline_cap_s
 
         async def admitted(request: object, context: Context) -> Message | None:
             ip = ledger.enter(context.peer(), is_stream=is_stream)
             try:
+                if guard is not None:
+                    guard.check(method, context)
                 if is_stream or context.time_remaining() is not None:
                     return await behavior(take(request), context)
                 return await _capped(behavior(take(request), context), cap_s)
@@ -129,12 +145,14 @@ class Door:
 
         return answer
 
-    def _stream(self, method: str, behavior: Stream, take: Take, ledger: Ledger) -> Stream:
+    def _stream(self, method: str, behavior: Stream, take: Take, ledger: Ledger, guard: Guard | None) -> Stream:
         async def answer(request: object, context: Context) -> AsyncIterator[Message]:
             with self._span(method, context, False) as span:
                 ip = None
                 try:
                     ip = ledger.enter(context.peer(), is_stream=True)
+                    if guard is not None:
+                        guard.check(method, context)
                     async with aclosing(behavior(take(request), context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             yield response

@@ -18,6 +18,7 @@ __all__ = [
     "CLIENT_ID",
     "CLIENT_PRINCIPAL",
     "FORWARDER_PRINCIPAL",
+    "GATEWAY_PRINCIPAL",
     "HOP",
     "LISTENER",
     "LOGIN_REASON",
@@ -39,6 +40,8 @@ CLIENT_PRINCIPAL: Final = "kraft-client-principal"
 FORWARDER_PRINCIPAL: Final = "kraft-forwarder-principal"
 """Metadata key: the principal of the broker that sent an Envelope, as the gateway authenticated it; its address is
 the second `CLIENT_HOST`. Percent-encoded; absent for User:ANONYMOUS."""
+GATEWAY_PRINCIPAL: Final = "kraft-gateway-principal"
+"""Metadata key of a call that a standby forwards for a gateway: the gateway's principal, by its certificate."""
 CLIENT_ID: Final = "client-id"
 """Metadata key of the caller's client id, as in Kafka's request header; passed on unchanged."""
 HOP: Final = "hop"

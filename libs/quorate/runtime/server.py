@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 
 from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
 from quorate.runtime.door import DEADLINE_CAP_MS, Door, Handler
+from quorate.runtime.guard import Guard
 from quorate.runtime.health import HealthServicer
 from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
@@ -40,6 +41,9 @@ REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 OTLP: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 QUIET: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1, OTLP})
 """Services whose calls begin no trace: they are of no interest, and the export of spans would trace itself."""
+
+OPEN_TO_ALL: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1})
+"""Services that tell nothing of the cluster but whether it is well and what may be asked: probes have no rights."""
 
 # The import puts the types of error details into the pool that reflection serves, so that grpcurl can print them.
 assert error_details_pb2.DESCRIPTOR.pool.FindMessageTypeByName("google.rpc.ErrorInfo") is not None
@@ -70,7 +74,7 @@ class Server:
     """A gRPC server: add services, listen, start and stop it, in this order.
 
     `quiet` are services that begin no trace; `on_fatal` gets the errors after which the process must end. By default it
-    speaks in the clear.
+    speaks in the clear, and everybody may call it; `guard` lets in whom it knows.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Server:
         quiet: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
         transport: Transport = PLAIN,
+        guard: Guard | None = None,
     ) -> None:
         self._transport = transport
         self._door = Door(
@@ -89,6 +94,8 @@ class Server:
             on_fatal=on_fatal,
             deadline_cap_ms=limits.deadline_cap_ms,
             calls=limits.calls,
+            guard=guard,
+            open_to_all=OPEN_TO_ALL,
         )
         self._server = grpc.aio.server(options=_options(limits))
         self._health = HealthServicer()

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
 import grpc
 
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.nouns import ANONYMOUS, Principal
 from quorate.runtime import IS_TLS_1_3_ALONE
 from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger
 from quorate.runtime.reloading_channel import Credentials, ReloadingChannel
 from quorate.tls.key_stores import Stores, read_stores
+from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 
 __all__ = ["PLAIN", "Transport"]
 
@@ -30,6 +35,8 @@ log = logger(__name__)
 LOOK_AGAIN_S: Final = 1.0
 """How often (s) the files are looked at: two stat calls, and a new certificate is in use soon after it is there."""
 
+PRINCIPALS_MAX: Final = 4_096
+"""Of so many certificates the principal is kept: a call costs a look-up, not the reading of a certificate."""
 CLOCK: Final = SystemClock()
 
 Options: TypeAlias = Sequence[tuple[str, str | int]]
@@ -46,6 +53,7 @@ class Transport:
         keystore: Path | None = None,
         truststore: Path | None = None,
         requires_certificate: bool = True,
+        principal_rules: str = DEFAULT_RULES,
         clock: Clock = CLOCK,
     ) -> None:
         """Raises ConfigError for files that are not there, or do not fit each other."""
@@ -53,6 +61,7 @@ class Transport:
         assert keystore is None or IS_TLS_1_3_ALONE, "quorate.runtime is imported before gRPC"
         self._files = (keystore, truststore) if keystore is not None and truststore is not None else None
         self._requires_certificate = requires_certificate
+        self._principal = lru_cache(PRINCIPALS_MAX)(_principals(principal_rules))
         self._clock = clock
         self._stamp: Stamp = ()
         self._stores: Stores | None = None
@@ -75,6 +84,19 @@ class Transport:
         """The credentials of clients; another object once new files have been taken. Only for TLS."""
         assert self._credentials is not None, "in the clear there are none"
         return self._credentials
+
+    def principal(self, context: Any) -> Principal:
+        """Returns who makes a call, by the certificate; ANONYMOUS without one. `context` is the call's.
+
+        Raises ApiError(SASL_AUTHENTICATION_FAILED) for a certificate that no rule is for.
+        """
+        if self.is_plain:
+            return ANONYMOUS
+        shown = context.auth_context()
+        certificate = next(iter(shown.get("x509_pem_cert", ())), None)
+        if certificate is None:
+            return ANONYMOUS
+        return self._principal(certificate, next(iter(shown.get("peer_spiffe_id", ())), b""))
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """Returns the credentials of a server, which has each connection made with the files of the time."""
@@ -153,10 +175,17 @@ class Transport:
         return stores, grpc.ssl_server_certificate_configuration(pair, stores.truststore)
 
 
-PLAIN: Final = Transport()
-"""In the clear."""
+def _principals(rules: str) -> Callable[[bytes, bytes], Principal]:
+    """Returns the function from a certificate as PEM, and its SPIFFE id, to the principal."""
+    named = SslPrincipals(parse_rules(rules))
 
-Connect: TypeAlias = Callable[[str], grpc.aio.Channel]
+    def principal(certificate: bytes, spiffe_id: bytes) -> Principal:
+        try:
+            return named(ssl.PEM_cert_to_DER_cert(certificate.decode("ascii")), spiffe_id.decode("ascii"))
+        except (ValueError, Corrupt) as problem:
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(problem)) from None
+
+    return principal
 
 
 def _stamp(*files: Path) -> Stamp:
@@ -170,3 +199,7 @@ def _stamp(*files: Path) -> Stamp:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     return tuple(map(of, files))
+
+
+PLAIN: Final = Transport()
+"""In the clear."""

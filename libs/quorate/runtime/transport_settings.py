@@ -10,8 +10,9 @@ from typing import Final
 from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.logs import logger
-from quorate.runtime.setting_types import choice, list_of, named_choice, optional, path
+from quorate.runtime.setting_types import SettingType, choice, list_of, named_choice, optional, path
 from quorate.runtime.transport import PLAIN, Transport
+from quorate.tls.ssl_principals import DEFAULT_RULES, parse_rules
 
 __all__ = ["KEYSTORE", "PLAINTEXT", "PROTOCOLS", "SSL", "TRUSTSTORE", "TransportSettings", "tell", "transport_of"]
 
@@ -24,6 +25,16 @@ PROTOCOLS: Final = (PLAINTEXT, SSL)
 REQUIRED: Final = "required"
 KEYSTORE: Final = "The private key and its certificates, in one PEM file: this process's own, as server and as client."
 TRUSTSTORE: Final = "The certificates, in one PEM file, of those who may issue certificates to callers and to servers."
+
+
+def mapping_rules() -> SettingType[str]:
+    """Setting type: `ssl.principal.mapping.rules`."""
+
+    def parse(value: str) -> str:
+        parse_rules(value)
+        return value
+
+    return SettingType("DEFAULT, or RULE:pattern/replacement/[LU], with commas between them (KIP-371)", parse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +51,12 @@ class TransportSettings(CallSettings):
     truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
     client_auth: str = setting(
         "ssl.client.auth", choice("none", REQUIRED), "Whether a caller has to show a certificate.", default=REQUIRED
+    )
+    principal_rules: str = setting(
+        "ssl.principal.mapping.rules",
+        mapping_rules(),
+        "From a caller's SPIFFE id or its subject to its principal; the first rule that is for one of them counts.",
+        default=DEFAULT_RULES,
     )
 
     def security_protocol(self, listener: str) -> str:
@@ -60,8 +77,12 @@ def transport_of(settings: TransportSettings, listener: str) -> Transport:
     """Reads the files that the settings name. Raises ConfigError."""
     if settings.security_protocol(listener) == PLAINTEXT:
         return PLAIN
-    requires = settings.client_auth == REQUIRED
-    return Transport(keystore=settings.keystore, truststore=settings.truststore, requires_certificate=requires)
+    return Transport(
+        keystore=settings.keystore,
+        truststore=settings.truststore,
+        requires_certificate=settings.client_auth == REQUIRED,
+        principal_rules=settings.principal_rules,
+    )
 
 
 def tell(transport: Transport, listener: str) -> None:

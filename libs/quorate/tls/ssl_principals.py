@@ -1,4 +1,8 @@
-"""`ssl.principal.mapping.rules`: from the name in a client's certificate to its principal. KIP-371."""
+"""`ssl.principal.mapping.rules`: from the name in a client's certificate to its principal. KIP-371.
+
+A certificate may have a second name, a SPIFFE id (spiffe://trust-domain/path). Each rule is tried on it first, and then
+on the subject, so `DEFAULT` takes the SPIFFE id where there is one.
+"""
 
 from __future__ import annotations
 
@@ -80,17 +84,18 @@ def _rule(found: re.Match[str]) -> Rule:
 
 
 class SslPrincipals:
-    """Who a TLS client is by its certificate: the first rule that is for the subject's name counts."""
+    """Who a TLS client is by its certificate: the first rule that is for one of its names counts."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         assert rules
         self._rules = rules
 
-    def __call__(self, certificate: bytes) -> Principal:
+    def __call__(self, certificate: bytes, spiffe_id: str = "") -> Principal:
         """Returns the principal. Raises ValueError if no rule is for it, or Corrupt."""
-        name = subject_name(certificate)
+        subject = subject_name(certificate)
         for rule in self._rules:
-            mapped = rule.apply(name)
-            if mapped is not None:
-                return Principal("User", mapped)
-        raise ValueError(f"ssl.principal.mapping.rules: no rule is for the certificate of {name!r}")
+            for name in (spiffe_id, subject) if spiffe_id else (subject,):
+                mapped = rule.apply(name)
+                if mapped is not None:
+                    return Principal("User", mapped)
+        raise ValueError(f"ssl.principal.mapping.rules: no rule is for the certificate of {spiffe_id or subject!r}")

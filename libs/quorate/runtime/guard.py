@@ -1,0 +1,86 @@
+"""Who may call a service that has no entries of its own to look at: the super users, by their certificates.
+
+Quorum, placer, heartbeat and observer serve the cluster's own processes, and a raft request must not depend on a
+controller that may be absent. So their callers are listed, as Kafka's controllers list brokers and each other in
+`super.users`; with an authorizer everybody else is refused. Entries of the log count at the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Principal
+from quorate.runtime.config import setting
+from quorate.runtime.logs import logger
+from quorate.runtime.setting_types import choice, optional, principals
+from quorate.runtime.transport import Transport
+from quorate.runtime.transport_settings import TransportSettings
+
+__all__ = ["Guard", "GuardedSettings", "guard_of"]
+
+log = logger("kafka.authorizer.logger")
+"""The logger name that Kafka uses, known to operators and their tools."""
+
+OPERATION: Final = "ClusterAction"
+RESOURCE: Final = "Cluster:LITERAL:kafka-cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedSettings(TransportSettings):
+    """Who may call a service, in its Config as a base class."""
+
+    authorizer: str | None = setting(
+        "authorizer.class.name",
+        optional(choice(STANDARD_AUTHORIZER)),
+        "With one, super.users alone may call this service; without one everybody may who reaches it.",
+        default=None,
+    )
+    super_users: frozenset[str] = setting(
+        "super.users",
+        principals(),
+        "Who may call this service: the cluster's own processes, and its operators.",
+        default=frozenset(),
+    )
+
+
+class Guard:
+    """Lets in the super users, by their certificates; tells each decision to the authorizer's log."""
+
+    def __init__(self, principal: Callable[[Any], Principal], super_users: frozenset[str]) -> None:
+        self._principal = principal
+        self._super_users = super_users
+
+    def check(self, method: str, context: Any) -> None:
+        """Returns if the caller may call the method. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED)."""
+        who = self._principal(context)
+        is_allowed = str(who) in self._super_users
+        write = log.debug if is_allowed else log.info
+        host = _host(context.peer())
+        write(
+            "allowed" if is_allowed else "denied",
+            principal=who,
+            operation=OPERATION,
+            host=host,
+            resource=RESOURCE,
+            request=method,
+            rule="SuperUser" if is_allowed else "DefaultDeny",
+        )
+        if not is_allowed:
+            why = f"{method} takes {who} among super.users of this service, and it is not there; it called from {host}"
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+
+
+def guard_of(settings: GuardedSettings, transport: Transport) -> Guard | None:
+    """Returns the guard that the settings ask for; None if everybody may call."""
+    return Guard(transport.principal, settings.super_users) if settings.authorizer else None
+
+
+def _host(peer: str) -> str:
+    """Returns the IP address in gRPC's `ipv4:10.0.0.1:5000`; empty for a unix socket."""
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""

@@ -1,0 +1,347 @@
+"""Every RPC of every service, called by those who have no business with it: refused rightly, and nothing changed.
+
+The table has a row for each RPC in the descriptors, so a new one is looked at before it is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import pytest
+import pytest_asyncio
+from google.protobuf.message_factory import GetMessageClass
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, Process
+from kraft.api.create_acls_pb2 import CreateAclsRequest
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.service.controller_pb2_grpc import ControllerStub
+from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.errors import ErrorCode
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
+from quorate.network.client import connect
+from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, stored_records, topics_request
+from tests.e2e.secured import PATIENCE
+from tests.network.certificates import Authority, authority
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+AUDITED: Final = "operation=ClusterAction host=127.0.0.1 resource=Cluster:LITERAL:kafka-cluster request=kraft.service"
+RULES: Final = r"RULE:^CN=(.*?),O=cluster$/$1/L,DEFAULT"
+SERVICES: Final = {
+    "quorum_pb2": ("Quorum", "RaftClient"),
+    "controller_pb2": ("Controller",),
+    "heartbeat_pb2": ("Heartbeat",),
+    "placer_pb2": ("Placer",),
+    "observer_pb2": ("Observer",),
+}
+
+DENIED: Final = "PERMISSION_DENIED"
+"""As a whole, before the request is looked at."""
+ANSWERED: Final = "OK"
+"""Nothing is told or done: what is refused is refused item by item, with the errors after it."""
+UNTOLD: Final = "OK, as anybody may know it"
+NO_TOKENS: Final = "FAILED_PRECONDITION"
+"""This cluster makes no delegation tokens."""
+
+TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
+    "Quorum/Vote": DENIED,
+    "Quorum/BeginQuorumEpoch": DENIED,
+    "Quorum/EndQuorumEpoch": DENIED,
+    "Quorum/Fetch": DENIED,
+    "Quorum/FetchStream": DENIED,
+    "Quorum/RelayFetchStream": DENIED,
+    "Quorum/RelayFetchSnapshot": DENIED,
+    "Quorum/FetchSnapshot": DENIED,
+    "Quorum/DescribeQuorum": DENIED,
+    "Quorum/FindQuorum": DENIED,
+    "Quorum/ApiVersions": DENIED,
+    "Quorum/AddRaftVoter": DENIED,
+    "Quorum/RemoveRaftVoter": DENIED,
+    "Quorum/UpdateRaftVoter": DENIED,
+    "Quorum/AlterQuorum": DENIED,
+    "Quorum/SetTargetVoters": DENIED,
+    "Quorum/ControllerPresence": DENIED,
+    "Quorum/TransferLeadership": DENIED,
+    "RaftClient/Append": DENIED,
+    "RaftClient/Listen": DENIED,
+    "RaftClient/CreateSnapshot": DENIED,
+    "RaftClient/ControllerHeartbeat": DENIED,
+    "RaftClient/Resign": DENIED,
+    "RaftClient/ConfirmLeadership": DENIED,
+    "RaftClient/UpgradeKRaftVersion": DENIED,
+    "Controller/Submit": (ANSWERED, TOPIC_DENIED),
+    "Controller/AdminStream": (ANSWERED, TOPIC_DENIED),
+    "Controller/CreateTopics": (ANSWERED, TOPIC_DENIED),
+    "Controller/DeleteTopics": (ANSWERED, TOPIC_DENIED),
+    "Controller/CreatePartitions": (ANSWERED, TOPIC_DENIED),
+    "Controller/ElectLeaders": DENIED,
+    "Controller/AlterPartitionReassignments": DENIED,
+    "Controller/ListPartitionReassignments": DENIED,
+    "Controller/AlterPartition": DENIED,
+    "Controller/AllocateProducerIds": DENIED,
+    "Controller/AssignReplicasToDirs": DENIED,
+    "Controller/DescribeTopicPartitions": (ANSWERED, TOPIC_DENIED),
+    "Controller/DescribeCluster": UNTOLD,
+    "Controller/DescribeQuorum": DENIED,
+    "Controller/AddRaftVoter": DENIED,
+    "Controller/RemoveRaftVoter": DENIED,
+    "Controller/AlterQuorum": DENIED,
+    "Controller/TransferLeadership": DENIED,
+    "Controller/UpdateFeatures": DENIED,
+    "Controller/IncrementalAlterConfigs": (ANSWERED, TOPIC_DENIED),
+    "Controller/AlterConfigs": (ANSWERED, TOPIC_DENIED),
+    "Controller/DescribeConfigs": (ANSWERED, TOPIC_DENIED),
+    "Controller/DescribeUserScramCredentials": DENIED,
+    "Controller/AlterUserScramCredentials": DENIED,
+    "Controller/CreateDelegationToken": NO_TOKENS,
+    "Controller/RenewDelegationToken": NO_TOKENS,
+    "Controller/ExpireDelegationToken": NO_TOKENS,
+    "Controller/DescribeDelegationToken": NO_TOKENS,
+    "Controller/DescribeAcls": DENIED,
+    "Controller/CreateAcls": DENIED,
+    "Controller/DeleteAcls": DENIED,
+    "Controller/DescribeClientQuotas": DENIED,
+    "Controller/AlterClientQuotas": DENIED,
+    "Controller/BrokerRegistration": DENIED,
+    "Controller/UnregisterBroker": DENIED,
+    "Controller/ControllerRegistration": DENIED,
+    "Controller/UnregisterController": DENIED,
+    "Controller/ChangeBrokerState": DENIED,
+    "Controller/ApiVersions": UNTOLD,
+    "Controller/Authenticate": DENIED,
+    "Controller/Authorize": DENIED,
+    "Controller/ListErrorReasons": UNTOLD,
+    "Heartbeat/BrokerHeartbeat": DENIED,
+    "Heartbeat/BrokerHeartbeatStream": DENIED,
+    "Heartbeat/BrokerHeartbeats": DENIED,
+    "Heartbeat/DescribeSessions": DENIED,
+    "Placer/Place": DENIED,
+    "Observer/DescribeTopicPartitions": DENIED,
+    "Observer/DescribeCluster": DENIED,
+    "Observer/GetTrace": DENIED,
+    "Observer/ListTraces": DENIED,
+    "TraceService/Export": DENIED,
+}
+"""How each RPC ends for somebody with a certificate and no right at all."""
+
+TOPIC: Final = {"name": "theirs", "num_partitions": 1, "replication_factor": 1}
+CONFIG: Final = {"resource_type": 2, "resource_name": "theirs", "configs": [{"name": "retention.ms", "value": "1"}]}
+REQUESTS: Final[dict[str, dict[str, Any]]] = {
+    "Controller/Submit": {"create_topics": {"topics": [TOPIC]}},
+    "Controller/AdminStream": {"requests": [{"correlation_id": 1, "create_topics": {"topics": [TOPIC]}}]},
+    "Controller/CreateTopics": {"topics": [TOPIC]},
+    "Controller/DeleteTopics": {"topics": [{"name": "theirs"}]},
+    "Controller/CreatePartitions": {"topics": [{"name": "theirs", "count": 2}]},
+    "Controller/DescribeTopicPartitions": {"topics": [{"name": "theirs"}]},
+    "Controller/IncrementalAlterConfigs": {"resources": [CONFIG]},
+    "Controller/AlterConfigs": {"resources": [CONFIG]},
+    "Controller/DescribeConfigs": {"resources": [{"resource_type": 2, "resource_name": "theirs"}]},
+    "Controller/ChangeBrokerState": {"broker_id": 101, "target": 1},
+    "Controller/Authorize": {"api": "Vote"},
+}
+"""What is asked for where an empty request asks for nothing; other requests are empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc:
+    """One method of a service, as its descriptor has it."""
+
+    service: str
+    method: Any
+
+    @property
+    def name(self) -> str:
+        return f"{self.service.rpartition('.')[2]}/{self.method.name}"
+
+    def end(self, channel: grpc.Channel) -> str | tuple[str | ErrorCode, ...]:
+        """How a request ends: the name of its status, with the error codes in its answer if there are any.
+
+        gRPC's own threads send it: a stream that is refused while it is written to ends in its status.
+        """
+        kind = f"{_form(self.method.client_streaming)}_{_form(self.method.server_streaming)}"
+        ask = getattr(channel, kind)(
+            f"/{self.service}/{self.method.name}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=GetMessageClass(self.method.output_type).FromString,
+        )
+        request = GetMessageClass(self.method.input_type)(**REQUESTS.get(self.name, {}))
+        try:
+            call = ask(iter([request]) if self.method.client_streaming else request, timeout=WITHIN_S)
+            answer = next(call) if self.method.server_streaming else call
+        except grpc.RpcError as error:
+            return str(error.code().name)  # type: ignore[attr-defined]
+        if self.name == "Controller/ListErrorReasons":
+            return UNTOLD  # a list of error codes, which are what it was asked for
+        codes = sorted(set(error_codes(answer)))
+        return (ANSWERED, *codes) if codes else UNTOLD
+
+
+def error_codes(message: Any) -> Iterator[ErrorCode]:
+    """Every error code in a message and in those within."""
+    for field, value in message.ListFields():
+        if field.name == "error_code" and value:
+            yield ErrorCode(value)
+        if field.message_type is not None:
+            for each in value if field.is_repeated else (value,):
+                yield from error_codes(each)
+
+
+def _form(is_stream: bool) -> str:
+    return "stream" if is_stream else "unary"
+
+
+def rpcs() -> Iterator[Rpc]:
+    for module, names in SERVICES.items():
+        for name in names:
+            described = import_module(f"kraft.service.{module}").DESCRIPTOR.services_by_name[name]
+            yield from (Rpc(described.full_name, method) for method in described.methods)
+    traces = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]
+    yield from (Rpc(traces.full_name, method) for method in traces.methods)
+
+
+RPCS: Final = tuple(rpcs())
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The control plane, and who issues its certificates."""
+
+    cluster: Cluster
+    issuer: Authority
+
+    def server(self, rpc: Rpc) -> Process:
+        plan, service = self.cluster.plan, rpc.name.partition("/")[0]
+        return {
+            "Quorum": plan.quorum[0],
+            "RaftClient": plan.quorum[0],
+            "Controller": plan.controllers[0],
+            "Heartbeat": plan.heartbeat,
+            "Placer": plan.placer,
+            "Observer": plan.observer,
+            "TraceService": plan.observer,
+        }[service]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane]:
+    issuer = authority(tmp_path_factory.mktemp("certificates"))
+
+    def certificates(plan: ClusterPlan) -> PlanTls:
+        names = [*(each.name for each in plan.processes), CLIENTS]
+        for process in plan.processes:
+            if process.service != "gateway":
+                process.settings["authorizer.class.name"] = STANDARD_AUTHORIZER
+                process.settings["super.users"] = ";".join(f"User:{name}" for name in names)
+                process.settings["ssl.principal.mapping.rules"] = RULES
+        stores = {name: issuer.issue(name, f"/O=cluster/CN={name}") for name in names}
+        return PlanTls(stores={name: (store, issuer.certificate) for name, store in stores.items()})
+
+    async with control_plane(
+        tmp_path_factory.mktemp("doors"), quorum_settings=PATIENT, with_gateways=True, tls=certificates
+    ) as cluster:
+        yield Plane(cluster, issuer)
+
+
+def ends(plane: Plane, credentials: grpc.ChannelCredentials) -> dict[str, str | tuple[str | ErrorCode, ...]]:
+    """How each RPC ends for who has these credentials."""
+    found = {}
+    for process in {plane.server(rpc).name: plane.server(rpc) for rpc in RPCS}.values():
+        with grpc.secure_channel(process.address, credentials) as channel:
+            found |= {rpc.name: rpc.end(channel) for rpc in RPCS if plane.server(rpc) is process}
+    return found
+
+
+def shown(issuer: Authority, keystore: Path | None) -> grpc.ChannelCredentials:
+    pem = None if keystore is None else keystore.read_bytes()
+    return grpc.ssl_channel_credentials(issuer.certificate.read_bytes(), pem, pem)
+
+
+def written(plane: Plane) -> Counter[str]:
+    """What is in the log of a voter, but for what says nothing."""
+    return Counter(map(repr, stored_records(plane.cluster.plan.log_dir(1))))
+
+
+async def test_every_rpc_has_a_row() -> None:
+    assert [rpc.name for rpc in RPCS] == list(ROWS)
+    assert set() == REQUESTS.keys() - ROWS.keys()
+
+
+async def test_who_has_no_right_gets_nowhere(plane: Plane) -> None:
+    before = written(plane)
+    keystore = plane.issuer.issue("mallory", "/O=cluster/CN=mallory")
+    found = await asyncio.to_thread(ends, plane, shown(plane.issuer, keystore))
+
+    assert found == ROWS
+    assert before == written(plane)
+    told = (plane.cluster.plan.directory / "quorum-1.log").read_text()
+    refused = [rpc for rpc in RPCS if plane.server(rpc).name == "quorum-1"]
+    assert [] == [rpc.name for rpc in refused if f"principal=User:mallory {AUDITED}.{rpc.name} " not in told]
+
+
+@pytest.mark.parametrize("who", ["nobody", "a foreigner", "one that has expired"])
+async def test_who_shows_no_fitting_certificate_is_not_even_heard(plane: Plane, tmp_path: Path, who: str) -> None:
+    """It would be a super user by its name."""
+    name = f"/O=cluster/CN={plane.cluster.plan.controllers[0].name}"
+    keystore = {
+        "nobody": lambda: None,
+        "a foreigner": lambda: authority(tmp_path, "foreign").issue("mallory", name),
+        "one that has expired": lambda: plane.issuer.issue("old", name, days="-1"),
+    }[who]()
+    before = written(plane)
+    found = await asyncio.to_thread(ends, plane, shown(plane.issuer, keystore))
+
+    assert dict.fromkeys(ROWS, "UNAVAILABLE") == found
+    assert before == written(plane)
+
+
+async def test_a_callers_rights_count_at_each_controller_as_its_certificate_names_it(plane: Plane) -> None:
+    """A standby passes the call on in the caller's name, and the active one believes it for its own certificate."""
+    entry = CreateAclsRequest.AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name="alices-",
+        resource_pattern_type=PatternType.PREFIXED,
+        principal="User:alice",
+        host="127.0.0.1",
+        operation=AclOperation.CREATE,
+        permission_type=AclPermission.ALLOW,
+    )
+    made = await call_with_retries(plane.cluster.controller_stub(1).CreateAcls, CreateAclsRequest(creations=[entry]))
+    assert [ErrorCode.NONE] == [result.error_code for result in made.response.results]
+    keystore = plane.issuer.issue("alice", "/O=cluster/CN=Alice")
+    found: dict[int, list[int]] = {}
+    for node_id in VOTERS:
+        address = plane.cluster.controller(node_id).address
+        async with grpc.aio.secure_channel(address, shown(plane.issuer, keystore)) as channel:
+            names = (f"alices-{node_id}", f"others-{node_id}")
+            answer = await call_with_retries(
+                ControllerStub(channel).CreateTopics, topics_request(names, timeout_ms=DEADLINE_MS)
+            )
+            codes = {topic.name: topic.error_code for topic in answer.response.topics}
+            # An earlier call of which no answer came may have made it.
+            mine = ErrorCode.NONE if answer.is_retried else codes[names[0]]
+            found[node_id] = [mine, codes[names[1]]]
+
+    assert {node_id: [ErrorCode.NONE, TOPIC_DENIED] for node_id in VOTERS} == found
+
+
+async def test_what_a_gateway_passes_on_is_its_clients_also_through_a_standby(plane: Plane) -> None:
+    """The client is nobody. The gateway may pass its request on, by a certificate that the standby tells of."""
+    found: dict[int, list[int]] = {}
+    for node_id, at in enumerate(plane.cluster.plan.bootstrap_controllers.split(","), start=1):
+        host, _, port = at.rpartition(":")
+        topic = CreateTopicsRequest.CreatableTopic(f"by-a-gateway-{node_id}", 1, 3)
+        async with await connect(host, int(port), timeouts=PATIENCE) as kafka:
+            answer = await kafka.ask_for(CreateTopicsResponse, CreateTopicsRequest((topic,), 60_000))
+        found[node_id] = [each.error_code for each in answer.topics]
+
+    assert {node_id: [TOPIC_DENIED] for node_id in VOTERS} == found
