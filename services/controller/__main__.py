@@ -102,10 +102,7 @@ async def main(life: ServiceLife) -> None:
     watch_isr_updates(apis.isr_updates)
     export = Export.of(os.environ)
     await server.start()
-    async with (
-        asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="controller", instance=name),
-    ):
+    async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="controller", instance=name):
         loops = [tasks.create_task(each) for each in (*work, _be_ready(driver, server), transport.watch())]
         await life.stopping()
         await server.stop()

@@ -26,6 +26,7 @@ from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import tell, transport_of
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
@@ -78,16 +79,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     clock, export, transport = SystemClock(), Export.of(os.environ), transport_of(config, config.listeners.name)
     name = f"quorum-{config.node_id}"
     telemetry = Telemetry.start(service="quorum", instance=name, environ=os.environ, transport=transport)
-    limits = ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits)
-    server = Server(
-        telemetry=telemetry,
-        limits=limits,
-        quiet=QUIET,
-        on_fatal=life.fail,
-        transport=transport,
-        guard=guard_of(config, transport),
-    )
-    life.at_end(server.abort)
+    server = _server(life, config, telemetry, transport)
     kafka = _kafka_wires(config)
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
@@ -107,10 +99,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, RaftClientService(driver, attendance))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     tell(transport, config.listeners.name)
-    async with (
-        asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="quorum", instance=name),
-    ):
+    async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="quorum", instance=name):
         peers = Peers(
             endpoints,
             tasks,
@@ -140,6 +129,19 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         await peer.close()
     disk.close()
     await telemetry.close()
+
+
+def _server(life: ServiceLife, config: QuorumConfig, telemetry: Telemetry, transport: Transport) -> Server:
+    server = Server(
+        telemetry=telemetry,
+        limits=ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits),
+        quiet=QUIET,
+        on_fatal=life.fail,
+        transport=transport,
+        guard=guard_of(config, transport),
+    )
+    life.at_end(server.abort)
+    return server
 
 
 def _open(config: QuorumConfig, static: VoterSet) -> Disk:
