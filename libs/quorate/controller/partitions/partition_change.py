@@ -248,7 +248,7 @@ def _moved(partition: Partition, coming: _Next, wish: PartitionTarget, rules: Ru
     """Returns the changed replicas, and the directory of each: known, requested or default. KIP-455, KIP-858."""
     if coming.replicas == partition.replicas and not wish.directories:
         return {}
-    assert wish.directories.keys() <= set(partition.replicas), (partition, wish)
+    assert not wish.directories or wish.directories.keys() <= set(partition.replicas), (partition, wish)
 
     changes: dict[str, Any] = {} if coming.replicas == partition.replicas else {"replicas": coming.replicas}
     if rules.level < DIRECTORIES:
