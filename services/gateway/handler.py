@@ -38,7 +38,7 @@ from services.gateway.features import ApiVersionsCache
 from services.gateway.guard import Guard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
-from services.gateway.refusals import refused
+from services.gateway.refusals import refused, shorten_messages
 
 __all__ = ["Gateway"]
 
@@ -182,9 +182,19 @@ def _gone_or(refusal: ApiError, what: str) -> Exception:
 def _read(answer: Any) -> Message:
     """Returns the struct of a service's answer. Raises ApiError(UNKNOWN_SERVER_ERROR) if it is none of Kafka's."""
     try:
-        found: Message = to_struct(answer)
+        found = _struct(answer)
     except ApiError as misfit:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the service's answer is not Kafka's: {misfit}") from None
+    return found
+
+
+def _struct(answer: Any) -> Message:
+    """Raises ApiError. The answer changes if a message in it is longer than Kafka's form has a place for."""
+    try:
+        found: Message = to_struct(answer)
+    except ApiError:
+        shorten_messages(answer)
+        found = to_struct(answer)
     return found
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from google.protobuf.message import Message as ProtobufMessage
+
 from kraft import Message
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -28,9 +30,11 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from quorate.errors import ApiError
 from quorate.protocol.apis import api_of
+from quorate.runtime.statuses import shortened
 
-__all__ = ["refused"]
+__all__ = ["refused", "shorten_messages"]
 
+ERROR_MESSAGE: Final = "error_message"
 FETCH_TOP_LEVEL_SINCE: Final = 13
 """The version of Fetch from which an error of the whole request is not repeated in each partition."""
 
@@ -50,6 +54,19 @@ def refused(request: Message, refusal: ApiError, version: int) -> Message:
         name, items = itemize(request, {"error_code": int(refusal.code), "error_message": refusal.message})
         values[name] = items
     return response(**values)
+
+
+def shorten_messages(answer: ProtobufMessage) -> None:
+    """Shortens every error message in a service's answer that is longer than gRPC's status would have it.
+
+    A sentence quotes the value at fault with escapes, and so may have more bytes than a string of Kafka (32,767).
+    """
+    for field, value in answer.ListFields():
+        if field.name == ERROR_MESSAGE:
+            setattr(answer, ERROR_MESSAGE, shortened(value))
+        elif field.message_type is not None:
+            for each in value if field.is_repeated else (value,):
+                shorten_messages(each)
 
 
 def _each(

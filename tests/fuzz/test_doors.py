@@ -55,8 +55,8 @@ def test_every_api_of_a_gateway_is_asked_for_in_several_versions() -> None:
     for target in TARGETS:
         inputs = wire_inputs(target)
         for _ in range(300):
-            for api, version in inputs.draw().requests or ():
-                asked.setdefault(api.key, set()).add(version)
+            for each in inputs.draw().requests or ():
+                asked.setdefault(each.api.key, set()).add(each.version)
     more = {key for key in ROUTES if len(all_apis()[key].versions) > 1}
 
     assert {*ROUTES, ENVELOPE} == asked.keys()

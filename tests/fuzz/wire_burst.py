@@ -7,6 +7,7 @@ from collections import Counter
 from random import Random
 from typing import Any, Final
 
+from kraft.api.envelope import EnvelopeResponse
 from quorate.errors import ErrorCode
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import Frames
@@ -14,7 +15,7 @@ from quorate.protocol.messages import decode_body, decode_response_header
 from quorate.wire.protobuf import json_form
 from tests.fuzz.burst import Outcome
 from tests.fuzz.inputs import Words
-from tests.fuzz.wire_inputs import Sent, WireInputs
+from tests.fuzz.wire_inputs import Asked, Sent, WireInputs
 
 SIDE_BY_SIDE: Final = 24
 PATIENCE_S: Final = 2.0
@@ -92,16 +93,24 @@ async def _read(reader: asyncio.StreamReader, answers: list[bytes], expected: in
 
 def _misfit(sent: Sent, answers: list[bytes]) -> str:
     """What is wrong with the answers: they come in order, each in the version of its request, none a fault of ours."""
-    for number, ((api, version), answer) in enumerate(zip(sent.requests or (), answers, strict=False)):
-        try:
-            header, position = decode_response_header(api, version, answer)
-            message = decode_body(api.response, answer, position, version)
-        except ProtocolError as problem:
-            return f"{api.name} v{version}: the answer cannot be read: {problem}: {answer[:SHOWN].hex()}"
-        if header.correlation_id != number:
-            return f"{api.name} v{version}: answer {header.correlation_id} comes as number {number}"
-        if ErrorCode.UNKNOWN_SERVER_ERROR in _codes(json_form(message)):
-            return f"{api.name} v{version}: UNKNOWN_SERVER_ERROR: {str(message)[:SHOWN]}"
+    pairs = zip(sent.requests or (), answers, strict=False)
+    return next(filter(None, (_wrong(asked, answer, number) for number, (asked, answer) in enumerate(pairs))), "")
+
+
+def _wrong(asked: Asked, answer: bytes, number: int) -> str:
+    """What is wrong with one answer, and with the one in it if it is an envelope's."""
+    name = f"{asked.api.name} v{asked.version}"
+    try:
+        header, position = decode_response_header(asked.api, asked.version, answer)
+        message = decode_body(asked.api.response, answer, position, asked.version)
+    except ProtocolError as problem:
+        return f"{name}: the answer cannot be read: {problem}: {answer[:SHOWN].hex()}"
+    if header.correlation_id != number:
+        return f"{name}: answer {header.correlation_id} comes as number {number}"
+    if ErrorCode.UNKNOWN_SERVER_ERROR in _codes(json_form(message)):
+        return f"{name}: UNKNOWN_SERVER_ERROR: {str(message)[:SHOWN]}"
+    if isinstance(message, EnvelopeResponse) and asked.inside is not None and message.response_data is not None:
+        return _wrong(asked.inside, message.response_data, number)
     return ""
 
 
@@ -118,5 +127,5 @@ def _codes(value: Any) -> Counter[int]:
 
 
 def _shown(sent: Sent) -> str:
-    asked = [f"{api.name} v{version}" for api, version in sent.requests or ()]
+    asked = [f"{each.api.name} v{each.version}" for each in sent.requests or ()]
     return f"{asked} {sent.data[:SHOWN].hex()}"

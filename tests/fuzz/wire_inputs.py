@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft import Message
 from kraft.api.envelope import EnvelopeRequest
@@ -36,12 +36,20 @@ MANY: Final = 500
 """Requests in one go."""
 
 
+class Asked(NamedTuple):
+    """One request; `inside` is the one in an envelope, if it is whole."""
+
+    api: ApiMessageType
+    version: int
+    inside: Asked | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """The bytes of one connection, and the (API, version) of each request in them if all are well-formed, else None."""
+    """The bytes of one connection, and each request in them if all are well-formed, else None."""
 
     data: bytes
-    requests: tuple[tuple[ApiMessageType, int], ...] | None = None
+    requests: tuple[Asked, ...] | None = None
 
 
 class WireInputs:
@@ -70,19 +78,22 @@ class WireInputs:
             return Sent(data=self._damaged(data))
         return Sent(data=data, requests=tuple(asked for _, asked in drawn))
 
-    def _request(self, number: int) -> tuple[bytes, tuple[ApiMessageType, int]]:
+    def _request(self, number: int) -> tuple[bytes, Asked]:
         api, message, version = self._message()
         asked = encode_request(api, message, version=version, correlation_id=number, client_id=self._client_id())
         if not self._in_envelopes:
-            return frame(asked), (api, version)
+            return frame(asked), Asked(api, version)
+        inside = Asked(api, version)
         api = all_apis()[ENVELOPE]
         principal = DefaultPrincipalData(type="User", name=self._random.choice(("ANONYMOUS", "alice", "")))
+        is_whole = self._random.random() < 0.8
         packed = EnvelopeRequest(
-            self._random.choice((asked, asked, asked, self._damaged(asked))),
+            asked if is_whole else self._damaged(asked),
             self._random.choice((b"\0\0" + encode(principal, 0), b"\0\0" + encode(principal, 0), b"", b"\0\7", None)),
             self._random.choice((bytes(4), bytes(4), bytes(16), bytes(3), b"")),
         )
-        return frame(encode_request(api, packed, version=0, correlation_id=number, client_id=None)), (api, 0)
+        data = frame(encode_request(api, packed, version=0, correlation_id=number, client_id=None))
+        return data, Asked(api, 0, inside if is_whole else None)
 
     def _message(self) -> tuple[ApiMessageType, Message, int]:
         """A request of one of the APIs, as far as Kafka's form has a place for it."""

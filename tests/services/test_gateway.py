@@ -240,6 +240,22 @@ async def test_another_failure_is_an_error_code(status: grpc.StatusCode, code: E
     assert code == answer.error_code
 
 
+async def test_a_message_that_no_string_of_kafka_can_hold_is_shortened() -> None:
+    """It quotes what was asked, with escapes: 9,000 bytes of zeros are 36,000 in it."""
+    message = f"name {chr(0) * 9_000!r} has a character that is not allowed"
+    item = CreateTopicsResponse.CreatableTopicResult(
+        name="a", error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=message
+    )
+    async with gateway(Services(CreateTopics=CreateTopicsResponse(topics=(item,)))) as client:
+        answer = await client.ask_for(CreateTopicsResponse, CreateTopicsRequest())
+    (told,) = answer.topics
+
+    assert ErrorCode.INVALID_TOPIC_EXCEPTION == told.error_code
+    assert told.error_message is not None
+    assert told.error_message.endswith("has a character that is not allowed")
+    assert len(told.error_message) < 32_767 < len(message)
+
+
 async def test_brokers_are_not_asked_for_at_a_controllers_listener() -> None:
     """The codes of Kafka's AuthHelper; endpoint types came with version 1 (KIP-919)."""
     async with gateway(Services()) as client:
