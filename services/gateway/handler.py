@@ -105,7 +105,7 @@ class Gateway:
             await self._check_right(request, caller)
             response = await self._asked(request.api, newest, header.request_api_version, caller)
         except ApiError as refusal:
-            response = _refused(request.api, newest, refusal, header.request_api_version)
+            response = _refused(request.api, newest, refusal, header.request_api_version, request.principal)
         return answered_in(header.request_api_version, newest, response)
 
     async def _check_right(self, request: Request, caller: Metadata) -> None:
@@ -139,7 +139,7 @@ class Gateway:
             except ApiError as refusal:
                 if refusal.code is ErrorCode.NOT_CONTROLLER or HOP in refusal.metadata:
                     raise
-                response = _refused(inside.api, newest, refusal, version)
+                response = _refused(inside.api, newest, refusal, version, inside.principal)
             return sealed(inside, answered_in(version, newest, response))
         except ApiError as refusal:
             log.info("an envelope is refused", client=client.host, reason=str(refusal))
@@ -198,10 +198,10 @@ def _struct(answer: Any) -> Message:
     return found
 
 
-def _refused(api: ApiMessageType, message: Message, refusal: ApiError, version: int) -> Message:
+def _refused(api: ApiMessageType, message: Message, refusal: ApiError, version: int, principal: Principal) -> Message:
     ERRORS.add(1, {"kraft.api": api.name, "kraft.error": refusal.code.name})
     log.debug("refused", api=api.name, code=refusal.code.name, reason=refusal.message)
-    return refused(message, refusal, version)
+    return refused(message, refusal, version, principal)
 
 
 def _check_token_request(api: ApiMessageType, *, is_token: bool) -> None:

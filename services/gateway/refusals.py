@@ -20,20 +20,25 @@ from kraft.api.alter_partition_reassignments import (
 )
 from kraft.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
 from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
+from kraft.api.create_delegation_token import CreateDelegationTokenRequest
 from kraft.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraft.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from quorate.errors import ApiError
+from kraft.api.renew_delegation_token import RenewDelegationTokenRequest
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol.apis import api_of
 from quorate.runtime.statuses import shortened
 
 __all__ = ["refused", "shorten_messages"]
 
+NO_TIME: Final = -1
 ERROR_MESSAGE: Final = "error_message"
 FETCH_TOP_LEVEL_SINCE: Final = 13
 """The version of Fetch from which an error of the whole request is not repeated in each partition."""
@@ -41,10 +46,13 @@ FETCH_TOP_LEVEL_SINCE: Final = 13
 Items = tuple[Message, ...]
 
 
-def refused(request: Message, refusal: ApiError, version: int) -> Message:
-    """Returns the answer that refuses `request` as a whole, in the shape of the newest version."""
+def refused(request: Message, refusal: ApiError, version: int, principal: Principal = ANONYMOUS) -> Message:
+    """Returns the answer that refuses `request` as a whole, in the shape of the newest version.
+
+    `principal` is the client's: who may not ask for tokens hears who would have had one.
+    """
     response = api_of(type(request)).response
-    values: dict[str, Any] = {}
+    values = _of_no_token(request, refusal, principal)
     if "error_code" in response.__struct_fields__:
         values["error_code"] = int(refusal.code)
     if "error_message" in response.__struct_fields__:
@@ -67,6 +75,26 @@ def shorten_messages(answer: ProtobufMessage) -> None:
         elif field.message_type is not None:
             for each in value if field.is_repeated else (value,):
                 shorten_messages(each)
+
+
+def _of_no_token(request: Message, refusal: ApiError, principal: Principal) -> dict[str, Any]:
+    """Returns what Kafka says beside the error where a delegation token would have been; nothing for other requests."""
+    is_barred = refusal.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if isinstance(request, CreateDelegationTokenRequest):
+        requester = principal if is_barred else ANONYMOUS
+        owner = requester
+        if is_barred and request.owner_principal_name:
+            owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+        return {
+            "principal_type": owner.type,
+            "principal_name": owner.name,
+            "token_requester_principal_type": requester.type,
+            "token_requester_principal_name": requester.name,
+            **dict.fromkeys(("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"), NO_TIME),
+        }
+    if is_barred and isinstance(request, RenewDelegationTokenRequest | ExpireDelegationTokenRequest):
+        return {"expiry_timestamp_ms": NO_TIME}
+    return {}
 
 
 def _each(

@@ -13,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.create_delegation_token import CreateDelegationTokenRequest
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsRequest
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -21,6 +22,7 @@ from kraft.api.elect_leaders import ElectLeadersRequest
 from kraft.api.end_quorum_epoch import EndQuorumEpochRequest
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.renew_delegation_token import RenewDelegationTokenRequest
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraft.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
@@ -28,6 +30,7 @@ from kraft.service import controller_pb2, heartbeat_pb2, quorum_pb2
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.network.server import Listening, serving
+from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, all_apis
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
 from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, HOP, LISTENER
@@ -204,6 +207,25 @@ def test_a_refusal_is_said_where_the_answer_has_a_place_for_it(key: int) -> None
     assert answer.get("errorCode", ErrorCode.POLICY_VIOLATION) == ErrorCode.POLICY_VIOLATION
     if api.name in BY_ITEM:
         assert [ErrorCode.POLICY_VIOLATION] == list(dict.fromkeys(errors_in(answer)))
+
+
+def test_who_may_not_ask_for_tokens_hears_who_would_have_had_one() -> None:
+    """Kafka's ControllerApis, and CreateDelegationTokenRequest.getErrorResponse for every other error."""
+    barred = ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "not here")
+    of_bob = CreateDelegationTokenRequest("User", "bob")
+    alice = Principal("User", "alice")
+    asked = [(CreateDelegationTokenRequest(), barred), (of_bob, barred), (of_bob, REFUSAL)]
+    answers: list[Any] = [refused(request, refusal, 3, alice) for request, refusal in asked]
+    owners = [(each.principal_type, each.principal_name) for each in answers]
+    requesters = [(each.token_requester_principal_type, each.token_requester_principal_name) for each in answers]
+    renewed: list[Any] = [refused(RenewDelegationTokenRequest(), each, 2, alice) for each in (barred, REFUSAL)]
+
+    assert [("User", "alice"), ("User", "bob"), ("User", "ANONYMOUS")] == owners
+    assert [("User", "alice"), ("User", "alice"), ("User", "ANONYMOUS")] == requesters
+    assert {(-1, -1, -1)} == {
+        (each.issue_timestamp_ms, each.expiry_timestamp_ms, each.max_timestamp_ms) for each in answers
+    }
+    assert [-1, 0] == [each.expiry_timestamp_ms for each in renewed]
 
 
 def test_a_refusal_names_each_item() -> None:
