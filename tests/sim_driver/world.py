@@ -17,7 +17,7 @@ from quorate.nouns import NodeId, Offset
 from quorate.raft.voters import VoterSet
 from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
 from quorate.storage.failpoints import NAMES, set_failpoint
-from services.quorum import alter_quorum, peers
+from services.quorum import alter_quorum, peer_wire
 from services.quorum.cleaner import RetentionLimits
 from tests.sim.invariants.base import Violation
 from tests.sim.trace import Trace
@@ -156,7 +156,7 @@ class World:
     """Everything of one seed. `directory` is for the nodes' files."""
 
     floors: ClassVar[Mapping[str, int]] = FLOORS
-    callers: tuple[Any, ...] = (peers, alter_quorum)
+    callers: tuple[Any, ...] = (peer_wire, alter_quorum)
     """Modules that open channels by themselves."""
 
     def __init__(self, seed: int, directory: Path, *, keeps_all: bool = False) -> None:
