@@ -1,4 +1,4 @@
-"""The script's second target: our control plane, over gRPC."""
+"""The script's other targets: our control plane over gRPC, and another one through its gateways, over Kafka's wire."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Final
 
 from deploy.local.plan import ClusterPlan, make_plan
 from kraft import Message
+from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ApiError
-from quorate.nouns import NodeId, Offset
+from quorate.network.client import Connection, connect
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId, Offset
 from quorate.runtime.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.e2e.calls import call_once
@@ -31,6 +33,8 @@ CONTROLLER_SETTINGS: Final = (
     "authorizer.class.name",
     "super.users",
 )
+_ASKED: Final = DescribeQuorumRequest.TopicData
+HIGH_WATERMARK: Final = DescribeQuorumRequest((_ASKED(METADATA_TOPIC, (_ASKED.PartitionData(METADATA_PARTITION),)),))
 
 
 class NotServed(Exception):
@@ -68,10 +72,62 @@ class Ours:
         return Outcome(response=to_struct(answer.response))
 
 
+class AtGateway:
+    """The gateway beside the active controller."""
+
+    name = "Quorate's gateway"
+
+    def __init__(self, active_id: NodeId, log_dir: Path, client: Connection) -> None:
+        self.active_id = active_id
+        self.log_dir = log_dir
+        self._client = client
+        self._acknowledged: Offset = 0
+
+    @property
+    def acknowledged(self) -> Offset:
+        """The high watermark after an answer: what was answered is below it."""
+        return self._acknowledged
+
+    async def ask(self, request: Message, *, version: int | None = None) -> Outcome:
+        """In the version that is asked for, as by a Kafka."""
+        response = await self._client.ask(request, version=version)
+        described = await self._client.ask_for(DescribeQuorumResponse, HIGH_WATERMARK)
+        self._acknowledged = max(self._acknowledged, described.topics[0].partitions[0].high_watermark)
+        return Outcome(response=response)
+
+
 @asynccontextmanager
 async def running(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[tuple[Ours, ClusterPlan]]:
     """Static voters, formatted and started, without brokers; all ends in good order."""
     plan = make_plan(scratch / "ours", voters=len(voters), session_timeout_ms=SESSION_TIMEOUT_MS, cluster_id=CLUSTER_ID)
+    async with (
+        _started(plan) as (cluster, leader_id),
+        open_channel(cluster.controller(leader_id).address) as to_controller,
+        open_channel(plan.heartbeat.address) as to_heartbeat,
+    ):
+        ours = Ours(leader_id, plan.log_dir(leader_id), ControllerStub(to_controller), HeartbeatStub(to_heartbeat))
+        yield ours, plan
+
+
+@asynccontextmanager
+async def running_gateways(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[AtGateway]:
+    """The same with a gateway beside each voter; the one beside the active controller is asked."""
+    plan = make_plan(
+        scratch / "gateways",
+        voters=len(voters),
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        cluster_id=CLUSTER_ID,
+        with_gateways=True,
+    )
+    async with _started(plan) as (_, leader_id):
+        host, _, port = plan.bootstrap_controllers.split(",")[leader_id - 1].rpartition(":")
+        async with await connect(host, int(port)) as client:
+            yield AtGateway(leader_id, plan.log_dir(leader_id), client)
+
+
+@asynccontextmanager
+async def _started(plan: ClusterPlan) -> AsyncIterator[tuple[Cluster, NodeId]]:
+    """The control plane, and who leads it."""
     for controller in plan.controllers:
         controller.settings.update({name: str(COMMON[name]) for name in CONTROLLER_SETTINGS})
     for node in plan.quorum:
@@ -79,12 +135,6 @@ async def running(scratch: Path, voters: tuple[NodeId, ...]) -> AsyncIterator[tu
     cluster = Cluster(plan)
     try:
         await cluster.running.start()
-        leader_id = await cluster.active()
-        async with (
-            open_channel(cluster.controller(leader_id).address) as to_controller,
-            open_channel(plan.heartbeat.address) as to_heartbeat,
-        ):
-            ours = Ours(leader_id, plan.log_dir(leader_id), ControllerStub(to_controller), HeartbeatStub(to_heartbeat))
-            yield ours, plan
+        yield cluster, await cluster.active()
     finally:
         await cluster.stop()

@@ -1,4 +1,4 @@
-"""Plays the script to both targets, step by step, and notes what each answered and what became of its state."""
+"""Plays the script to all targets, step by step, and notes what each answered and what became of its state."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A step with both targets after it."""
+    """A step with every target after it: Kafka's controllers, ours over gRPC, and ours through a gateway."""
 
     step: Step
     theirs: Seen
     ours: Seen
+    at_gateway: Seen
 
 
 class Stage:
@@ -82,27 +83,34 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """Both targets, and our processes' plan."""
+    """Every target, and the plan of our processes that are asked over gRPC."""
 
     theirs: Stage
     ours: Stage
+    at_gateway: Stage
     plan: ClusterPlan
 
 
 @asynccontextmanager
-async def both_running(scratch: Path) -> AsyncIterator[Stages]:
-    """Both quorums run, and nothing has been asked of them."""
-    async with theirs.running(scratch, VOTERS) as one, ours.running(scratch, VOTERS) as (other, plan):
-        stages = Stages(theirs=Stage(one), ours=Stage(other), plan=plan)
+async def all_running(scratch: Path) -> AsyncIterator[Stages]:
+    """All quorums run, and nothing has been asked of them."""
+    async with (
+        theirs.running(scratch, VOTERS) as one,
+        ours.running(scratch, VOTERS) as (other, plan),
+        ours.running_gateways(scratch, VOTERS) as third,
+    ):
+        stages = Stages(theirs=Stage(one), ours=Stage(other), at_gateway=Stage(third), plan=plan)
         try:
             yield stages
         finally:
-            await stages.theirs.heartbeats.close()
-            await stages.ours.heartbeats.close()
+            for stage in (stages.theirs, stages.ours, stages.at_gateway):
+                await stage.heartbeats.close()
 
 
 async def play(stages: Stages, script: Iterable[Step]) -> AsyncIterator[Played]:
-    """Every step on both targets at once, and the next one when both are through."""
+    """Every step on all targets at once, and the next one when all are through."""
     for step in script:
-        one, other = await asyncio.gather(stages.theirs.take(step), stages.ours.take(step))
-        yield Played(step=step, theirs=one, ours=other)
+        one, other, third = await asyncio.gather(
+            stages.theirs.take(step), stages.ours.take(step), stages.at_gateway.take(step)
+        )
+        yield Played(step=step, theirs=one, ours=other, at_gateway=third)

@@ -6,7 +6,7 @@ from typing import Final
 
 RELEASE: Final = "4.3-IV0"
 """Where the script begins; it goes on to the newest level by itself."""
-SESSION_TIMEOUT_MS: Final = 6_000
+SESSION_TIMEOUT_MS: Final = 12_000
 
 COMMON: Final[dict[str, object]] = {
     "num.partitions": 2,

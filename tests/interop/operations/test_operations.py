@@ -1,4 +1,4 @@
-"""The same script of admin operations to a released Kafka's quorum and to ours: answers, errors and states are equal.
+"""One script of admin operations to a released Kafka's quorum, to ours, and to ours through a gateway: all is equal.
 
 Then a controller of that Kafka goes on from our log of the script, and what it makes of it is our state.
 """
@@ -35,7 +35,7 @@ from tests.interop.kafka.release import OPERATIONS_POM as POM  # noqa: E402
 from tests.interop.kafka.release import absent  # noqa: E402
 from tests.interop.operations.apis import rpc_of  # noqa: E402
 from tests.interop.operations.comparison import codes, differences, is_refusal, leaves, rows, whole  # noqa: E402
-from tests.interop.operations.play import Played, both_running, play  # noqa: E402
+from tests.interop.operations.play import Played, Seen, all_running, play  # noqa: E402
 from tests.interop.operations.script.whole import ASKED, SCRIPT  # noqa: E402
 from tests.interop.operations.step import Ask, Step  # noqa: E402
 
@@ -64,6 +64,11 @@ class Course:
     played: Mapping[str, Played]
     log_dir: Path
 
+    def both(self, step: Step, door: str) -> tuple[Seen, Seen]:
+        """Kafka's controllers and ours, as they were asked and answered in a step, and what they were after it."""
+        played = self.played[step.name]
+        return played.theirs, getattr(played, door)
+
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
@@ -71,7 +76,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
 
 
 async def _course(scratch: Path) -> Course:
-    async with both_running(scratch) as stages:
+    async with all_running(scratch) as stages:
         played = {each.step.name: each async for each in play(stages, SCRIPT)}
         log_dir = stages.ours.target.log_dir
     return Course(played=played, log_dir=log_dir)
@@ -86,6 +91,7 @@ def differs(step: Step) -> bool:
     return isinstance(step, Ask) and step.differs is not None
 
 
+either_door = pytest.mark.parametrize("door", ["ours", "at_gateway"])
 every_ask = pytest.mark.parametrize("step", ASKED, ids=named)
 where_we_do_not_differ = pytest.mark.parametrize("step", [each for each in ASKED if each.differs is None], ids=named)
 
@@ -104,40 +110,42 @@ def test_the_script_asks_for_all_that_both_serve(course: Course) -> None:
     )
 
 
+@either_door
 @every_ask
-def test_errors(course: Course, step: Ask) -> None:
+def test_errors(course: Course, step: Ask, door: str) -> None:
     """Code by code: those that the script expects, of both."""
-    played = course.played[step.name]
-    assert played.theirs.outcome is not None
-    assert played.ours.outcome is not None
+    theirs, ours = course.both(step, door)
+    assert theirs.outcome is not None
+    assert ours.outcome is not None
 
-    assert step.errors == codes(played.theirs.outcome)
-    assert (step.errors if step.differs is None else step.differs) == codes(played.ours.outcome)
+    assert step.errors == codes(theirs.outcome)
+    assert (step.errors if step.differs is None else step.differs) == codes(ours.outcome)
 
 
+@either_door
 @where_we_do_not_differ
-def test_answers(course: Course, step: Ask) -> None:
-    played = course.played[step.name]
-    theirs, ours = played.theirs.outcome, played.ours.outcome
-    assert theirs is not None
-    assert ours is not None
+def test_answers(course: Course, step: Ask, door: str) -> None:
+    """A gateway has an answer to every request; gRPC has a status for one that is refused as a whole."""
+    theirs, ours = course.both(step, door)
+    assert theirs.outcome is not None
+    assert ours.outcome is not None
 
-    if ours.refusal is not None:
-        assert is_refusal(theirs, ours.refusal)
+    if ours.outcome.refusal is not None:
+        assert is_refusal(theirs.outcome, ours.outcome.refusal)
     else:
-        before, after = played.theirs, played.ours
-
         assert {} == leaves(
-            whole(theirs, (before.before, before.view), step.masks), whole(ours, (after.before, after.view), step.masks)
+            whole(theirs.outcome, (theirs.before, theirs.view), step.masks),
+            whole(ours.outcome, (ours.before, ours.view), step.masks),
         )
 
 
+@either_door
 @pytest.mark.parametrize("step", [each for each in SCRIPT if not differs(each)], ids=named)
-def test_states(course: Course, step: Step) -> None:
+def test_states(course: Course, step: Step, door: str) -> None:
     """After every step, not only after the last: two errors do not make up for each other."""
-    played = course.played[step.name]
+    theirs, ours = course.both(step, door)
 
-    assert {} == differences(played.theirs.rows, played.ours.rows)
+    assert {} == differences(theirs.rows, ours.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
