@@ -179,15 +179,23 @@ async def test_a_node_that_answers_with_nonsense_is_left_for_the_next(
 
 
 async def test_a_leader_without_an_address_for_grpc_is_read_from_a_follower(tmp_path: Path) -> None:
-    """It is a Kafka's controller. Here the node leads itself, and says that another does to who asks for the leader."""
-    async with node(tmp_path) as (driver, address):
-        end = await write(driver, count=3)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PeerServicer, "FetchStream", led_by_a_kafka)
+    """It is a Kafka's controller. Here the node leads itself; it tells those who ask a leader that it is not theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PeerServicer, "FetchStream", led_by_a_kafka)
+        async with node(tmp_path) as (driver, address):
+            end = await write(driver, count=3)
             found, reader = await read([address], until=end)
 
     assert end == span(found[-1])[1]
     assert reader.is_led_elsewhere
+
+
+async def test_a_leader_that_does_not_know_its_own_address_is_read_itself(tmp_path: Path) -> None:
+    async with node(tmp_path) as (driver, address):
+        found, reader = await read([address], until=await write(driver, count=3))
+
+    assert found
+    assert not reader.is_led_elsewhere
 
 
 async def led_by_a_kafka(
@@ -195,6 +203,6 @@ async def led_by_a_kafka(
 ) -> AsyncIterator[FetchResponse]:
     async for _request in requests:
         topic = FetchResponse.FetchableTopicResponse
-        leader = topic.PartitionData.LeaderIdAndEpoch(leader_id=3, leader_epoch=1)
+        leader = topic.PartitionData.LeaderIdAndEpoch(leader_id=1, leader_epoch=1)
         part = topic.PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)  # type: ignore[arg-type]
         yield FetchResponse(responses=[topic(partitions=[part])])

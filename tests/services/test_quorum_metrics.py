@@ -70,7 +70,7 @@ def test_a_leader_counts_what_it_appends_and_a_follower_what_it_fetches() -> Non
 
 
 def leader(*, epoch: int) -> Role:
-    return Leader(epoch=epoch, leader_id=1, voted=ReplicaKey(1), epoch_start_offset=0, check_quorum_deadline_ms=0)
+    return Leader(epoch=epoch, leader_id=1, voted=ReplicaKey(1), epoch_start_offset=0, check_quorum_deadline_ms=1)
 
 
 class Receiver(MetricsServiceServicer):

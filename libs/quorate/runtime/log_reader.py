@@ -32,6 +32,8 @@ RETRY_S: Final = 0.1
 HINTED_RETRY_S: Final = 0.01
 """The pause in seconds before the reported leader is tried: two nodes may name each other as the leader."""
 DEADLINE_S: Final = 5.0
+LOOK_AGAIN_S: Final = 5.0
+"""How long (s) a follower is read in place of a leader without an address, before that is asked for again."""
 SILENT_MS_MAX: Final = 5_000
 """The time in ms after which a relay without contact to the leader is left: it may be partitioned from the others."""
 
@@ -136,8 +138,9 @@ class LogReader:
         if self.cluster_id is None:
             self.cluster_id = (await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S)).cluster_id
         relayed, self._relayed_leader = self._relayed_leader, None
-        self._is_relayed = relayed is not None
-        call: Any = stub.RelayFetchStream() if self._from_any or relayed is not None else stub.FetchStream()
+        loop, is_relayed = asyncio.get_running_loop(), self._from_any or relayed is not None
+        look_again_at = loop.time() + LOOK_AGAIN_S
+        call: Any = stub.RelayFetchStream() if is_relayed else stub.FetchStream()
         try:
             while True:
                 await call.write(self._request())
@@ -154,12 +157,11 @@ class LogReader:
                 if partition.error_code:
                     self._follow(response, partition)
                     return
-                if relayed not in (None, self.leader_id):
-                    return  # another leads now, and may be reached
+                if relayed is not None and (relayed != self.leader_id or loop.time() >= look_again_at):
+                    return  # another leads now, or its address may have become known: the next node is asked for it
+                self._is_relayed = relayed is not None
                 if partition.HasField("snapshot_id") and partition.snapshot_id.end_offset >= 0:
-                    yield await self._load(
-                        stub, partition.snapshot_id, is_relayed=self._from_any or relayed is not None
-                    )
+                    yield await self._load(stub, partition.snapshot_id, is_relayed=is_relayed)
                 elif partition.HasField("diverging_epoch") and partition.diverging_epoch.epoch >= 0:
                     self._truncate(partition.diverging_epoch)
                 else:
@@ -321,7 +323,9 @@ class LogReader:
             self._epoch = leader.leader_epoch
         if not self._from_any and leader.leader_id >= 0:
             at = next((each for each in response.node_endpoints if each.node_id == leader.leader_id), None)
-            self._relayed_leader = leader.leader_id if at is None else None
+            # After FENCED_LEADER_EPOCH and the like, the node that answers may be the leader itself.
+            is_elsewhere = at is None and int(partition.error_code) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._relayed_leader = leader.leader_id if is_elsewhere else None
             self._hint = self._at if at is None else f"{at.host}:{at.port}"
         log.debug("redirected", error=error_name(partition.error_code), leader=leader.leader_id, epoch=self._epoch)
 
