@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import grpc
@@ -103,7 +104,7 @@ async def test_of_the_leader_that_is_asked_for_other_voters(tmp_path: Path) -> N
         peer = PeerServicer(driver, endpoints, cluster_id="c", node_id=1)
         listener = ListenerEndpoint("CONTROLLER", host, int(port))
         leads = to_begin(BeginQuorumEpochRequest(epoch=3, leader_id=2), [listener])
-        await peer.BeginQuorumEpoch(leads, None)
+        await peer.BeginQuorumEpoch(leads, SimpleNamespace(invocation_metadata=tuple))
         leader = LeaderFinder(driver, endpoints)
         async with aclosing(Alteration(AlterQuorumRequest(cancel=True), leader, driver, endpoints).steps()) as steps:
             with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR: error 31999: not on a Monday"):
