@@ -84,8 +84,8 @@ BUGS: Final = (
         number="G2m",
         what="a call that is handed over does not say that it was passed on",
         file=f"{CONTROLLER}/forwarding.py",
-        right='metadata=((FORWARDED, "1"), *_caller(context),',
-        wrong="metadata=(*_caller(context),",
+        right='metadata=((FORWARDED, "1"), *self._caller(context),',
+        wrong="metadata=(*self._caller(context),",
         test="tests/services/test_forwarding.py::test_what_is_handed_over_says_so",
     ),
     Planted(

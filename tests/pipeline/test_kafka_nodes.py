@@ -11,14 +11,16 @@ import pytest
 
 from deploy.local.ports import free_ports
 from kraft import Message
-from kraft.api.fetch import FetchResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ErrorCode
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.server import Listening, serving
+from quorate.network.server import ConnectedClient, Listening, serving
 from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import AnotherCluster, QuorumReader
 from quorate.pipeline.nodes import Unanswered
+from quorate.protocol import Request
 from quorate.wire.batch import batches
 from tests.network.test_observer import CLUSTER_ID, LOOPBACK, Partition, Script, answer, batch
 from tests.protocol.pair import SERVED, describe
@@ -93,6 +95,35 @@ async def test_a_checkpoint_comes_in_chunks() -> None:
     assert data == await asked(
         lambda quorum: quorum.snapshot(OffsetAndEpoch(offset=9, epoch=1)), Script(answer(end=9), checkpoint=data)
     )
+
+
+class Unwritable(Script):
+    """A leader of epoch 7 that cannot write a refusal of FetchSnapshot, as a Kafka; it has the snapshot `latest`."""
+
+    def __init__(self, latest: OffsetAndEpoch, checkpoint: bytes) -> None:
+        super().__init__(self.fetched, checkpoint=checkpoint)
+        self.latest = latest
+
+    def fetched(self, asked: FetchRequest) -> Message:
+        if asked.topics[0].partitions[0].current_leader_epoch != 7:
+            return answer(error=ErrorCode.FENCED_LEADER_EPOCH, current_leader=Partition.LeaderIdAndEpoch(1, 7))
+        return answer(end=9, snapshot_id=Partition.SnapshotId(self.latest.offset, self.latest.epoch))
+
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
+        if isinstance(request.message, FetchSnapshotRequest):
+            (asked,) = request.message.topics[0].partitions
+            wanted = OffsetAndEpoch(offset=asked.snapshot_id.end_offset, epoch=asked.snapshot_id.epoch)
+            if asked.current_leader_epoch != 7 or wanted != self.latest:
+                return FetchSnapshotResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return await super().__call__(request, client)
+
+
+async def test_a_refusal_that_kafka_cannot_write_is_understood_by_a_fetch() -> None:
+    latest, data = OffsetAndEpoch(offset=9, epoch=7), bytes(range(256))
+    leader = Unwritable(latest, data)
+
+    assert data == await asked(lambda quorum: quorum.snapshot(latest), leader, cluster_id=CLUSTER_ID)
+    assert None is await asked(lambda quorum: quorum.snapshot(OffsetAndEpoch(offset=5, epoch=7)), leader)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,6 @@ class QuorumReader:
 
     def snapshot(self, wanted: OffsetAndEpoch) -> bytes | None:
         """Downloads a checkpoint in chunks and returns its bytes; None if the node no longer has it."""
-        self.high_watermark()  # finds the leader and its epoch, since a refusal may not name them: see `_is_gone`
         parts = bytearray()
         while True:
             piece = self._call(partial(self._piece, wanted, len(parts)))
@@ -199,22 +198,21 @@ class QuorumReader:
             error = response.error_code or (partition.error_code if partition is not None else 0)
             if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
                 raise self._another()
-            if error == ErrorCode.SNAPSHOT_NOT_FOUND or self._is_gone(wanted, error):
+            if error == ErrorCode.SNAPSHOT_NOT_FOUND:
                 return None
             if error == ErrorCode.NONE:
                 return self._bytes_of(partition, position)
             if partition is not None:
                 self._epoch = partition.current_leader.leader_epoch
+            elif error == ErrorCode.UNKNOWN_SERVER_ERROR:
+                # A controller of Kafka (4.3.1, 4.4.0) cannot write a refusal of FetchSnapshot: it throws a
+                # NullPointerException, as the response has no records. A Fetch says what is refused: the node (it does
+                # not lead), the epoch, or the snapshot, if another one is the latest now.
+                latest = self._fetch(0, 0, 1).snapshot
+                if self._epoch == known and latest != wanted:
+                    return None
             if self._epoch == known:
                 raise NodeFailed(f"{self._where}: {error_name(error)}")
-
-    def _is_gone(self, wanted: OffsetAndEpoch, error: int) -> bool:
-        """Returns whether an UNKNOWN_SERVER_ERROR stands for SNAPSHOT_NOT_FOUND: another snapshot is the latest now.
-
-        A controller of Kafka (4.3.1, 4.4.0) cannot write a FetchSnapshot response that has an error and no records: it
-        throws a NullPointerException, and each refusal of a FetchSnapshot arrives as UNKNOWN_SERVER_ERROR.
-        """
-        return error == ErrorCode.UNKNOWN_SERVER_ERROR and self._fetch(0, 0, 1).snapshot != wanted
 
     def _another(self) -> AnotherCluster:
         found = self._nodes.cluster_id()
