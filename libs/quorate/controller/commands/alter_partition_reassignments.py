@@ -102,7 +102,6 @@ def _away(partition: Partition, target: Replicas) -> PartitionTarget:
     adding = tuple(sorted(set(target) - set(partition.replicas)))
     kept = tuple(replica for replica in partition.adding_replicas if replica not in removing)
     replicas, adding, removing = (*target, *removing), adding or kept, removing or partition.removing_replicas
-    assert set(replicas).issuperset(partition.replicas), (partition, replicas)
     assert set(adding).isdisjoint(removing) or not is_sound(partition), (partition, adding, removing)  # I-46
     return PartitionTarget(replicas=replicas, adding=adding, removing=removing)
 

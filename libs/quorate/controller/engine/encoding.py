@@ -27,7 +27,6 @@ def encoding(
 
     Many are encoded in steps of their own, with none of the decision before or of the application after them.
     """
-    assert records, "a batch has a record"
     first = records[0]
     if traceparent is not None:
         first = with_trace(first, traceparent)
@@ -41,7 +40,6 @@ def encoding(
         values += [encode_record(record, record_version(record, level)) for record in part]
         if is_long:
             yield
-    assert len(values) == len(records), (len(values), len(records))
     size = sum(map(len, values))
     if size > BYTES_PER_WRITE_MAX:
         raise ApiError(
