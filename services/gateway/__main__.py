@@ -22,7 +22,7 @@ from quorate.runtime.transport_settings import PLAINTEXT
 from services.gateway.apis import SERVED, Backend
 from services.gateway.config import GatewayConfig
 from services.gateway.endpoints import Endpoints
-from services.gateway.guard import Guard
+from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
 from services.gateway.metrics import watch
 from services.gateway.security import ListenerSecurity, listener_prefix
@@ -76,7 +76,7 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
     endpoints = Endpoints({each.id: each.endpoint for each in config.gateways}, config.listeners.name)
     try:
         stubs = {backend: backend.stub(each) for backend, each in channels.items()}
-        guard = Guard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
+        guard = ClusterActionGuard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
         yield Gateway(stubs, endpoints, telemetry, guard)
     finally:
         for channel in channels.values():

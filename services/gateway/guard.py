@@ -14,13 +14,13 @@ from kraft.service.controller_pb2 import AuthorizeRequest
 from quorate.nouns import Principal
 from quorate.runtime.client import call
 
-__all__ = ["Guard"]
+__all__ = ["ClusterActionGuard"]
 
 DEADLINE_MS: Final = 30_000
 """How long the controller has to say it: by then the client has given up."""
 
 
-class Guard:
+class ClusterActionGuard:
     """Asks the controller for the right of a request's principal; `controller` is its stub."""
 
     def __init__(self, controller: Any, super_users: Collection[str]) -> None:

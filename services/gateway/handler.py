@@ -35,7 +35,7 @@ from services.gateway.apis import ENVELOPE, ROUTES, SERVED, Backend
 from services.gateway.endpoints import Endpoints
 from services.gateway.envelope import enclosed, sealed
 from services.gateway.features import ApiVersionsCache
-from services.gateway.guard import Guard
+from services.gateway.guard import ClusterActionGuard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
 from services.gateway.refusals import refused, shorten_messages
@@ -70,7 +70,11 @@ class Gateway:
     """
 
     def __init__(
-        self, stubs: Mapping[Backend, Any], endpoints: Endpoints, telemetry: Telemetry = OFF, guard: Guard | None = None
+        self,
+        stubs: Mapping[Backend, Any],
+        endpoints: Endpoints,
+        telemetry: Telemetry = OFF,
+        guard: ClusterActionGuard | None = None,
     ) -> None:
         self._stubs = stubs
         self._guard = guard

@@ -42,7 +42,7 @@ from services.quorum.kafka_wire import KafkaWire
 from services.quorum.metrics import watch
 from services.quorum.peer_wire import PeerWire
 from services.quorum.peers import MARGIN_S, Peers
-from services.quorum.readings import Node
+from services.quorum.readings import MeasuredNode
 from services.quorum.servicer import PeerServicer, RaftClientService
 from services.quorum.tracing import AppendTracer
 
@@ -90,7 +90,11 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     driver = QuorumDriver(
         core, disk, clock, AppendTracer(telemetry, node_id=config.node_id), append_linger_ms=config.append_linger_ms
     )
-    watch(Node(core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints))
+    watch(
+        MeasuredNode(
+            core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints
+        )
+    )
     attendance = ControllerPresence(
         driver, absence_timeout_ms=config.absence_timeout_ms, presence_timeout_ms=config.presence_timeout_ms
     )

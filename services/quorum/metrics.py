@@ -7,7 +7,7 @@ from typing import Final
 from quorate.runtime.metric_rows import Row, declare, one
 from quorate.runtime.metrics import histogram
 from services.quorum import readings
-from services.quorum.readings import Node
+from services.quorum.readings import MeasuredNode
 
 RAFT: Final = "kafka.server:type=raft-metrics,name="
 SNAPSHOT: Final = "kafka.server:type=SnapshotEmitter,name="
@@ -21,7 +21,7 @@ def raft(*names: str) -> tuple[str, ...]:
 
 
 ROWS: Final = (
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.state",
         kind="gauge",
         unit="1",
@@ -29,7 +29,7 @@ ROWS: Final = (
         kafka=raft("current-state"),
         read=readings.states,
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.leader.id",
         kind="gauge",
         unit="1",
@@ -37,7 +37,7 @@ ROWS: Final = (
         kafka=raft("current-leader"),
         read=one(readings.leader),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.vote.id",
         kind="gauge",
         unit="1",
@@ -45,7 +45,7 @@ ROWS: Final = (
         kafka=raft("current-vote", "current-vote-directory-id"),
         read=readings.voted,
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.epoch",
         kind="gauge",
         unit="1",
@@ -53,7 +53,7 @@ ROWS: Final = (
         kafka=raft("current-epoch"),
         read=one(lambda node: node.core.role.epoch),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.high_watermark",
         kind="gauge",
         unit="{record}",
@@ -61,7 +61,7 @@ ROWS: Final = (
         kafka=raft("high-watermark"),
         read=one(readings.high_watermark),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.log.end_offset",
         kind="gauge",
         unit="{record}",
@@ -69,7 +69,7 @@ ROWS: Final = (
         kafka=raft("log-end-offset"),
         read=one(lambda node: node.core.log.leo),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.log.end_epoch",
         kind="gauge",
         unit="1",
@@ -77,28 +77,28 @@ ROWS: Final = (
         kafka=raft("log-end-epoch"),
         read=one(lambda node: node.core.log.last.epoch),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.log.flushed_offset",
         kind="gauge",
         unit="{record}",
         help="The offset below which all is on this node's disk.",
         read=one(lambda node: node.core.log.flushed),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.log.start_offset",
         kind="gauge",
         unit="{record}",
         help="The offset of the first record.",
         read=one(lambda node: node.core.log.start),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.log.size",
         kind="gauge",
         unit="By",
         help="The log and its snapshots on the disk.",
         read=one(lambda node: node.disk.size),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.voters",
         kind="gauge",
         unit="{node}",
@@ -106,7 +106,7 @@ ROWS: Final = (
         kafka=raft("number-of-voters"),
         read=one(lambda node: len(node.core.log.voters.latest.ids)),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.observers",
         kind="gauge",
         unit="{node}",
@@ -114,7 +114,7 @@ ROWS: Final = (
         kafka=raft("number-of-observers"),
         read=one(readings.observers),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.voters.unreached",
         kind="gauge",
         unit="{node}",
@@ -122,7 +122,7 @@ ROWS: Final = (
         kafka=raft("number-unknown-voter-connections"),
         read=one(readings.unreached),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.voters.changing",
         kind="gauge",
         unit="1",
@@ -130,7 +130,7 @@ ROWS: Final = (
         kafka=raft("uncommitted-voter-change"),
         read=one(readings.is_changing),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.voters.static_ignored",
         kind="gauge",
         unit="1",
@@ -141,14 +141,14 @@ ROWS: Final = (
         ),
         read=one(readings.ignores_static),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.replica.lag",
         kind="gauge",
         unit="{record}",
         help="Records that a replica does not have yet on its disk, by node; the leader's to say.",
         read=readings.lags,
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.snapshot.size",
         kind="gauge",
         unit="By",
@@ -156,7 +156,7 @@ ROWS: Final = (
         kafka=(SNAPSHOT + "LatestSnapshotGeneratedBytes",),
         read=one(readings.snapshot_bytes),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.snapshot.age",
         kind="gauge",
         unit="s",
@@ -164,7 +164,7 @@ ROWS: Final = (
         kafka=(SNAPSHOT + "LatestSnapshotGeneratedAgeMs",),
         read=one(readings.snapshot_age),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.append.records",
         kind="counter",
         unit="{record}",
@@ -172,7 +172,7 @@ ROWS: Final = (
         kafka=raft("append-records-rate"),
         read=one(lambda node: node.counts.appended),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.fetch.records",
         kind="counter",
         unit="{record}",
@@ -180,21 +180,21 @@ ROWS: Final = (
         kafka=raft("fetch-records-rate"),
         read=one(lambda node: node.counts.fetched),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.answers.refused",
         kind="counter",
         unit="{answer}",
         help="Answers of peers that were not taken: damaged, or in breach of a rule that the log names.",
         read=one(lambda node: node.counts.refused),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.requests.denied",
         kind="counter",
         unit="{request}",
         help="Requests to peers that were answered with CLUSTER_AUTHORIZATION_FAILED; Kafka's node ends at one.",
         read=one(lambda node: node.counts.denied),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.busy.time",
         kind="counter",
         unit="s",
@@ -202,21 +202,21 @@ ROWS: Final = (
         kafka=raft("poll-idle-ratio-avg"),
         read=one(readings.busy),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.commit.duration",
         kind="histogram",
         unit="s",
         help="From the append of a batch by the leader until it is committed.",
         kafka=raft("commit-latency-avg", "commit-latency-max"),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.election.duration",
         kind="histogram",
         unit="s",
         help="From the first request for votes, or pre-votes, until a leader is known.",
         kafka=raft("election-latency-avg", "election-latency-max"),
     ),
-    Row[Node](
+    Row[MeasuredNode](
         name="kraft.quorum.flush.duration",
         kind="histogram",
         unit="s",

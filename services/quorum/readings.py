@@ -35,7 +35,7 @@ class NodeCounters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class MeasuredNode:
     """The objects that metric values are read from; `static` is the configured voter set."""
 
     core: Raft
@@ -46,7 +46,7 @@ class Node:
     endpoints: Mapping[NodeId, object]
 
 
-Read = Callable[[Node], Iterable[Value]]
+Read = Callable[[MeasuredNode], Iterable[Value]]
 
 
 def state_of(core: Raft) -> str:
@@ -56,52 +56,52 @@ def state_of(core: Raft) -> str:
     return "observer" if is_passive and not is_voter else type(core.role).__name__.lower()
 
 
-def states(node: Node) -> Iterable[Value]:
+def states(node: MeasuredNode) -> Iterable[Value]:
     """Returns 1 for the node's present state and 0 for every other, with the state as label."""
     now = state_of(node.core)
     return [(int(state == now), {"kraft.role": state}) for state in STATES]
 
 
-def voted(node: Node) -> Iterable[Value]:
+def voted(node: MeasuredNode) -> Iterable[Value]:
     """Returns the node id that this node voted for, -1 for none, with the directory id as label."""
     voted = node.core.role.voted
     directory = ZERO_UUID if voted is None else voted.directory_id
     return [(NOBODY if voted is None else voted.id, {"kraft.directory.id": uuid_text(directory)})]
 
 
-def leader(node: Node) -> int:
+def leader(node: MeasuredNode) -> int:
     """Returns the leader's id, or -1 if it is not known."""
     leader_id = known_leader(node.core.role)
     return NOBODY if leader_id is None else leader_id
 
 
-def high_watermark(node: Node) -> int:
+def high_watermark(node: MeasuredNode) -> int:
     """Returns the high watermark that this node knows; the log start offset before it knows a later one."""
     return node.core.log.high_watermark
 
 
-def unreached(node: Node) -> int:
+def unreached(node: MeasuredNode) -> int:
     """Returns the number of other voters without a known address."""
     others = node.core.log.voters.latest.ids - {node.core.node.id}
     return sum(voter not in node.endpoints for voter in others)
 
 
-def observers(node: Node) -> int | None:
+def observers(node: MeasuredNode) -> int | None:
     """Returns the number of observers that the leader tracks; None on another node."""
     return len(node.core.describe(node.clock.monotonic_ms()).observers) if isinstance(node.core.role, Leader) else None
 
 
-def is_changing(node: Node) -> int | None:
+def is_changing(node: MeasuredNode) -> int | None:
     """Returns 1 if a voter change is not committed yet, else 0; None if this node does not lead."""
     return int(not node.core.log.is_voter_change_committed) if isinstance(node.core.role, Leader) else None
 
 
-def ignores_static(node: Node) -> int:
+def ignores_static(node: MeasuredNode) -> int:
     """Returns 1 if static voters are configured but ignored, as the log has the voter set; else 0."""
     return int(bool(node.static.voters) and node.core.log.kraft_version > 0)
 
 
-def lags(node: Node) -> Iterable[Value]:
+def lags(node: MeasuredNode) -> Iterable[Value]:
     """Yields the lag in records of each replica that fetches from this leader; nothing on another node."""
     if not isinstance(node.core.role, Leader):
         return
@@ -112,18 +112,18 @@ def lags(node: Node) -> Iterable[Value]:
                 yield leo - replica.leo, {"kraft.node.id": replica.key.id, "kraft.replica.kind": kind}
 
 
-def busy(_: Node) -> float:
+def busy(_: MeasuredNode) -> float:
     """Returns the CPU time of the event loop's thread in seconds; it runs on that thread."""
     return time.thread_time()
 
 
-def snapshot_bytes(node: Node) -> int:
+def snapshot_bytes(node: MeasuredNode) -> int:
     """Returns the size of the latest snapshot in bytes; 0 without one."""
     latest = node.core.log.latest_snapshot
     return 0 if latest is None else node.core.log.snapshots[latest]
 
 
-def snapshot_age(node: Node) -> float | None:
+def snapshot_age(node: MeasuredNode) -> float | None:
     """Returns the seconds since the last record in the latest snapshot was appended; None without a snapshot."""
     latest = node.core.log.latest_snapshot
     if latest is None:

@@ -27,7 +27,7 @@ from quorate.wire.protobuf import to_protobuf
 from services.controller.authorizing import AT_OTHER_SERVICES
 from services.gateway.apis import ROUTES, SERVED, Backend
 from services.gateway.endpoints import Endpoints
-from services.gateway.guard import Guard
+from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
 from tests.services.test_gateway import LOOPBACK, failed
 
@@ -72,7 +72,7 @@ async def as_user(
 ) -> AsyncIterator[Connection]:
     """A user's connection to a gateway before these."""
     stubs = {Backend.QUORUM: others, Backend.HEARTBEAT: others, Backend.CONTROLLER: controller}
-    guard = Guard(controller, SUPER) if guarded else None
+    guard = ClusterActionGuard(controller, SUPER) if guarded else None
     made = Gateway(stubs, Endpoints({}, "KAFKA"), guard=guard)
     await made.features.refresh()
     mechanisms = {"PLAIN": lambda: PlainServer(lambda *_: True)}

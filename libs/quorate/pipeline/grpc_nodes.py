@@ -14,7 +14,7 @@ from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError
-from quorate.pipeline.nodes import FetchAnswer, NodeFailed, Unanswered
+from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 from quorate.runtime.client import RECEIVE_BYTES_MAX
 from quorate.runtime.log_reader import DEADLINE_S
 from quorate.wire.protobuf import to_protobuf, to_struct
@@ -48,7 +48,7 @@ class GrpcNodes:
         asked = to_protobuf(request)
         answer = self._ask(lambda stub: next(stub.RelayFetchStream(iter([asked]), timeout=DEADLINE_S), None))
         if answer is None:
-            raise NodeFailed(f"endpoint {self.endpoint} ended the stream without an answer")
+            raise NodeUnavailable(f"endpoint {self.endpoint} ended the stream without an answer")
         return FetchAnswer(cast(FetchResponse, self._read(answer.response)), answer.silent_ms)
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
@@ -74,13 +74,13 @@ class GrpcNodes:
             code = failure.code()
             if code is grpc.StatusCode.UNIMPLEMENTED:
                 raise Unanswered(f"endpoint {self.endpoint} serves no kraft.service.Quorum") from None
-            raise NodeFailed(f"endpoint {self.endpoint}: {code.name}: {failure.details()}") from None
+            raise NodeUnavailable(f"endpoint {self.endpoint}: {code.name}: {failure.details()}") from None
 
     def _read(self, answer: ProtobufMessage) -> object:
         try:
             return to_struct(answer)
         except ApiError as misfit:
-            raise NodeFailed(f"endpoint {self.endpoint}: its answer cannot be read: {misfit.message}") from None
+            raise NodeUnavailable(f"endpoint {self.endpoint}: its answer cannot be read: {misfit.message}") from None
 
     def _stub(self, endpoint: str) -> Stub:
         if endpoint not in self._channels:

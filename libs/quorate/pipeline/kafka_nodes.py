@@ -18,7 +18,7 @@ from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode, error_name
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.pipeline.nodes import FetchAnswer, NodeFailed, Unanswered
+from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 
 __all__ = ["KafkaNodes"]
 
@@ -63,7 +63,7 @@ class KafkaNodes:
             reason = described.error_message or "DescribeCluster"
             if described.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 raise Unanswered(f"endpoint {self.endpoint} refuses to be read from: {reason}")
-            raise NodeFailed(f"endpoint {self.endpoint}: {error_name(described.error_code)}: {reason}")
+            raise NodeUnavailable(f"endpoint {self.endpoint}: {error_name(described.error_code)}: {reason}")
         return described.cluster_id
 
     def fetch(self, request: FetchRequest) -> FetchAnswer:
@@ -118,6 +118,6 @@ class KafkaNodes:
         except ApiError as refusal:
             if refusal.code in _HOPELESS:
                 raise Unanswered(f"endpoint {self.endpoint}: {refusal}") from None
-            raise NodeFailed(f"endpoint {self.endpoint}: {refusal}") from None
+            raise NodeUnavailable(f"endpoint {self.endpoint}: {refusal}") from None
         except OSError as failure:
-            raise NodeFailed(f"endpoint {self.endpoint}: {failure or type(failure).__name__}") from None
+            raise NodeUnavailable(f"endpoint {self.endpoint}: {failure or type(failure).__name__}") from None

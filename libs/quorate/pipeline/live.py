@@ -13,7 +13,7 @@ from kraft.api.fetch_snapshot import FetchSnapshotResponse
 from quorate.errors import ErrorCode, error_name
 from quorate.network.metadata_fetch import FETCH_BYTES_MAX, fetch_request, fetch_snapshot_request
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Epoch, Offset, OffsetAndEpoch
-from quorate.pipeline.nodes import NodeFailed, Nodes, Unanswered
+from quorate.pipeline.nodes import Nodes, NodeUnavailable, Unanswered
 from quorate.runtime.log_reader import SILENT_MS_MAX
 from quorate.wire.batch import batches
 
@@ -50,7 +50,7 @@ class FetchedBatches(NamedTuple):
     diverging: OffsetAndEpoch | None
 
 
-class _NodeBehind(NodeFailed):
+class _NodeBehind(NodeUnavailable):
     """A node's epoch is behind the epoch that the reader knows."""
 
 
@@ -102,7 +102,7 @@ class QuorumReader:
 
     def _call(self, ask: Callable[[], T]) -> T:
         attempts = Retrying(
-            retry=retry_if_exception_type(NodeFailed),
+            retry=retry_if_exception_type(NodeUnavailable),
             stop=stop_after_delay(self._retry_s),
             wait=wait_random_exponential(multiplier=PAUSE_FIRST_S, max=PAUSE_MAX_S),
         )
@@ -120,14 +120,14 @@ class QuorumReader:
     def _ask(self, ask: Callable[[], T]) -> T:
         try:
             return ask()
-        except NodeFailed:
+        except NodeUnavailable:
             self._nodes.leave()
             raise
 
     def _high_watermark(self) -> Offset:
         answer = self._fetch(0, 0, 1)
         if answer.high_watermark < 0:
-            raise NodeFailed(f"{self._where} leads, and does not know yet what is committed")
+            raise NodeUnavailable(f"{self._where} leads, and does not know yet what is committed")
         return answer.high_watermark
 
     def _records(self, offset: Offset, max_bytes: int) -> FetchedBatches:
@@ -141,7 +141,7 @@ class QuorumReader:
             answer = self._fetch(offset, answer.diverging.epoch, max_bytes)
         if not answer.records and answer.snapshot is None:
             why = f"it has {answer.high_watermark} committed, and offset {offset} is known to be"
-            raise NodeFailed(f"{self._where} has not come that far yet: {why}")
+            raise NodeUnavailable(f"{self._where} has not come that far yet: {why}")
         return answer
 
     def _fetch(self, offset: Offset, epoch: Epoch, max_bytes: int) -> FetchedBatches:
@@ -157,9 +157,9 @@ class QuorumReader:
             if self._epoch < epoch:
                 raise _NodeBehind(f"{self._where} is in epoch {self._epoch}, behind epoch {epoch}")
             if self._epoch == known:
-                raise NodeFailed(f"{self._where} does not know its leader's epoch; it is in {known}")
+                raise NodeUnavailable(f"{self._where} does not know its leader's epoch; it is in {known}")
         if answer.silent_ms > SILENT_MS_MAX:
-            raise NodeFailed(f"{self._where} has not heard the leader for {answer.silent_ms} ms")
+            raise NodeUnavailable(f"{self._where} has not heard the leader for {answer.silent_ms} ms")
         snapshot, diverging = partition.snapshot_id, partition.diverging_epoch
         return FetchedBatches(
             high_watermark=partition.high_watermark,
@@ -171,7 +171,7 @@ class QuorumReader:
     def _partition(self, response: FetchResponse) -> _Partition | None:
         """Returns the partition of a fetch answer; None if only the leader epoch differed, which the retry then uses.
 
-        Raises AnotherCluster, Unanswered for an error that no retry can cure, and NodeFailed for others.
+        Raises AnotherCluster, Unanswered for an error that no retry can cure, and NodeUnavailable for others.
         """
         partition = _first(each for topic in response.responses for each in topic.partitions)
         error = response.error_code or (partition.error_code if partition is not None else 0)
@@ -183,9 +183,9 @@ class QuorumReader:
             self._epoch = partition.current_leader.leader_epoch
             return None
         if error != ErrorCode.NONE:
-            raise NodeFailed(f"{self._where}: {error_name(error)}")
+            raise NodeUnavailable(f"{self._where}: {error_name(error)}")
         if partition is None:
-            raise NodeFailed(f"{self._where} says nothing of {_PARTITION}")
+            raise NodeUnavailable(f"{self._where} says nothing of {_PARTITION}")
         return partition
 
     def _piece(self, wanted: OffsetAndEpoch, position: int) -> tuple[bytes, int] | None:
@@ -212,7 +212,7 @@ class QuorumReader:
                 if self._epoch == known and latest != wanted:
                     return None
             if self._epoch == known:
-                raise NodeFailed(f"{self._where}: {error_name(error)}")
+                raise NodeUnavailable(f"{self._where}: {error_name(error)}")
 
     def _another(self) -> AnotherCluster:
         found = self._nodes.cluster_id()
@@ -220,9 +220,9 @@ class QuorumReader:
 
     def _bytes_of(self, partition: _Snapshot | None, position: int) -> tuple[bytes, int]:
         if partition is None:
-            raise NodeFailed(f"{self._where} says nothing of {_PARTITION}")
+            raise NodeUnavailable(f"{self._where} says nothing of {_PARTITION}")
         if position < partition.size and not partition.unaligned_records:
-            raise NodeFailed(f"{self._where} gave nothing at byte {position} of {partition.size}")
+            raise NodeUnavailable(f"{self._where} gave nothing at byte {position} of {partition.size}")
         return partition.unaligned_records, partition.size
 
     @property

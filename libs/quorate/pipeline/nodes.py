@@ -7,14 +7,14 @@ from typing import NamedTuple, Protocol
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 
-__all__ = ["FetchAnswer", "NodeFailed", "Nodes", "Unanswered"]
+__all__ = ["FetchAnswer", "NodeUnavailable", "Nodes", "Unanswered"]
 
 
 class Unanswered(Exception):
     """No node has answered within the retry time, or one has refused for good; the message names the node."""
 
 
-class NodeFailed(Exception):
+class NodeUnavailable(Exception):
     """A failure that may be temporary or of one node only; the call is retried at the next node."""
 
 
@@ -26,7 +26,7 @@ class FetchAnswer(NamedTuple):
 
 
 class Nodes(Protocol):
-    """The nodes of one cluster, one of which is asked at a time. Calls raise NodeFailed, or Unanswered."""
+    """The nodes of one cluster, one of which is asked at a time. Calls raise NodeUnavailable, or Unanswered."""
 
     @property
     def endpoint(self) -> str:
