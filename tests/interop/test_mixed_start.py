@@ -280,7 +280,11 @@ def test_a_directory_has_one_owner_ours_or_kafkas(tmp_path: Path) -> None:
     kafka = Node(tmp_path / "kafka", controller_properties(1, theirs, data))
     with DirectoryLock(data), kafka.start(), pytest.raises(NodeFailed, match="Failed to acquire lock"):
         kafka.wait_ready()
-    listener = {"listeners": f"CONTROLLER://127.0.0.1:{ours}", "controller.quorum.voters": f"1@127.0.0.1:{ours}"}
+    listener = {
+        "listeners": f"CONTROLLER://127.0.0.1:{ours}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{ours}",
+    }
     with kafka.start():
         kafka.wait_ready()
         ended = asyncio.run(start("quorum", {"node.id": "1", "metadata.log.dir": str(data), **listener}, tmp_path))
