@@ -199,7 +199,7 @@ def test_options_are_those_of_a_batch(
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'"),
         ({"settleMs": "soon"}, "settleMs is 'soon'"),
         ({"endpoints": "localhost"}, "endpoints has 'localhost'"),
-        ({"endpoints": "localhost:1"}, "not both"),
+        ({"endpoints": "localhost:1"}, "needs one of: a path"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, str], words: str) -> None:
