@@ -55,6 +55,6 @@ class PeriodicTasks:
             tell("chore not done", chore=chore.name, reason=str(refusal))
             return 0
         written: int = answer.response
-        if written and chore.bite is not None:
+        if written and chore.written_max is not None:
             log.info("chore done", chore=chore.name, records=written)
         return written

@@ -95,12 +95,12 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
             core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints
         )
     )
-    attendance = ControllerPresence(
+    presence = ControllerPresence(
         driver, absence_timeout_ms=config.absence_timeout_ms, presence_timeout_ms=config.presence_timeout_ms
     )
     peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id, transport=transport)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
-    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, RaftClientService(driver, attendance))
+    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, RaftClientService(driver, presence))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     tell(transport, config.listeners.name)
     async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="quorum", instance=name):
@@ -118,7 +118,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         )
         await server.start()
         driver.start(peers, life.fail)
-        alone = tasks.create_task(attendance.run())
+        alone = tasks.create_task(presence.run())
         cleaning = tasks.create_task(Cleaner(driver, config.cleaning).run())
         watching = tasks.create_task(transport.watch())
         await server.set_ready(True)

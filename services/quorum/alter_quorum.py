@@ -18,7 +18,7 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError, ErrorCode, error_name, refusal_of
 from quorate.nouns import NodeId, Offset, ReplicaKey, uuid_text
 from quorate.raft.roles import known_leader
-from quorate.raft.target_voters import Add, Step, way
+from quorate.raft.target_voters import Add, Step, steps_between
 from quorate.raft.voters import VoterSet
 from quorate.runtime.client import call, open_channel
 from quorate.runtime.statuses import is_retriable
@@ -214,7 +214,7 @@ class CommittedSets:
 def _way(voters: VoterSet, target: VoterSet, leader_id: NodeId | None) -> tuple[Step, ...]:
     """Returns the steps that are left; none if another change has made the target unreachable."""
     try:
-        return way(voters.keys, target.keys, leader_id)
+        return steps_between(voters.keys, target.keys, leader_id)
     except ValueError:
         return ()
 

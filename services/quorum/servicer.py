@@ -167,9 +167,9 @@ class PeerServicer(MembershipServicer, NodeLogService):
 class RaftClientService(RaftClientServicer):
     """Serves `kraft.service.RaftClient` to this node's controller."""
 
-    def __init__(self, driver: QuorumDriver, attendance: ControllerPresence) -> None:
+    def __init__(self, driver: QuorumDriver, presence: ControllerPresence) -> None:
         self._driver = driver
-        self._attendance = attendance
+        self._presence = presence
 
     async def Append(
         self, request_iterator: AsyncIterable[AppendRequest], context: Any
@@ -195,7 +195,7 @@ class RaftClientService(RaftClientServicer):
         """Streams events to the controller from its offset on."""
         _check_offset("next_offset", request.next_offset)
         listener = ControllerEvents(self._driver, request.next_offset)
-        with self._attendance.of(listener, request.session_id):
+        with self._presence.of(listener, request.session_id):
             async for event in listener.events():
                 yield event
 
@@ -229,7 +229,7 @@ class RaftClientService(RaftClientServicer):
         self, request: ControllerHeartbeatRequest, context: Any
     ) -> ControllerHeartbeatResponse:
         """Notes a heartbeat of the controller's event loop (controller presence)."""
-        self._attendance.hear(request.session_id)
+        self._presence.hear(request.session_id)
         return ControllerHeartbeatResponse()
 
     async def Resign(self, request: ResignRequest, context: Any) -> ResignResponse:

@@ -16,7 +16,7 @@ from kraft.api.unregister_broker import UnregisterBrokerRequest
 from quorate.controller.commands.change_broker_state import change_broker_state, change_in_turns
 from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.engine.decision import Command
-from quorate.controller.partitions.chunked_change import ChunkLimits, bites, in_isr
+from quorate.controller.partitions.chunked_change import ChunkLimits, chunks, in_isr
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical
@@ -95,7 +95,7 @@ def test_what_fits_one_turn_is_not_cut_up(target: ControlState) -> None:
 
 def test_a_turn_is_no_longer_than_it_may_be() -> None:
     cluster = busy()
-    sizes = [len(keys) for keys in bites(cluster.state.topics, in_isr(1), SMALL)]
+    sizes = [len(keys) for keys in chunks(cluster.state.topics, in_isr(1), SMALL)]
 
     assert 12 == sum(sizes)
     assert max(sizes) < 2 * SMALL.changed_max

@@ -147,7 +147,7 @@ def test_a_chore_that_fails_costs_its_turn_and_counts(chore: PeriodicTask) -> No
         interval_ms=chore.interval_ms,
         is_due=chore.is_due,
         command=lambda _: mistake,  # type: ignore[arg-type, return-value]  # it answers nothing
-        bite=chore.bite,
+        written_max=chore.written_max,
     )
 
     engine.write("chore", broken.decide(ControllerSettings()), now_ms=0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from kraft import Uuid
 from quorate.nouns import ReplicaKey
-from quorate.raft.target_voters import Add, Remove, way
+from quorate.raft.target_voters import Add, Remove, steps_between
 
 
 def key(text: str) -> ReplicaKey:
@@ -25,7 +25,7 @@ def steps(current: str, target: str, leader_id: int | None) -> str:
         sign = "+" if isinstance(step, Add) else "-"
         return f"{sign}{step.key.id}{chr(step.key.directory_id[0])}"
 
-    return " ".join(shown(step) for step in way(keys(current), keys(target), leader_id))
+    return " ".join(shown(step) for step in steps_between(keys(current), keys(target), leader_id))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_way(current: str, target: str, leader_id: int, expected: str) -> No
 )
 def test_refuses_what_no_way_leads_to(current: str, target: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        way(keys(current), keys(target), 1)
+        steps_between(keys(current), keys(target), 1)
 
 
 VOTERS = some.dictionaries(some.integers(1, 5), some.sampled_from("abc"), min_size=1).map(
@@ -72,7 +72,7 @@ def test_every_step_is_safe_and_the_last_one_arrives(
     if len(current) == 1 and current != target and [k.id for k in current] == [k.id for k in target]:
         return
     voters = set(current)
-    for step in way(current, target, leader_id):
+    for step in steps_between(current, target, leader_id):
         if isinstance(step, Add):
             assert step.key.id not in {voter.id for voter in voters}, voters
             voters.add(step.key)
@@ -88,8 +88,8 @@ def test_the_way_may_be_begun_anew_anywhere(current: set[ReplicaKey], target: se
     """Who has gone a part of it asks for the way from there: what is left is what was left."""
     if len(current) == 1 and current != target and [k.id for k in current] == [k.id for k in target]:
         return
-    voters, whole = set(current), way(current, target, leader_id)
+    voters, whole = set(current), steps_between(current, target, leader_id)
     for done, step in enumerate(whole):
         voters = voters | {step.key} if isinstance(step, Add) else voters - {step.key}
-        left = way(voters, target, leader_id)
+        left = steps_between(voters, target, leader_id)
         assert len(whole) - done - 1 == len(left), (voters, left)

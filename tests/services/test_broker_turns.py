@@ -119,7 +119,7 @@ class Controller:
                 await asyncio.sleep(0)
 
     async def until_begun(self) -> None:
-        """One bite is decided, and nothing of it committed."""
+        """One chunk is decided, and nothing of it committed."""
         begun = self.driver.engine.next_offset
         async with asyncio.timeout(120):
             while True:

@@ -143,11 +143,11 @@ class Node:
         view = disk.view()
         endpoints = NodeEndpoints(configured, bootstrap, view.voters)
         driver = self._driver_of(disk, view, endpoints)
-        attendance = ControllerPresence(driver, absence_timeout_ms=ABSENCE_MS, presence_timeout_ms=PRESENCE_MS)
+        presence = ControllerPresence(driver, absence_timeout_ms=ABSENCE_MS, presence_timeout_ms=PRESENCE_MS)
         peer = PeerServicer(driver, endpoints, cluster_id=CLUSTER_ID, node_id=self.id)
         server = Server(life, self.host)
         add_QuorumServicer_to_server(peer, server)  # type: ignore[arg-type]
-        add_RaftClientServicer_to_server(RaftClientService(driver, attendance), server)  # type: ignore[arg-type]
+        add_RaftClientServicer_to_server(RaftClientService(driver, presence), server)  # type: ignore[arg-type]
         self._world.network.listen(self.address, server)
         cleaner = Cleaner(driver, self._world.plan.cleaning)
         self._meddle_with_fetches(life, driver, cleaner, server)  # before anybody is given `hear`
@@ -164,7 +164,7 @@ class Node:
                 listeners=(self.endpoint,),
             )
             driver.start(peers, lambda error: self.fail(life, error))
-            alone = tasks.create_task(attendance.run())
+            alone = tasks.create_task(presence.run())
             cleaning = tasks.create_task(cleaner.run())
             await self._stopping.wait()
             alone.cancel()

@@ -34,7 +34,7 @@ AGAIN_MS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicTask:
-    """A periodic task. `command` returns the number of records that it wrote, at most `bite`.
+    """A periodic task. `command` returns the number of records that it wrote, at most `written_max`.
 
     `interval_ms` is the default of Kafka's config `setting`; 0 turns the task off. `is_due` is a cheap check before it.
     """
@@ -44,12 +44,12 @@ class PeriodicTask:
     interval_ms: int
     is_due: Callable[[ClusterState], bool]
     command: Callable[[ControllerSettings], Command[int]]
-    bite: int | None = None
+    written_max: int | None = None
     """The most records of one run; None if the task never continues at once after a run."""
 
     def __post_init__(self) -> None:
         assert self.interval_ms > AGAIN_MS, self
-        assert self.bite is None or 1 <= self.bite <= RECORDS_PER_WRITE_MAX, f"a run is one write: {self}"
+        assert self.written_max is None or 1 <= self.written_max <= RECORDS_PER_WRITE_MAX, f"a run is one write: {self}"
 
     def decide(self, settings: ControllerSettings) -> Command[int]:
         """Returns the task's command.
@@ -70,8 +70,8 @@ class PeriodicTask:
 
     def pause_ms(self, *, interval_ms: int, written: int) -> int:
         """Returns the pause before the next run, in ms: short after a full run, since there may be more to do."""
-        assert self.bite is None or 0 <= written <= self.bite, (self.name, written, self.bite)
-        return AGAIN_MS if written == self.bite else interval_ms
+        assert self.written_max is None or 0 <= written <= self.written_max, (self.name, written, self.written_max)
+        return AGAIN_MS if written == self.written_max else interval_ms
 
 
 def _write_no_op(_: ControllerSettings) -> Command[int]:
@@ -154,7 +154,7 @@ CHORES: Final = (
         interval_ms=300_000,
         is_due=lambda state: state.topics.leader_count(NO_LEADER) > 0,
         command=_elect_uncleanly,
-        bite=ELECTIONS_PER_WRITE_MAX,
+        written_max=ELECTIONS_PER_WRITE_MAX,
     ),
     PeriodicTask(
         name="elect preferred leaders",
@@ -162,7 +162,7 @@ CHORES: Final = (
         interval_ms=300_000,
         is_due=lambda state: state.topics.imbalanced_count > 0,
         command=_elect_preferred,
-        bite=ELECTIONS_PER_WRITE_MAX,
+        written_max=ELECTIONS_PER_WRITE_MAX,
     ),
     PeriodicTask(
         name="expire tokens",
@@ -170,7 +170,7 @@ CHORES: Final = (
         interval_ms=3_600_000,
         is_due=lambda state: len(state.delegation_tokens) > 0,
         command=_expire_tokens,
-        bite=EXPIRED_TOKENS_PER_WRITE_MAX,
+        written_max=EXPIRED_TOKENS_PER_WRITE_MAX,
     ),
 )
 

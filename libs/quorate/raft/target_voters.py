@@ -28,7 +28,9 @@ class Remove:
 Step = Add | Remove
 
 
-def way(current: Collection[ReplicaKey], target: Collection[ReplicaKey], leader_id: NodeId | None) -> tuple[Step, ...]:
+def steps_between(
+    current: Collection[ReplicaKey], target: Collection[ReplicaKey], leader_id: NodeId | None
+) -> tuple[Step, ...]:
     """Returns the steps from `current` to `target`; no step leaves the set empty or with an id twice (I-34, I-36).
 
     New ids are added first, so that more voters may fail meanwhile. Then voters with another directory are replaced:

@@ -15,7 +15,7 @@ from quorate.raft.membership import answer, append, form_fault, note_step, progr
 from quorate.raft.messages import AddRaftVoterRequest, AlterQuorumRequest, RemoveRaftVoterRequest
 from quorate.raft.roles import Leader, PendingChange, Progress, Walk
 from quorate.raft.step_context import NO_FAULT, Refused, StepContext
-from quorate.raft.target_voters import Add, Step, way
+from quorate.raft.target_voters import Add, Step, steps_between
 from quorate.raft.voters import Voter, VoterSet
 
 
@@ -27,7 +27,7 @@ def alter_quorum(turn: StepContext, role: Leader, request: AlterQuorumRequest) -
     if fault is not None and _is_under_way(role, walked, turn.voters):
         fault = None
     if fault is None and target is not None:
-        fault = _way_fault(turn, role, target) or _unknown_fault(turn, role, target)
+        fault = _steps_fault(turn, role, target) or _unknown_fault(turn, role, target)
     if fault is not None or request.validate_only or walked == turn.voters:
         # The voter set at the high watermark has the target: at most one step towards it is not committed yet.
         end_offset = None if request.validate_only else role.high_watermark
@@ -50,7 +50,7 @@ def walk(turn: StepContext, role: Leader) -> None:
     if turn.handover.transfer is not None or not turn.wait_until(role.walk.retry_at_ms):
         return
     try:
-        step = way(turn.voters.keys, turn.voters.target.keys, turn.node.id)[0]
+        step = steps_between(turn.voters.keys, turn.voters.target.keys, turn.node.id)[0]
     except ValueError as problem:  # the voters were changed since, so that no step leads there
         note_step(turn, role, Refused(ErrorCode.INVALID_REQUEST, str(problem)))
         return
@@ -121,10 +121,10 @@ def _is_under_way(role: Leader, walked: VoterSet, voters: VoterSet) -> bool:
     return walked == voters and role.pending is not None and role.pending.is_of_walk
 
 
-def _way_fault(turn: StepContext, role: Leader, target: VoterSet) -> Refused | None:
+def _steps_fault(turn: StepContext, role: Leader, target: VoterSet) -> Refused | None:
     """Refuses a target to which no steps lead, or with a new voter that lacks a directory id or listener."""
     try:
-        steps = way(turn.voters.keys, target.keys, turn.node.id)
+        steps = steps_between(turn.voters.keys, target.keys, turn.node.id)
     except ValueError as problem:
         return Refused(ErrorCode.INVALID_REQUEST, str(problem))
     come = [target.by_id(step.key.id) for step in steps if isinstance(step, Add)]

@@ -18,7 +18,7 @@ from quorate.controller.partitions.chunked_change import (
     DEFAULT_TURN,
     ChunkLimits,
     Key,
-    bites,
+    chunks,
     in_isr,
     leaderless,
     present,
@@ -127,10 +127,10 @@ def _ahead(
     if reached is ControlState.UNFENCED:
         if broker.fenced and topics.leader_count(NO_LEADER) > turn.uncut_max:
             yield _unfence(broker)
-            for keys in bites(topics, leaderless, turn):
+            for keys in chunks(topics, leaderless, turn):
                 yield _into(keys, broker, settings, alike)
     elif broker.is_active and topics.isr_count(broker.id) > turn.changed_max:
-        for keys in bites(topics, in_isr(broker.id), turn):
+        for keys in chunks(topics, in_isr(broker.id), turn):
             yield _out_of(keys, broker, reached, settings, alike)
 
 

@@ -13,7 +13,7 @@ from quorate.controller.partitions.chunked_change import (
     DEFAULT_TURN,
     ChunkLimits,
     Key,
-    bites_of,
+    chunks_of,
     epoch_of,
     in_isr,
     in_isr_or_elr,
@@ -121,9 +121,9 @@ def register_ahead(
     if count <= turn.changed_max or not _is_let_in(state, check):
         return
     epoch = epoch_of(state, broker_id)
-    for keys in bites_of(state, broker_id, (in_isr if was_clean else in_isr_or_elr)(broker_id), turn):
+    for keys in chunks_of(state, broker_id, (in_isr if was_clean else in_isr_or_elr)(broker_id), turn):
 
-        def bite(now: ClusterState, _: Moment, keys: Sequence[Key] = keys) -> Decision[None]:
+        def chunk(now: ClusterState, _: Moment, keys: Sequence[Key] = keys) -> Decision[None]:
             """Removes the broker's last process from these partitions' ISRs (and ELRs), if it is still registered."""
             if epoch_of(now, broker_id) != epoch:
                 return Decision(None)
@@ -131,7 +131,7 @@ def register_ahead(
             among = tuple(present(now, keys))
             return Decision(None, tuple(_cleaned(now, broker_id, settings, among, was_clean=was_clean)))
 
-        yield bite
+        yield chunk
 
 
 def _is_let_in(state: ClusterState, check: Callable[[ClusterState], None]) -> bool:

@@ -12,7 +12,7 @@ from quorate.controller.partitions.chunked_change import (
     DEFAULT_TURN,
     ChunkLimits,
     Key,
-    bites_of,
+    chunks_of,
     epoch_of,
     in_isr,
     present,
@@ -61,7 +61,7 @@ def unregister_ahead(
     broker = state.brokers.get(request.broker_id)
     if broker is None or state.topics.isr_count(broker.id) <= turn.changed_max:
         return
-    for keys in bites_of(state, broker.id, in_isr(broker.id), turn):
+    for keys in chunks_of(state, broker.id, in_isr(broker.id), turn):
         yield _out_of(keys, broker, settings)
 
 

@@ -55,8 +55,8 @@ __all__ = [
     "DEFAULT_TURN",
     "ChunkLimits",
     "Key",
-    "bites",
-    "bites_of",
+    "chunks",
+    "chunks_of",
     "epoch_of",
     "in_isr",
     "in_isr_or_elr",
@@ -107,7 +107,7 @@ def leaderless(stretch: PartitionSlice) -> list[int]:
     return [i for i, row in enumerate(stretch.rows) if row is not None and row.leader == NO_LEADER]
 
 
-def bites(topics: Topics, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, ...]]:
+def chunks(topics: Topics, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, ...]]:
     """Yields the wanted partitions in chunks; each chunk is searched in the state at the time when it is requested.
 
     A chunk may be empty, if the search limit was reached first; it has less than twice `turn.changed_max` partitions.
@@ -126,10 +126,10 @@ def bites(topics: Topics, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, 
         yield tuple(found)
 
 
-def bites_of(state: ClusterState, broker_id: NodeId, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, ...]]:
-    """Yields the chunks of `bites` until another process registers with this id, or the broker is unregistered."""
+def chunks_of(state: ClusterState, broker_id: NodeId, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, ...]]:
+    """Yields chunks until another process registers with this id, or the broker is unregistered."""
     epoch = epoch_of(state, broker_id)
-    for keys in bites(state.topics, find, turn):
+    for keys in chunks(state.topics, find, turn):
         if epoch_of(state, broker_id) != epoch:
             return
         yield keys
