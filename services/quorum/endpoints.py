@@ -82,7 +82,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
             self.hear(node_id, reached.address, reached.protocol)
 
     def reached(self, listeners: Iterable[ListenerEndpoint]) -> PeerAddress | None:
-        """Returns where a node with these listeners is reached; None if it has none."""
+        """Returns the address and protocol for a peer with these listeners; None if it has none to speak to."""
         return self._protocols.reached((each.name, Address(each.host, each.port)) for each in listeners)
 
     def peer(self, node_id: NodeId) -> PeerAddress | None:

@@ -1,4 +1,4 @@
-"""How a request reaches a peer: the interface of the two wires, gRPC and Kafka's, and gRPC's own."""
+"""Requests to a peer: the interface that gRPC and Kafka's protocol share here, and its implementation over gRPC."""
 
 from __future__ import annotations
 

@@ -31,19 +31,12 @@ from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, stored_records, topics_request
 from tests.e2e.secured import PATIENCE
 from tests.network.certificates import Authority, authority
+from tests.services.test_all_is_heeded import SERVICES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 AUDITED: Final = "operation=ClusterAction host=127.0.0.1 resource=Cluster:LITERAL:kafka-cluster request=kraft.service"
 RULES: Final = r"RULE:^CN=(.*?),O=cluster$/$1/L,DEFAULT"
-SERVICES: Final = {
-    "quorum_pb2": ("Quorum", "RaftClient"),
-    "controller_pb2": ("Controller",),
-    "heartbeat_pb2": ("Heartbeat",),
-    "placer_pb2": ("Placer",),
-    "observer_pb2": ("Observer",),
-}
-
 DENIED: Final = "PERMISSION_DENIED"
 """As a whole, before the request is looked at."""
 ANSWERED: Final = "OK"
@@ -179,7 +172,7 @@ class Rpc:
             call = ask(iter([request]) if self.method.client_streaming else request, timeout=WITHIN_S)
             answer = next(call) if self.method.server_streaming else call
         except grpc.RpcError as error:
-            return str(error.code().name)  # type: ignore[attr-defined]
+            return str(error.code().name)  # type: ignore[attr-defined]  # of a call it has one
         if self.name == "Controller/ListErrorReasons":
             return UNTOLD  # a list of error codes, which are what it was asked for
         codes = sorted(set(error_codes(answer)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -13,7 +13,7 @@ from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterRe
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.client_config import ClientConfig
+from quorate.network.client_config import ClientConfig, Endpoint
 from quorate.network.observer import Checkpoint, FetchedBatch, Observer
 from quorate.network.server import ConnectedClient, Listening, serving
 from quorate.nouns import METADATA_TOPIC_ID, OffsetAndEpoch
@@ -72,14 +72,21 @@ class Script:
         return FetchSnapshotResponse(topics=(topic(partitions=(piece,)),))
 
 
-async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[FetchedBatch | Checkpoint]:
-    """What an observer reads that begins with the first of these controllers."""
+@asynccontextmanager
+async def listening(*scripts: Script) -> AsyncIterator[list[Endpoint]]:
+    """The addresses of these controllers."""
     async with asyncio.timeout(120), AsyncExitStack() as stack:
         endpoints = []
         for script in scripts:
-            listening = Listening(handle=script, served=SERVED, describe_versions=describe)
-            server = await stack.enter_async_context(serving(listening, LOOPBACK))
+            kept = Listening(handle=script, served=SERVED, describe_versions=describe)
+            server = await stack.enter_async_context(serving(kept, LOOPBACK))
             endpoints.append((LOOPBACK, server.port))
+        yield endpoints
+
+
+async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[FetchedBatch | Checkpoint]:
+    """What an observer reads that begins with the first of these controllers."""
+    async with listening(*scripts) as endpoints:
         for script in scripts:
             script.answers = [
                 said(endpoints) if getattr(said, "wants_ports", False) else said for said in script.answers

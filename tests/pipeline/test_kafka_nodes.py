@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack, closing
+from contextlib import closing
 from typing import TypeVar
 
 import pytest
@@ -15,15 +15,14 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ErrorCode
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.server import ConnectedClient, Listening, serving
+from quorate.network.server import ConnectedClient
 from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import AnotherCluster, QuorumReader
 from quorate.pipeline.nodes import Unanswered
 from quorate.protocol import Request
 from quorate.wire.batch import batches
-from tests.network.test_observer import CLUSTER_ID, LOOPBACK, Partition, Script, answer, batch
-from tests.protocol.pair import SERVED, describe
+from tests.network.test_observer import CLUSTER_ID, LOOPBACK, Partition, Script, answer, batch, listening
 
 T = TypeVar("T")
 
@@ -44,12 +43,7 @@ async def asked(
         with closing(KafkaNodes(bootstrap, ClientConfig())) as nodes:
             return question(QuorumReader(nodes, cluster_id=cluster_id, retry_s=retry_s))
 
-    async with asyncio.timeout(120), AsyncExitStack() as stack:
-        endpoints = []
-        for script in scripts:
-            listening = Listening(handle=script, served=SERVED, describe_versions=describe)
-            server = await stack.enter_async_context(serving(listening, LOOPBACK))
-            endpoints.append((LOOPBACK, server.port))
+    async with listening(*scripts) as endpoints:
         if instead is not None:
             scripts[0].answers = [*instead(endpoints)]
         return await asyncio.to_thread(ask, endpoints[:1])

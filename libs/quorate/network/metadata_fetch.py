@@ -8,8 +8,10 @@ from kraft.api.fetch import FetchRequest
 from kraft.api.fetch_snapshot import FetchSnapshotRequest
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 
-__all__ = ["FETCH_BYTES_MAX", "fetch_request", "fetch_snapshot_request"]
+__all__ = ["CONTROLLERS", "FETCH_BYTES_MAX", "fetch_request", "fetch_snapshot_request"]
 
+CONTROLLERS: Final = 2
+"""The endpoint type of DescribeCluster that asks a controller for controllers, and the cluster id. KIP-919."""
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 
 

@@ -17,7 +17,7 @@ from kraft.api.fetch_snapshot import FetchSnapshotResponse
 from quorate.errors import ApiError, Corrupt, ErrorCode, error_of
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.metadata_fetch import fetch_request, fetch_snapshot_request
+from quorate.network.metadata_fetch import CONTROLLERS, fetch_request, fetch_snapshot_request
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.wire.batch import BatchHeader, batches, check_batch
 
@@ -25,8 +25,6 @@ __all__ = ["Checkpoint", "FetchedBatch", "Observer"]
 
 FETCH_WAIT_MS: Final = 500
 RETRY_S: Final = 0.1
-CONTROLLERS: Final = 2
-"""The endpoint type of DescribeCluster that asks a controller for controllers. KIP-919."""
 _NEVER_HEALS: Final = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,

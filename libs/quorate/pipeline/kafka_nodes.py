@@ -18,6 +18,7 @@ from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode, error_name
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
+from quorate.network.metadata_fetch import CONTROLLERS
 from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 
 __all__ = ["KafkaNodes"]
@@ -25,8 +26,6 @@ __all__ = ["KafkaNodes"]
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-CONTROLLERS: Final = 2
-"""The endpoint type of DescribeCluster that asks a controller for controllers. KIP-919."""
 _HOPELESS: Final = frozenset(
     {
         ErrorCode.ILLEGAL_SASL_STATE,

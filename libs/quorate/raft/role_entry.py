@@ -125,7 +125,7 @@ def leader(turn: StepContext, role: Candidate, *, reason: str) -> Leader:
         epoch_start_offset=epoch_start_offset,
         replicas={key: Progress() for key in turn.other_voters},
         check_quorum_deadline_ms=turn.now_ms + turn.settings.check_quorum_ms,
-        elected_ms=turn.now_ms,
+        elected_at_ms=turn.now_ms,
         announced_voters=turn.voters.updated(turn.me) if has_announced else None,
     )
 

@@ -210,7 +210,7 @@ class Leader:
     pending: PendingChange | None = None
     walk: Walk = field(default_factory=Walk)
     """The progress to the target of the voter set, if it has one."""
-    elected_ms: int = 0
+    elected_at_ms: int = 0
     """The moment of the election."""
     announced_voters: VoterSet | None = None
     """At kraft.version 0, the voter set completed by each voter's UpdateRaftVoter of this epoch. It is kept in
@@ -224,7 +224,7 @@ class Leader:
 
     def __post_init__(self) -> None:
         assert self.leader_id == self.voted.id, self
-        assert self.check_quorum_deadline_ms > self.elected_ms, self
+        assert self.check_quorum_deadline_ms > self.elected_at_ms, self
         assert all(progress.leo is None for progress in self.replicas.values()), self  # I-18: earlier fetches are void
 
 

@@ -143,7 +143,7 @@ def _unknown_fault(turn: StepContext, role: Leader, target: VoterSet) -> Refused
         is_heard = contact_at_ms is not None and contact_at_ms > oldest_contact_at_ms
         if turn.voters.has(key) or key == turn.node or is_heard:
             continue
-        if turn.now_ms < role.elected_ms + turn.settings.observers_found_ms:
+        if turn.now_ms < role.elected_at_ms + turn.settings.observers_found_ms:
             message = f"{key} is no voter, and has not fetched yet since this leader was elected"
             return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
         voters = ", ".join(map(str, turn.voters.keys))

@@ -47,7 +47,7 @@ class LeanSpanExporter(OTLPSpanExporter):
             self._ours = self._transport.credentials
             self._credentials = self._ours.value
             earlier = self._channel
-            self._initialize_channel_and_stub()  # type: ignore[no-untyped-call]
+            self._initialize_channel_and_stub()  # type: ignore[no-untyped-call]  # the exporter's own
             if earlier is not None:
                 earlier.close()
         return super().export(spans)

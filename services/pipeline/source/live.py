@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from quorate.network.metadata_fetch import FETCH_BYTES_MAX
 from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.pipeline.live import EpochBehind, QuorumReader
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, FilePart, LogFile, fingerprint
 from quorate.pipeline.rows import RowFilter, read, read_bytes
 from quorate.pipeline.tail import EpochWentBack
-from quorate.runtime.log_reader import FETCH_BYTES_MAX
 from quorate.wire.batch import peek_header
 from services.pipeline.source.columns import arrow_batch, check_columns
 from services.pipeline.source.conditions import narrowed
