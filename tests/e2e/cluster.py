@@ -31,7 +31,7 @@ from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, Resi
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Epoch, NodeId
-from quorate.records import LeaderChangeMessage, NoOpRecord, TopicRecord, decode_record
+from quorate.records import LeaderChangeMessage, NoOpRecord, RegisterControllerRecord, TopicRecord, decode_record
 from quorate.runtime.client import open_channel
 from quorate.storage.failpoints import ENVIRONMENT as FAILPOINTS
 from quorate.storage.names import PARTITION_DIRECTORY
@@ -263,6 +263,18 @@ class Cluster:
         answer = await call_with_retries(self.controller_stub(at).DescribeQuorum, request, within_s=within_s)
         described: DescribeQuorumResponse.TopicData.PartitionData = answer.response.topics[0].partitions[0]
         return described
+
+    async def settled_records(self) -> list[Message]:
+        """The records in the active controller's log. All controllers have registered, so only callers cause more."""
+        log_dir = self.plan.log_dir(await self.active())
+
+        async def read() -> list[Message]:
+            return stored_records(log_dir)
+
+        def all_registered(records: list[Message]) -> bool:
+            return set(VOTERS) == {each.controller_id for each in records if isinstance(each, RegisterControllerRecord)}
+
+        return await eventually(read, all_registered)
 
     async def topics(self, at: NodeId | None = None) -> dict[str, Any]:
         """All topics by name, as one controller tells them, page by page; as the observer tells them without one."""

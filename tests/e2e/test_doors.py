@@ -28,7 +28,7 @@ from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.network.client import connect
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries
-from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, stored_records, topics_request
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
 from tests.e2e.secured import PATIENCE
 from tests.network.certificates import Authority, authority
 from tests.services.test_all_is_heeded import SERVICES
@@ -37,6 +37,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 AUDITED: Final = "operation=ClusterAction host=127.0.0.1 resource=Cluster:LITERAL:kafka-cluster request=kraft.service"
 RULES: Final = r"RULE:^CN=(.*?),O=cluster$/$1/L,DEFAULT"
+UNFENCED_MS: Final = 600_000
+"""A broker's session timeout: no broker is fenced while the log is compared."""
 DENIED: Final = "PERMISSION_DENIED"
 """As a whole, before the request is looked at."""
 ANSWERED: Final = "OK"
@@ -240,7 +242,11 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane
         return PlanTls(stores={name: (store, issuer.certificate) for name, store in stores.items()})
 
     async with control_plane(
-        tmp_path_factory.mktemp("doors"), quorum_settings=PATIENT, with_gateways=True, tls=certificates
+        tmp_path_factory.mktemp("doors"),
+        session_timeout_ms=UNFENCED_MS,
+        quorum_settings=PATIENT,
+        with_gateways=True,
+        tls=certificates,
     ) as cluster:
         yield Plane(cluster, issuer)
 
@@ -259,9 +265,9 @@ def shown(issuer: Authority, keystore: Path | None) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(issuer.certificate.read_bytes(), pem, pem)
 
 
-def written(plane: Plane) -> Counter[str]:
-    """What is in the log of a voter, but for what says nothing."""
-    return Counter(map(repr, stored_records(plane.cluster.plan.log_dir(1))))
+async def written(plane: Plane) -> Counter[str]:
+    """The records in the log, each with how often it is there."""
+    return Counter(map(repr, await plane.cluster.settled_records()))
 
 
 async def test_every_rpc_has_a_row() -> None:
@@ -270,12 +276,12 @@ async def test_every_rpc_has_a_row() -> None:
 
 
 async def test_who_has_no_right_gets_nowhere(plane: Plane) -> None:
-    before = written(plane)
+    before = await written(plane)
     keystore = plane.issuer.issue("mallory", "/O=cluster/CN=mallory")
     found = await asyncio.to_thread(ends, plane, shown(plane.issuer, keystore))
 
     assert found == ROWS
-    assert before == written(plane)
+    assert before == await written(plane)
     told = (plane.cluster.plan.directory / "quorum-1.log").read_text()
     refused = [rpc for rpc in RPCS if plane.server(rpc).name == "quorum-1"]
     assert [] == [rpc.name for rpc in refused if f"principal=User:mallory {AUDITED}.{rpc.name} " not in told]
@@ -290,11 +296,11 @@ async def test_who_shows_no_fitting_certificate_is_not_even_heard(plane: Plane, 
         "a foreigner": lambda: authority(tmp_path, "foreign").issue("mallory", name),
         "one that has expired": lambda: plane.issuer.issue("old", name, days="-1"),
     }[who]()
-    before = written(plane)
+    before = await written(plane)
     found = await asyncio.to_thread(ends, plane, shown(plane.issuer, keystore))
 
     assert dict.fromkeys(ROWS, "UNAVAILABLE") == found
-    assert before == written(plane)
+    assert before == await written(plane)
 
 
 async def test_a_callers_rights_count_at_each_controller_as_its_certificate_names_it(plane: Plane) -> None:

@@ -15,7 +15,7 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from quorate.errors import ErrorCode
 from quorate.traces import SpanData
 from tests.e2e.calls import DEADLINE_MS, attempt, call_with_retries, eventually
-from tests.e2e.cluster import PATIENT, VOTERS, Cluster, at_one_door, stored_records
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, at_one_door
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -197,8 +197,7 @@ async def test_each_topic_is_refused_for_itself_and_nothing_is_written(cluster: 
     active = await cluster.active()
     asked = active if door == "the active controller" else next(each for each in VOTERS if each != active)
     await attempt(cluster.create("taken", "ta_ken", at=active))
-    log_dir = cluster.plan.log_dir(active)
-    before = stored_records(log_dir), await cluster.topics(at=active)
+    before = await cluster.settled_records(), await cluster.topics(at=active)
 
     request = CreateTopicsRequest(topics=[wanted for wanted, _ in REFUSED.values()], timeout_ms=DEADLINE_MS)
     answered = (await call_with_retries(cluster.controller_stub(asked).CreateTopics, request)).response
@@ -207,7 +206,7 @@ async def test_each_topic_is_refused_for_itself_and_nothing_is_written(cluster: 
         result.name: ErrorCode(result.error_code).name for result in answered.topics
     }
     assert all(result.error_message for result in answered.topics)
-    assert before == (stored_records(log_dir), await cluster.topics(at=active))
+    assert before == (await cluster.settled_records(), await cluster.topics(at=active))
 
 
 async def test_a_good_topic_is_created_beside_bad_ones(cluster: Cluster) -> None:
@@ -227,14 +226,14 @@ async def test_a_good_topic_is_created_beside_bad_ones(cluster: Cluster) -> None
 
 async def test_what_is_only_to_be_validated_is_not_written(cluster: Cluster) -> None:
     active = await cluster.active()
-    before = stored_records(cluster.plan.log_dir(active))
+    before = await cluster.settled_records()
     request = CreateTopicsRequest(topics=[topic("tried")], timeout_ms=DEADLINE_MS, validate_only=True)
     answered = (await call_with_retries(cluster.controller_stub(active).CreateTopics, request)).response
 
     assert [("tried", 0, 1, 3)] == [
         (result.name, result.error_code, result.num_partitions, result.replication_factor) for result in answered.topics
     ]
-    assert before == stored_records(cluster.plan.log_dir(active))
+    assert before == await cluster.settled_records()
 
 
 def paths(spans: Sequence[SpanData]) -> list[tuple[str, ...]]:
