@@ -94,6 +94,7 @@ async def main(life: ServiceLife) -> None:
     server.add("kraft.service.Controller", add_to_server, servicer)
     life.at_end(server.abort)
     port = server.listen(str(config.listeners.endpoint))
+    server.listen_for_probes(config.health_listeners)
     listeners = config.advertised_listeners or (reached_at(config.listeners, None, port=port),)
     work = _work(config, settings, driver, channel, performance, listeners, transport)
     log.info("starting", cluster_id=meta.cluster_id, **describe(config))

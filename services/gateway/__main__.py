@@ -43,7 +43,7 @@ async def main(life: ServiceLife) -> None:
     telemetry = Telemetry.start(service="gateway", instance=name, environ=os.environ, transport=transport)
     health = Server(telemetry=telemetry, on_fatal=life.fail)
     life.at_end(health.abort)
-    health.listen(str(config.health_listeners.endpoint))
+    health.listen_for_probes(config.health_listeners)
     log.info("starting", **describe(config))
     if transport.is_plain:
         log.warning("speaks to the services in the clear", setting="grpc.security.protocol")

@@ -55,6 +55,7 @@ async def main(life: ServiceLife) -> None:
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
+    server.listen_for_probes(config.health_listeners)
     log.info("starting", **describe(config))
     tell(transport, config.listeners.name)
     watch(driver)

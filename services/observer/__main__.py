@@ -68,6 +68,7 @@ async def main(life: ServiceLife) -> None:
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
+    server.listen_for_probes(config.health_listeners)
     log.info("starting", **describe(config))
     tell(transport, config.listeners.name)
     cluster_metrics.watch(

@@ -33,6 +33,7 @@ async def main(life: ServiceLife) -> None:
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
+    server.listen_for_probes(config.health_listeners)
     tell(transport, config.listeners.name)
     export = Export.of(os.environ)
     await server.start()

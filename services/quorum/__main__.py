@@ -82,6 +82,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     server = _server(life, config, telemetry, transport)
     kafka = _kafka_wires(config)
     server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
+    server.listen_for_probes(config.health_listeners)
     static = static_voters(config.voters)
     disk = _open(config, static)
     view = disk.view()

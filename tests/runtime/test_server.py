@@ -20,6 +20,7 @@ from google.rpc.status_pb2 import Status
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse, HealthListRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, add_HeartbeatServicer_to_server
@@ -31,6 +32,7 @@ from quorate.runtime.client import open_channel
 from quorate.runtime.logs import start_logs
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.setting_types import Endpoint, ListenerAddress
 
 PLACER = "kraft.service.Placer"
 HEARTBEAT = "kraft.service.Heartbeat"
@@ -72,11 +74,13 @@ def raising(error: Exception) -> Place:
 
 
 @asynccontextmanager
-async def serving(place: Place = empty, **options: Any) -> AsyncIterator[tuple[Server, int]]:
+async def serving(place: Place = empty, *, probed: bool = False, **options: Any) -> AsyncIterator[tuple[Server, int]]:
     server = Server(**options)
     server.add(PLACER, add_PlacerServicer_to_server, Placer(place))
     server.add(HEARTBEAT, add_HeartbeatServicer_to_server, Heartbeat())
     port = server.listen("127.0.0.1:0")
+    if probed:
+        server.listen_for_probes(ListenerAddress("HEALTH", Endpoint("127.0.0.1", 0)))
     await server.start()
     try:
         yield server, port
@@ -273,6 +277,13 @@ async def test_calls_above_the_limit_are_refused_while_the_others_go_on() -> Non
     assert [PlaceResponse()] * 2 == answers
 
 
+async def ended(call: Awaitable[Any] | AsyncIterator[Any]) -> grpc.StatusCode:
+    """How a call ends that is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await (call if isinstance(call, Awaitable) else anext(call))
+    return caught.value.code()
+
+
 async def health(channel: grpc.aio.Channel, *names: str) -> list[str]:
     stub = HealthStub(channel)
     answers = [await stub.Check(HealthCheckRequest(service=name), timeout=60) for name in names]
@@ -281,15 +292,63 @@ async def health(channel: grpc.aio.Channel, *names: str) -> list[str]:
 
 async def test_it_is_alive_before_it_is_ready() -> None:
     async with serving() as (server, port), open_channel(f"127.0.0.1:{port}") as channel:
-        starting = await health(channel, "", "liveness", "readiness", PLACER, HEARTBEAT)
+        starting = await health(channel, "startup", "liveness", "", "readiness", PLACER, HEARTBEAT)
         await server.set_ready(True)
-        ready = await health(channel, "", "liveness", "readiness", PLACER, HEARTBEAT)
+        ready = await health(channel, "startup", "liveness", "", "readiness", PLACER, HEARTBEAT)
         await server.set_ready(False)
-        unready = await health(channel, "", "liveness", "readiness", PLACER, HEARTBEAT)
+        unready = await health(channel, "startup", "liveness", "", "readiness", PLACER, HEARTBEAT)
 
     no, yes = "NOT_SERVING", "SERVING"
-    assert [no, yes, no, no, no] == starting == unready
-    assert [yes] * 5 == ready
+    assert [yes, yes, no, no, no, no] == starting == unready
+    assert [yes] * 6 == ready
+
+
+async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
+    """A caller has no certificate there, and no rights; both ports tell the same."""
+    async with serving(probed=True) as (server, port):
+        await server.set_ready(True)
+        probes = server.probe_port
+        async with open_channel(f"127.0.0.1:{port}") as channel, open_channel(f"127.0.0.1:{probes}") as probing:
+            told = [await health(each, "startup", "liveness", "readiness", PLACER) for each in (channel, probing)]
+            place = PlacerStub(channel).Place(PlaceRequest(), timeout=60)
+            ends = [
+                await ended(PlacerStub(probing).Place(PlaceRequest(), timeout=60)),
+                await ended(HeartbeatStub(probing).BrokerHeartbeat(BrokerHeartbeatRequest(), timeout=60)),
+                await ended(aiter(ServerReflectionStub(probing).ServerReflectionInfo(iter([]), timeout=60))),
+            ]
+
+            assert [["SERVING"] * 4] * 2 == told
+            assert PlaceResponse() == await place
+            assert [grpc.StatusCode.UNIMPLEMENTED] * 3 == ends
+
+
+async def test_a_server_that_drains_is_alive_and_never_ready_again() -> None:
+    async with serving(probed=True) as (server, _), open_channel(f"127.0.0.1:{server.probe_port}") as probing:
+        await server.set_ready(True)
+        watch = HealthStub(probing).Watch(HealthCheckRequest(service="readiness"), timeout=60)
+        seen = [(await anext(aiter(watch))).status]
+        stopping = asyncio.ensure_future(server.stop(drain_s=60, grace_s=0))
+        seen.append((await anext(aiter(watch))).status)
+        await server.set_ready(True)  # by a task that does not know yet
+        told = await health(probing, "startup", "liveness", "", "readiness", PLACER)
+        watch.cancel()
+        stopping.cancel()
+
+    assert [HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING] == seen
+    assert ["SERVING"] * 2 + ["NOT_SERVING"] * 3 == told
+
+
+@pytest.mark.parametrize("address", [":0", "0.0.0.0:0", "[::]:0"])
+async def test_it_listens_on_every_address_as_in_a_pod(address: str) -> None:
+    """A pod's own address is known to nobody who writes its settings, so it listens on all."""
+    server = Server()
+    port = server.listen(address)
+    await server.start()
+    async with open_channel(f"127.0.0.1:{port}") as channel:
+        told = await health(channel, "liveness")
+    await server.stop(grace_s=0)
+
+    assert ["SERVING"] == told
 
 
 async def test_an_unknown_name_has_no_health() -> None:
@@ -458,7 +517,7 @@ async def test_health_lists_every_service() -> None:
         await server.set_ready(True)
         answer = await HealthStub(channel).List(HealthListRequest(), timeout=60)
 
-    assert {"", "liveness", "readiness", PLACER, HEARTBEAT} == set(answer.statuses)
+    assert {"", "startup", "liveness", "readiness", PLACER, HEARTBEAT} == set(answer.statuses)
     assert {HealthCheckResponse.SERVING} == {each.status for each in answer.statuses.values()}
 
 

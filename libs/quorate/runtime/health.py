@@ -1,16 +1,50 @@
-"""The gRPC health service: Check and Watch from grpcio, and List, which grpcio lacks."""
+"""The gRPC health service: what the service names of a health check mean, and Check, Watch and List for them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from grpc_health.v1 import health, health_pb2
 
-__all__ = ["HealthServicer"]
+__all__ = ["HEALTH", "LIVENESS", "READINESS", "STARTUP", "HealthServicer"]
+
+HEALTH: Final = "grpc.health.v1.Health"
+STARTUP: Final = "startup"
+"""The service name for startup: the process has read its files and takes calls. It waits for no other process."""
+LIVENESS: Final = "liveness"
+"""The service name for liveness: the event loop runs, also while it drains. It never depends on the quorum."""
+READINESS: Final = "readiness"
+"""The service name for readiness: calls should be sent here. `""` and every API have the same status."""
+
+SERVING: Final = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc]  # grpcio's health has no types
-    """Serves `grpc.health.v1.Health` with Check, Watch and List."""
+    """Serves `grpc.health.v1.Health` with Check, Watch and, which grpcio lacks, List."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_readiness: tuple[str, ...] = ("", READINESS)
+        self._is_draining = False
+
+    async def begin(self, services: Sequence[str]) -> None:
+        """Says that the process has started and lives, and not that `services` are ready."""
+        self._of_readiness += tuple(services)
+        await self.set_ready(False)
+        for name in (STARTUP, LIVENESS):
+            await self.set(name, SERVING)
+
+    async def set_ready(self, is_ready: bool) -> None:
+        """Says whether calls should be sent here. Without effect after `drain`."""
+        for name in self._of_readiness:
+            await self.set(name, SERVING if is_ready and not self._is_draining else NOT_SERVING)
+
+    async def drain(self) -> None:
+        """Says that no more calls should be sent here, for good: the process lives, and is about to end."""
+        self._is_draining = True
+        await self.set_ready(False)
 
     async def List(self, request: health_pb2.HealthListRequest, context: Any) -> health_pb2.HealthListResponse:  # noqa: N802
         """Returns the health status of every registered service."""

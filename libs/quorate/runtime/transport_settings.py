@@ -10,7 +10,16 @@ from typing import Final
 from quorate.runtime.call_settings import CallSettings
 from quorate.runtime.config import setting
 from quorate.runtime.logs import logger
-from quorate.runtime.setting_types import SettingType, choice, list_of, named_choice, optional, path
+from quorate.runtime.setting_types import (
+    ListenerAddress,
+    SettingType,
+    choice,
+    list_of,
+    listener,
+    named_choice,
+    optional,
+    path,
+)
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.tls.ssl_principals import DEFAULT_RULES, parse_rules
 
@@ -57,6 +66,13 @@ class TransportSettings(CallSettings):
         mapping_rules(),
         "From a caller's SPIFFE id or its subject to its principal; the first rule that is for one of them counts.",
         default=DEFAULT_RULES,
+    )
+
+    health_listeners: ListenerAddress | None = setting(
+        "health.listeners",
+        optional(listener()),
+        "Where gRPC health, and nothing else, is asked for in the clear, by probes; it is also asked for at listeners.",
+        default=None,
     )
 
     def security_protocol(self, listener: str) -> str:
