@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tests.seeds.many import run_many, summed
 from tests.seeds.outcome import PASSED, VIOLATED, VOID, Outcome
@@ -18,7 +19,8 @@ class Simulator:
     """What can be asked of one."""
 
     name: str
-    run: Callable[[int], Outcome]
+    run: Callable[..., Outcome]
+    """A seed, and perhaps the profile that it is to have."""
     replay: Callable[[int, str | None, int | None], tuple[str, Outcome]]
     """A seed, of this profile, and so many events at most: its story, and what became of it."""
     profiles: Sequence[str]
@@ -48,6 +50,9 @@ def _parser(simulator: Simulator) -> argparse.ArgumentParser:
     soak.add_argument("--seeds", type=int, default=simulator.seeds)
     soak.add_argument("--base", type=int, default=0)
     soak.add_argument("--jobs", type=int, default=2)
+    soak.add_argument(
+        "--profile", choices=simulator.profiles, help="all of this one; as they are drawn if none is named"
+    )
     soak.set_defaults(command=_soak)
     replay = commands.add_parser("replay", help="tell the story of one seed")
     replay.add_argument("seed", type=int)
@@ -66,7 +71,8 @@ def _soak(simulator: Simulator, arguments: argparse.Namespace) -> int:
     seeds = range(arguments.base, arguments.base + arguments.seeds)
     began = time.monotonic()
     outcomes: list[Outcome] = []
-    for outcome in run_many(simulator.run, seeds, jobs=arguments.jobs, chunk=simulator.chunk):
+    run = partial(simulator.run, profile=arguments.profile) if arguments.profile else simulator.run
+    for outcome in run_many(run, seeds, jobs=arguments.jobs, chunk=simulator.chunk):
         outcomes.append(outcome)
         if outcome.verdict == VIOLATED:
             print(f"{outcome}\n{outcome.story}\n", flush=True)

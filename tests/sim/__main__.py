@@ -6,7 +6,7 @@ import sys
 
 from tests.seeds.command import Simulator, main
 from tests.seeds.outcome import Outcome
-from tests.sim.faults import PROFILES, ROWS, Plan
+from tests.sim.faults import KAFKA, PROFILES, ROWS, Plan
 from tests.sim.mutants.judge import DRAWN, MAX_SEEDS, kill
 from tests.sim.runner import judged, run
 from tests.sim.world import World
@@ -23,7 +23,7 @@ SIMULATOR = Simulator(
     name="tests.sim",
     run=run,
     replay=replay,
-    profiles=PROFILES,
+    profiles=(*PROFILES, KAFKA),
     rows=ROWS,
     mutants=DRAWN,
     kill=kill,

@@ -31,9 +31,13 @@ class Controllers:
         self._world.every(self._world.plan.absence_every_ms, self._come_or_go)
 
     def _come_or_go(self) -> None:
-        node = self._random.choice(list(self._world.nodes.values()))
+        node = self._random.choice(self._apart())
         self._world.fired("S-45")
         self._move(node, is_away=node.id not in self.away)
+
+    def _apart(self) -> list[Node]:
+        """Those whose controller is a process of its own: not Kafka's."""
+        return [node for node in self._world.nodes.values() if not node.is_kafka]
 
     def come_back(self) -> None:
         """Every node has its controller."""
@@ -66,9 +70,9 @@ class Controllers:
     def judge(self) -> None:
         """All nodes live. Some controllers go, the leader's perhaps: one of the others comes to lead, and stays."""
         world = self._world
-        if self._random.randrange(4) == 0:
+        if self._random.randrange(4) == 0 and not world.kafkas:
             self._judge_without_any()
-        voters = [node.id for node in world.liveness.voters_up()]
+        voters = [node.id for node in world.liveness.voters_up() if not node.is_kafka]
         away = self._random.sample(voters, self._random.randrange(len(voters))) if voters else []
         for node_id in away:
             self._move(world.nodes[node_id], is_away=True)

@@ -50,7 +50,12 @@ class Driver:
         if ready.chunk is None or not ready.chunk.is_last:  # else the core is ahead of the disk by an installation
             checker.before_sending(self.node)
         yield from self._send(raft, ready)
+        yield from self.flush(raft)
+
+    def flush(self, raft: Raft) -> Iterator[str]:
+        """What is written is flushed meanwhile: the core is told when that has ended."""
         self._begin_flush()
+        yield from ()
 
     def _append(self, batch: BatchInfo) -> None:
         if self.node.disk.is_full:

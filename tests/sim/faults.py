@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -16,6 +16,8 @@ MIXED, MEMBERSHIP, STORAGE, SNAPSHOTS, SMALL, BRIDGE, REJOIN = PROFILES = (
     "rejoin",
 )
 WEIGHTS: Final = (40, 25, 12, 10, 5, 4, 4)
+KAFKA: Final = "kafka"
+"""Some of the voters do as Kafka's controllers do. It is never drawn: it has seeds of its own."""
 
 ROWS: Final = (*(f"S-{number:02d}" for number in range(1, 28) if number != 25), "S-40", "S-41", "S-45")
 """S-25, broker faults, is not here: brokers belong to the controller's simulation."""
@@ -89,7 +91,10 @@ class Plan:
         profile = profile or drawn
         if profile in (BRIDGE, REJOIN):  # they ask for one thing only: nothing else may disturb it
             return cls(profile=profile, delay_mean_ms=random.choice([2, 10, 30]))
-        return _Draw(random, profile).plan()
+        plan = _Draw(random, profile).plan()
+        if profile == KAFKA:
+            return replace(plan, rot_every_ms=0, misdirected=0.0)  # a Kafka cuts its log at what has rotted
+        return plan
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
 
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft import BatchInfo, Raft, RaftSettings, Ready
@@ -59,6 +60,8 @@ class Node:
     """What this turn has taken in."""
     turn_ms: int = 0
     """The core's time in this turn."""
+    is_kafka: ClassVar[bool] = False
+    """Does its core do as Kafka's does, where that differs?"""
 
     def __post_init__(self) -> None:
         self._key = ReplicaKey(self.id, self.disk.directory_id)
@@ -69,7 +72,7 @@ class Node:
         self.leadership = Leadership(epoch=0, leader_id=None)
         self.listener = self.world.new_listener(self)
         self._random = self.world.stream(f"node {self.id}")
-        self._driver = Driver(self, self._random)
+        self._driver = self.new_driver(self._random)
 
     @property
     def key(self) -> ReplicaKey:
@@ -90,6 +93,14 @@ class Node:
     def endpoints(self) -> tuple[ListenerEndpoint, ...]:
         return (ListenerEndpoint("CONTROLLER", f"host{self.id}", self.port),)
 
+    def new_driver(self, random: Random) -> Driver:
+        """The driver of one life."""
+        return Driver(self, random)
+
+    def knows(self, request: Request) -> bool:
+        """Has it an API for this request?"""
+        return True
+
     # Life and death.
 
     def start(self) -> None:
@@ -107,7 +118,7 @@ class Node:
         self.refusal = ""
         self._inbox.clear()
         self._work, self._tick_at, self._paused_until = None, None, 0
-        self._driver = Driver(self, self._random)
+        self._driver = self.new_driver(self._random)
         self.pending, self.heard = [], []
         self.turn_ms = self.clock.now_ms
         self.raft = Raft(

@@ -52,7 +52,7 @@ class Wire:
 
         def arrive() -> None:
             node, stranger = self._world.nodes[to], self._world.nemesis.strangers.get(to)
-            if is_garbled:
+            if is_garbled or not node.knows(request):
                 self._fail(route)
             elif stranger is not None and route.is_answered is None:
                 stranger.take(request, route)

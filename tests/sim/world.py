@@ -15,9 +15,10 @@ from tests.sim.atlas import Atlas
 from tests.sim.clock import Clock, Timeline
 from tests.sim.controllers import Controllers
 from tests.sim.disk import Disk
-from tests.sim.faults import BRIDGE, MEMBERSHIP, REJOIN, SMALL, Plan
+from tests.sim.faults import BRIDGE, KAFKA, MEMBERSHIP, REJOIN, SMALL, Plan
 from tests.sim.invariants.checker import Checker
 from tests.sim.invariants.liveness import Liveness
+from tests.sim.kafka_voter import KafkaVoter, pretending
 from tests.sim.listener import Listener
 from tests.sim.nemesis import Nemesis
 from tests.sim.node import Node
@@ -51,6 +52,8 @@ class World:
         self._dice = self.stream("dice")
         self._ids = self.stream("ids")
         self.nodes: dict[NodeId, Node] = {}
+        self.kafkas: frozenset[NodeId] = frozenset()
+        """The voters that do as Kafka's controllers do."""
         self.wire = Wire(self)
         self.nemesis = Nemesis(self)
         self.atlas = Atlas(self)
@@ -63,6 +66,10 @@ class World:
 
     def run(self) -> None:
         """Faults first; then all is healed, and the cluster must agree and commit again."""
+        with pretending(self.kafkas):
+            self._run()
+
+    def _run(self) -> None:
         for node in list(self.nodes.values()):
             node.start()
         self.every(APPEND_EVERY_MS[self.plan.profile in (BRIDGE, REJOIN)], self.oracle.append_somewhere)
@@ -248,13 +255,18 @@ class World:
             auto_join_enable=plan.auto_join,
         )
         ids = list(range(1, count + spare + 1))
+        if plan.profile == KAFKA:
+            chance = self.stream("kafkas")
+            self.kafkas = frozenset(chance.sample(ids[:count], chance.randrange(1, count)))
+            self.fired("S-33")
         disks = {id: self.new_uuid() for id in ids}
         voters = self._first_voters({id: disks[id] for id in ids[:count]})
         for id in ids:
             is_first = id <= count or not self.is_dynamic
             disk = Disk(disks[id], voters if is_first else VoterSet(()), int(self.is_dynamic and is_first))
             clock = Clock(self.timeline, rate=self._rate(random), base_ms=random.randrange(1_000_000))
-            node = Node(self, id, disk, clock, settings, bootstrap=frozenset(ids))
+            how = KafkaVoter if id in self.kafkas else Node
+            node = how(self, id, disk, clock, settings, bootstrap=frozenset(ids))
             if id > count and random.random() < plan.odd_levels:
                 node.levels = VersionRange(0, 0)
                 self.fired("S-26")

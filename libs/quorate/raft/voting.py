@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from quorate.errors import ErrorCode
+from quorate.nouns import OffsetAndEpoch
 from quorate.raft import following, quorum, role_entry
 from quorate.raft.messages import VoteRequest, VoteResponse
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached, known_leader
@@ -232,7 +233,6 @@ def _ask_voters(turn: StepContext, role: Prospective | Candidate, *, pre_vote: b
 
     A refused vote is final for the epoch; a refused pre-vote is not.
     """
-    assert turn.log.last_flushed <= turn.log.last, (turn.log.last_flushed, turn.log.last)  # I-12: it claims no more
     for voter in turn.other_voters:
         is_final = voter.id in role.granted or (voter.id in role.rejected and not pre_vote)
         if is_final or not turn.wait_to_ask(voter.id):
@@ -240,10 +240,18 @@ def _ask_voters(turn: StepContext, role: Prospective | Candidate, *, pre_vote: b
         request = VoteRequest(
             epoch=role.epoch,
             replica=turn.node,
-            # The candidate claims its flushed end, not its log end: a crash could take the unflushed tail, and votes
-            # won by that tail would then elect a leader without committed records (I-12).
-            last=turn.log.last_flushed,
+            last=claimed_end(turn),
             pre_vote=pre_vote,
             voter=voter,
         )
         turn.ask(voter.id, request)
+
+
+def claimed_end(turn: StepContext) -> OffsetAndEpoch:
+    """Returns the end of the log by which this node asks for votes: its flushed end, not its log end.
+
+    A crash could take the unflushed tail, and votes won by that tail would then elect a leader without committed
+    records (I-12).
+    """
+    assert turn.log.last_flushed <= turn.log.last, (turn.log.last_flushed, turn.log.last)  # I-12: it claims no more
+    return turn.log.last_flushed
