@@ -1,0 +1,44 @@
+"""One image a service: their Dockerfiles are one text, with another name in each, and what they take is pinned."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ON_SPARK = "pipeline"
+"""Its image is Spark's own: deploy/spark."""
+SERVICES = sorted(
+    main.parent.name for main in (ROOT / "services").glob("*/__main__.py") if main.parent.name != ON_SPARK
+)
+
+
+def dockerfile(service: str) -> str:
+    return (ROOT / "services" / service / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_differs_in_its_name_alone(service: str) -> None:
+    renamed = re.sub(r"(ARG SERVICE=|services[/.]|quorate/)quorum\b", rf"\g<1>{service}", dockerfile("quorum"))
+
+    assert renamed.replace("/etc/quorate/quorum.", f"/etc/quorate/{service}.") == dockerfile(service)
+
+
+def test_every_base_and_tool_has_a_version() -> None:
+    text = dockerfile("quorum")
+    bases = re.findall(r"^ARG B\w+=(\S+)$", text, re.MULTILINE)
+    uv = re.findall(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    assert [] == [base for base in bases if not re.fullmatch(r"[\w./-]+:3\.11\.\d+-slim-bookworm", base)]
+    assert uv == re.findall(r"uv==(\S+)", text)
+    assert text.count("uv sync") == text.count("uv sync --frozen")
+
+
+def test_the_image_is_built_from_what_the_checkout_has_in_git() -> None:
+    """Generated code, environments and caches of the one who builds it do not get in."""
+    rules = (ROOT / ".dockerignore").read_text().splitlines()
+
+    assert "*" in rules
+    assert {"**/__pycache__", "libs/kraft/*", "!libs/kraft/__init__.py"} <= set(rules)
