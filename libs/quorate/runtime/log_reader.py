@@ -89,8 +89,8 @@ class LogReader:
         self.leader_id: NodeId = -1
         """The node id of the leader in the last answer; -1 before the first answer, or if it is unknown."""
         self._replica_id = replica_id
-        # The directory id distinguishes readers without a node id, so that the leader can park a fetch of each.
-        self._directory_id = uuid_text(random_uuid()) if replica_id < 0 else ""
+        # It tells readers of one node id, or of none, from each other, so that the leader can park a fetch of each.
+        self._directory_id = uuid_text(random_uuid())
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._at = servers[0]
         self._hint: str | None = None

@@ -1,0 +1,40 @@
+{{/* What a schema cannot say: refused before anything changes. */}}
+{{- define "quorate.check" -}}
+{{- $fullname := include "quorate.fullname" . -}}
+{{- $name := printf "%s-quorum" $fullname -}}
+{{- $found := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
+{{- if $found -}}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "nobody" $found -}}
+{{- if ne $owner .Release.Name -}}
+{{- fail (printf "the namespace %s has a StatefulSet %s of release %s: two releases cannot share a name, choose another fullnameOverride" .Release.Namespace $name $owner) -}}
+{{- end -}}
+{{- $first := dig "spec" "ordinals" "start" 0 $found | int -}}
+{{- if ne $first (int .Values.quorum.firstNodeId) -}}
+{{- fail (printf "quorum.firstNodeId = %d: the quorum was installed with %d, and its nodes keep their ids" (int .Values.quorum.firstNodeId) $first) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq .Values.tls.source "certManager") (not (.Capabilities.APIVersions.Has "cert-manager.io/v1")) -}}
+{{- fail "tls.source = certManager: the cluster does not have cert-manager.io/v1; install cert-manager first (for `helm template`: --api-versions cert-manager.io/v1)" -}}
+{{- end -}}
+{{- if and (not .Values.tls.principalMappingRules) (ne .Values.tls.source "existingSecret") -}}
+{{- range $identity := splitList "," (include "quorate.identities" .) -}}
+{{- $is := index $.Values.principals $identity -}}
+{{- if ne $is (printf "User:%s" $identity) -}}
+{{- fail (printf "principals.%s = %s: the chart's own certificate for it is of User:%s; another name takes tls.principalMappingRules" $identity $is $identity) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.observer.autoscaling -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) -}}
+{{- fail (printf "observer.autoscaling.minReplicas = %d is above maxReplicas = %d" (int .minReplicas) (int .maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.maxUnavailable" -}}
+{{- if kindIs "invalid" .Values.quorum.maxUnavailable -}}
+{{- ternary 1 0 (gt (int .Values.quorum.replicas) 2) -}}
+{{- else -}}
+{{- .Values.quorum.maxUnavailable -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,133 @@
+{{/* Names, labels and addresses. */}}
+
+{{- define "quorate.fullname" -}}
+{{- $name := .Values.fullnameOverride | default (ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name)) -}}
+{{- if gt (len $name) 40 -}}
+{{- fail (printf "the name %s has %d characters; names of pods begin with it, and it has at most 40: choose a shorter release name, or fullnameOverride" $name (len $name)) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{/* A dict with root and component. */}}
+{{- define "quorate.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "quorate.labels" -}}
+{{ include "quorate.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: {{ .root.Chart.Name }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "quorate.image" -}}
+{{- $image := .root.Values.image -}}
+{{- $prefix := compact (list $image.registry $image.repository .service) | join "/" -}}
+{{- with index $image.digests .service -}}
+{{- printf "%s@%s" $prefix . -}}
+{{- else -}}
+{{- printf "%s:%s" $prefix ($image.tag | default .root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "quorate.fullname" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
+{{/* Twenty-one hexadecimal digits and an A are sixteen bytes as Kafka writes them. */}}
+{{- define "quorate.clusterId" -}}
+{{- .Values.clusterId | default (printf "%sA" (printf "%s/%s" .Release.Namespace (include "quorate.fullname" .) | sha256sum | trunc 21)) -}}
+{{- end -}}
+
+{{/* A dict with root and component: the host of a Service. */}}
+{{- define "quorate.host" -}}
+{{- printf "%s-%s.%s.svc" (include "quorate.fullname" .root) .component .root.Release.Namespace -}}
+{{- end -}}
+
+{{/* A dict with root and pod, an ordinal or a reference to one. */}}
+{{- define "quorate.nodeHost" -}}
+{{- printf "%s.%s" .pod (include "quorate.host" (dict "root" .root "component" "quorum")) -}}
+{{- end -}}
+
+{{/* The quorum's ids, with commas. */}}
+{{- define "quorate.nodeIds" -}}
+{{- $first := int .Values.quorum.firstNodeId -}}
+{{- $ids := list -}}
+{{- range $each := untilStep $first (int (add $first .Values.quorum.replicas)) 1 -}}
+{{- $ids = append $ids (toString $each) -}}
+{{- end -}}
+{{- join "," $ids -}}
+{{- end -}}
+
+{{/* A dict with root, port and prefix (a printf format for the id, or empty): host:port of every node, with commas. */}}
+{{- define "quorate.nodes" -}}
+{{- $root := .root -}}{{- $port := .port -}}{{- $named := .named -}}
+{{- $all := list -}}
+{{- range $id := splitList "," (include "quorate.nodeIds" .root) -}}
+{{- $host := include "quorate.nodeHost" (dict "root" $root "pod" (printf "%s-quorum-%s" (include "quorate.fullname" $root) $id)) -}}
+{{- $all = append $all (printf "%s%s:%v" (ternary (printf "%s@" $id) "" $named) $host $port) -}}
+{{- end -}}
+{{- join "," $all -}}
+{{- end -}}
+
+{{/* The ports on which containers listen. Pods have their own network: nobody needs to change them. */}}
+{{- define "quorate.ports" -}}
+quorum: 9093
+controller: 9094
+gateway: 9092
+heartbeat: 9095
+placer: 9096
+observer: 9097
+{{- end -}}
+
+{{- define "quorate.healthPorts" -}}
+quorum: 9193
+controller: 9194
+gateway: 9192
+heartbeat: 9195
+placer: 9196
+observer: 9197
+{{- end -}}
+
+{{- define "quorate.metricsPorts" -}}
+quorum: 9293
+controller: 9294
+gateway: 9292
+heartbeat: 9295
+placer: 9296
+observer: 9297
+{{- end -}}
+
+{{- define "quorate.tlsSecret" -}}
+{{- if eq .root.Values.tls.source "existingSecret" -}}
+{{- index .root.Values.tls.existingSecrets .identity | required (printf "tls.existingSecrets.%s is empty; with tls.source = existingSecret it names a Secret with tls-combined.pem and ca.crt" .identity) -}}
+{{- else -}}
+{{- printf "%s-%s-tls" (include "quorate.fullname" .root) .identity -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A dict with root and identity: the names in a certificate, as a JSON list. */}}
+{{- define "quorate.dnsNames" -}}
+{{- $host := include "quorate.host" (dict "root" .root "component" .identity) -}}
+{{- $names := list $host "localhost" -}}
+{{- if eq .identity "quorum" -}}
+{{- $names = concat $names (list (printf "*.%s" $host) (include "quorate.host" (dict "root" .root "component" "controller"))) -}}
+{{- if .root.Values.gateway.enabled -}}
+{{- $names = append $names (include "quorate.host" (dict "root" .root "component" "gateway")) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq .identity "admin" -}}
+{{- $names = list "admin" -}}
+{{- else -}}
+{{- $names = concat $names .root.Values.tls.extraDnsNames -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}
+
+{{- define "quorate.identities" -}}quorum,heartbeat,placer,observer,admin{{- end -}}

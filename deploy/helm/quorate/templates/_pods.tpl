@@ -1,0 +1,207 @@
+{{/* What the pods have in common. */}}
+
+{{- define "quorate.podSecurityContext" -}}
+runAsNonRoot: true
+{{- with .Values.podSecurity.uid }}
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
+{{- end }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "quorate.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* A dict with root, component, and values, its part of the values: the beginning of a pod's spec. */}}
+{{- define "quorate.pod" -}}
+serviceAccountName: {{ include "quorate.serviceAccountName" .root }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  {{- include "quorate.podSecurityContext" .root | nindent 2 }}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "quorate.selector" . | nindent 8 }}
+    {{- if ne .component "quorum" }}
+    matchLabelKeys: [pod-template-hash]
+    {{- end }}
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" (and (eq .component "quorum") .root.Values.quorum.spreadHosts) }}
+    labelSelector:
+      matchLabels:
+        {{- include "quorate.selector" . | nindent 8 }}
+    {{- if ne .component "quorum" }}
+    matchLabelKeys: [pod-template-hash]
+    {{- end }}
+{{- end -}}
+
+{{/* A dict with root, component, values and config: the metadata of a pod template. */}}
+{{- define "quorate.podMetadata" -}}
+labels:
+  {{- include "quorate.selector" . | nindent 2 }}
+  {{- with .root.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with .values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  checksum/config: {{ .config | sha256sum }}
+  {{- with .values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* A dict with root and service: the environment that every container has. */}}
+{{- define "quorate.env" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef: {fieldPath: metadata.name}
+- name: POD_IP
+  valueFrom:
+    fieldRef: {fieldPath: status.podIP}
+- name: NODE_NAME
+  valueFrom:
+    fieldRef: {fieldPath: spec.nodeName}
+- name: QUORATE_LOG_LEVEL
+  value: {{ .root.Values.logging.level }}
+- name: QUORATE_LOG_FORMAT
+  value: {{ .root.Values.logging.format }}
+{{- if .root.Values.metrics.enabled }}
+- name: OTEL_METRICS_EXPORTER
+  value: prometheus
+- name: OTEL_EXPORTER_PROMETHEUS_HOST
+  value: $(POD_IP)
+- name: OTEL_EXPORTER_PROMETHEUS_PORT
+  value: {{ index (include "quorate.metricsPorts" .root | fromYaml) .service | quote }}
+{{- end }}
+{{- if .root.Values.tracing.enabled }}
+- name: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
+  value: {{ include "quorate.tracesEndpoint" .root }}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: k8s.namespace.name={{ .root.Release.Namespace }},k8s.pod.name=$(POD_NAME),k8s.node.name=$(NODE_NAME)
+{{- end }}
+{{- end -}}
+
+{{- define "quorate.tracesEndpoint" -}}
+{{- .Values.tracing.endpoint | default (printf "https://%s:9097" (include "quorate.host" (dict "root" . "component" "observer"))) -}}
+{{- end -}}
+
+{{/* The environment that a node's containers have besides: who it is, and where it listens. */}}
+{{- define "quorate.nodeEnv" -}}
+- name: QUORATE_NODE_ID
+  valueFrom:
+    fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
+{{- if ne .service "gateway" }}
+- name: QUORATE_ADVERTISED_LISTENERS
+  value: CONTROLLER://{{ include "quorate.nodeHost" (dict "root" .root "pod" "$(POD_NAME)") }}:{{ index (include "quorate.ports" .root | fromYaml) .service }}
+{{- end }}
+{{- end -}}
+
+{{/* A dict with root and service: probes in the clear, on a port that serves health alone. */}}
+{{- define "quorate.probes" -}}
+{{- $port := index (include "quorate.healthPorts" .root | fromYaml) .service -}}
+{{- $probes := .root.Values.probes -}}
+startupProbe:
+  grpc: {port: {{ $port }}, service: startup}
+  periodSeconds: 1
+  timeoutSeconds: {{ $probes.timeoutSeconds }}
+  failureThreshold: {{ $probes.startupSeconds }}
+readinessProbe:
+  grpc: {port: {{ $port }}, service: readiness}
+  periodSeconds: {{ $probes.periodSeconds }}
+  timeoutSeconds: {{ $probes.timeoutSeconds }}
+  failureThreshold: {{ $probes.readinessFailures }}
+livenessProbe:
+  grpc: {port: {{ $port }}, service: liveness}
+  periodSeconds: {{ $probes.periodSeconds }}
+  timeoutSeconds: {{ $probes.timeoutSeconds }}
+  failureThreshold: {{ $probes.livenessFailures }}
+{{- end -}}
+
+{{/* A dict with root, service and values: all of a container but its environment and volumes. */}}
+{{- define "quorate.container" -}}
+image: {{ include "quorate.image" . }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+args: [--config, /etc/quorate/{{ .service }}.properties]
+securityContext:
+  {{- include "quorate.securityContext" .root | nindent 2 }}
+ports:
+  - name: {{ .service }}
+    containerPort: {{ index (include "quorate.ports" .root | fromYaml) .service }}
+  - containerPort: {{ index (include "quorate.healthPorts" .root | fromYaml) .service }}
+  {{- if .root.Values.metrics.enabled }}
+  - name: prom-{{ .service }}
+    containerPort: {{ index (include "quorate.metricsPorts" .root | fromYaml) .service }}
+  {{- end }}
+{{ include "quorate.probes" . }}
+{{- if .root.Values.preStopSeconds }}
+lifecycle:
+  preStop:
+    sleep:
+      seconds: {{ .root.Values.preStopSeconds }}
+{{- end }}
+resources:
+  {{- toYaml .resources | nindent 2 }}
+{{- end -}}
+
+{{- define "quorate.mounts" -}}
+- name: config
+  mountPath: /etc/quorate/{{ .service }}.properties
+  subPath: {{ .service }}.properties
+  readOnly: true
+- name: tls
+  mountPath: /etc/quorate/tls
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+{{- end -}}
+
+{{/* A dict with root, component and identity. */}}
+{{- define "quorate.volumes" -}}
+- name: config
+  configMap:
+    name: {{ include "quorate.fullname" .root }}-{{ .component }}
+- name: tls
+  secret:
+    secretName: {{ include "quorate.tlsSecret" . }}
+    defaultMode: 0440
+- name: tmp
+  emptyDir:
+    sizeLimit: 64Mi
+{{- end -}}
