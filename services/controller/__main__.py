@@ -19,6 +19,7 @@ from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.runtime import cluster_metrics
+from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
@@ -86,19 +87,16 @@ async def main(life: ServiceLife) -> None:
         cluster_id=meta.cluster_id,
         sessions=asked.sessions,
         authorizer=authorizer_of(config),
+        nodes=node_ids_of(config.node_rules),
         transport=transport,
     )
     servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
-    limits = ServerLimits(calls=config.call_limits)
-    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport)
-    server.add("kraft.service.Controller", add_to_server, servicer)
-    life.at_end(server.abort)
-    port = server.listen(str(config.listeners.endpoint))
-    server.listen_for_probes(config.health_listeners)
+    server, port = _server(life, config, telemetry, transport, servicer)
     listeners = config.advertised_listeners or (reached_at(config.listeners, None, port=port),)
     work = _work(config, settings, driver, channel, performance, listeners, transport)
     log.info("starting", cluster_id=meta.cluster_id, **describe(config))
     tell(transport, config.listeners.name)
+    warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     _watch(driver, engine, settings)
     watch_isr_updates(apis.isr_updates)
     export = Export.of(os.environ)
@@ -113,6 +111,23 @@ async def main(life: ServiceLife) -> None:
     await asked.close()
     await channel.close()
     await telemetry.close()
+
+
+def _server(
+    life: ServiceLife,
+    config: ControllerConfig,
+    telemetry: Telemetry,
+    transport: Transport,
+    servicer: ControllerService,
+) -> tuple[Server, int]:
+    """Returns the server, which listens, and its port. Raises CannotListen."""
+    limits = ServerLimits(calls=config.call_limits)
+    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport)
+    server.add("kraft.service.Controller", add_to_server, servicer)
+    life.at_end(server.abort)
+    port = server.listen(str(config.listeners.endpoint))
+    server.listen_for_probes(config.health_listeners)
+    return server, port
 
 
 def _watch(driver: ControllerDriver, engine: Engine, settings: ControllerSettings) -> None:

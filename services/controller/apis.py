@@ -21,6 +21,7 @@ from quorate.placement import PlacementSpec
 from quorate.runtime.client import Client
 from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.transport import PLAIN, Transport
+from quorate.tls.node_ids import NodeIds
 from services.controller.authorizing import Authorizing
 from services.controller.call import Call
 from services.controller.driver import ControllerDriver
@@ -52,6 +53,7 @@ class Apis:
         cluster_id: str,
         sessions: SessionLookup | None = None,
         authorizer: StandardAuthorizer | None = None,
+        nodes: NodeIds | None = None,
         clock: Clock | None = None,
         transport: Transport = PLAIN,
     ) -> None:
@@ -62,7 +64,7 @@ class Apis:
         self.settings = settings
         self.cluster_id = cluster_id
         self.isr_updates = IsrUpdates()
-        self.authorizing = Authorizing(driver.engine, authorizer, transport.principal)
+        self.authorizing = Authorizing(driver.engine, authorizer, transport.principal, nodes)
         self._quotas = MutationQuotas(settings.quota_windows)
         self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
         self.features = Committed(driver.engine, driver.engine.state.features)

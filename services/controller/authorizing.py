@@ -27,7 +27,9 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.runtime import passing_on
+from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.passing_on import CLIENT_ID, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
+from quorate.tls.node_ids import NodeIds
 from services.controller import audit
 from services.controller.api import Api
 from services.controller.call import Call
@@ -90,8 +92,10 @@ class Authorizing:
         engine: Engine,
         authorizer: StandardAuthorizer | None,
         principal: Callable[[Any], Principal] = lambda context: ANONYMOUS,
+        nodes: NodeIds | None = None,
     ) -> None:
-        """`principal` says who makes a call, by its certificate."""
+        """`principal` says who makes a call, by its certificate; `nodes` says which node it is, None for any."""
+        self._nodes = nodes
         self._principal = principal
         self._engine = engine
         self._authorizer = authorizer
@@ -134,6 +138,19 @@ class Authorizing:
             why = "authorizer.class.name is not set on this controller: there are no entries"
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
+    def check_node(self, api: Api, asked: Any, caller: Caller) -> None:
+        """Checks that the caller is the node for which it speaks. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED).
+
+        `asked` is Kafka's request, or the message of an API that Kafka does not have.
+        """
+        claimed = CLAIMS.get(api.name)
+        if self._nodes is None or claimed is None:
+            return
+        try:
+            check_claim(self._nodes, claimed(asked), api=api.name, principal=caller.principal, host=caller.host)
+        except ApiError as refusal:
+            raise self._of_now(refusal) from None
+
     def check_elsewhere(self, api: str, caller: Caller) -> None:
         """Checks the right for a request that another service answers.
 
@@ -152,6 +169,7 @@ class Authorizing:
         """
         caller = Caller(call.principal, call.host)
         self.check(call.api, caller)
+        self.check_node(call.api, call.asked, caller)
         if self._authorizer is None:
             return AdmittedCall(call, None)
         rights = self.rights(caller, call.api.name)

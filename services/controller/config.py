@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised
 from quorate.runtime.setting_types import (
@@ -183,6 +184,7 @@ class ControllerConfig(TransportSettings):
         "Who may do everything, whatever the entries say: who makes the first of them, and the cluster's own nodes.",
         default=frozenset(),
     )
+    node_rules: str | None = setting(CLAIM_RULES, node_rules(), CLAIM_RULES_HELP, default=None)
     allow_everyone_if_no_acl_found: bool = setting(
         "allow.everyone.if.no.acl.found",
         boolean(),
@@ -192,7 +194,8 @@ class ControllerConfig(TransportSettings):
 
     def problems(self) -> Iterator[str]:
         """Yields the violated rules between settings: those of the listener."""
-        return self.security_problems(self.listeners.name)
+        yield from self.security_problems(self.listeners.name)
+        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
 
     @property
     def listener_name(self) -> str:

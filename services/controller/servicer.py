@@ -42,6 +42,7 @@ from services.controller.admin import AdminDoor
 from services.controller.answers import encoded_in_turns, others_turn
 from services.controller.api import Api
 from services.controller.apis import Apis
+from services.controller.authorizing import Caller
 from services.controller.call import Call
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding
@@ -110,7 +111,8 @@ class ControllerService:
         )
 
         async def change() -> ChangeBrokerStateResponse:
-            self._check(CHANGE_BROKER_STATE, context)
+            caller = self._check(CHANGE_BROKER_STATE, context)
+            self._apis.authorizing.check_node(CHANGE_BROKER_STATE, request, caller)
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
             answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=CHANGE_BROKER_STATE.lane)
             self._speak_of(answer, context)
@@ -211,9 +213,11 @@ class ControllerService:
 
         return await self._forwarding.serve(api, request, context, here)
 
-    def _check(self, api: Api, context: Any) -> None:
-        """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the caller may not send this request."""
-        self._apis.authorizing.check(api, self._apis.authorizing.caller(context))
+    def _check(self, api: Api, context: Any) -> Caller:
+        """Returns the caller. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it may not send this request."""
+        caller = self._apis.authorizing.caller(context)
+        self._apis.authorizing.check(api, caller)
+        return caller
 
     def _speak_of(self, answer: Answer, context: Any) -> None:
         """Puts leader id, leader epoch and offset of the answer into the call's trailing metadata."""

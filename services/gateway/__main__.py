@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
+from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
@@ -47,6 +48,7 @@ async def main(life: ServiceLife) -> None:
     log.info("starting", **describe(config))
     if transport.is_plain:
         log.warning("speaks to the services in the clear", setting="grpc.security.protocol")
+    warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     export = Export.of(os.environ)
     await health.start()
     async with (
@@ -77,7 +79,7 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
     try:
         stubs = {backend: backend.stub(each) for backend, each in channels.items()}
         guard = ClusterActionGuard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
-        yield Gateway(stubs, endpoints, telemetry, guard)
+        yield Gateway(stubs, endpoints, telemetry, guard, node_ids_of(config.node_rules))
     finally:
         for channel in channels.values():
             await channel.close()

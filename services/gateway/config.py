@@ -9,6 +9,7 @@ from typing import Final
 
 from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.protocol import ServerSettings
+from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
 from quorate.runtime.config import setting
 from quorate.runtime.setting_types import (
     ConfiguredVoter,
@@ -86,6 +87,8 @@ class GatewayConfig(SecuritySettings):
         default=frozenset(),
     )
 
+    node_rules: str | None = setting(CLAIM_RULES, node_rules(), CLAIM_RULES_HELP, default=None)
+
     grpc_protocol: str = setting(
         "grpc.security.protocol", choice(*PROTOCOLS), "What is spoken to the three services.", default=SSL
     )
@@ -106,6 +109,7 @@ class GatewayConfig(SecuritySettings):
     def problems(self) -> Iterator[str]:
         """Yields the violated rules: those of the listener, and that this node is among the gateways."""
         yield from self.security_problems(self.listeners.name)
+        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
         stores = {"keystore": self.grpc_keystore, "truststore": self.grpc_truststore}
         for name in [name for name, store in stores.items() if store is None and self.grpc_protocol == SSL]:
             instead = f"grpc.security.protocol = {PLAINTEXT}"

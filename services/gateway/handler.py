@@ -16,6 +16,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.server import ConnectedClient, Unanswerable
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import ApiMessageType, Request
+from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.client import call
 from quorate.runtime.logs import logger
 from quorate.runtime.passing_on import (
@@ -30,6 +31,7 @@ from quorate.runtime.passing_on import (
 )
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
+from quorate.tls.node_ids import NodeIds
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.gateway.apis import ENVELOPE, ROUTES, SERVED, Backend
 from services.gateway.endpoints import Endpoints
@@ -75,9 +77,11 @@ class Gateway:
         endpoints: Endpoints,
         telemetry: Telemetry = OFF,
         guard: ClusterActionGuard | None = None,
+        nodes: NodeIds | None = None,
     ) -> None:
         self._stubs = stubs
         self._guard = guard
+        self._nodes = nodes
         self._endpoints = endpoints
         self._telemetry = telemetry
         self.features = ApiVersionsCache(self._ask_features, SERVED)
@@ -107,6 +111,7 @@ class Gateway:
         try:
             _check_token_request(request.api, is_token=request.is_token)
             await self._check_right(request, caller)
+            self._check_node(request, newest, client)
             response = await self._asked(request.api, newest, header.request_api_version, caller)
         except ApiError as refusal:
             response = _refused(request.api, newest, refusal, header.request_api_version, request.principal)
@@ -122,6 +127,17 @@ class Gateway:
             raise _gone_or(
                 refusal, f"{request.api.name}: the controller does not say whether it may be asked"
             ) from None
+
+    def _check_node(self, request: Request, newest: Message, client: ConnectedClient) -> None:
+        """Checks that a client is the node that it speaks for, where the service behind knows the gateway alone.
+
+        A controller checks it itself, by the principal that is passed on. Raises ApiError.
+        """
+        claimed = CLAIMS.get(request.api.name)
+        if self._nodes is None or claimed is None or ROUTES[request.api.key] is Backend.CONTROLLER:
+            return
+        who, name = request.principal, request.api.name
+        check_claim(self._nodes, claimed(newest), api=name, principal=who, host=client.host)
 
     async def _opened(
         self, envelope: EnvelopeRequest, forwarder: Principal, client: ConnectedClient

@@ -10,6 +10,7 @@ from functools import partial
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
 from quorate.liveness import Sessions
+from quorate.runtime.claims import claims_of, warn_of_any
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
@@ -51,6 +52,7 @@ async def main(life: ServiceLife) -> None:
         quiet=("kraft.service.Heartbeat",),
         transport=transport,
         guard=guard_of(config, transport),
+        claims=claims_of(config, transport),
     )
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))
     life.at_end(server.abort)
@@ -58,6 +60,7 @@ async def main(life: ServiceLife) -> None:
     server.listen_for_probes(config.health_listeners)
     log.info("starting", **describe(config))
     tell(transport, config.listeners.name)
+    warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     watch(driver)
     export = Export.of(os.environ)
     await server.start()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quorate.liveness import SESSION_TIMEOUT_MS
+from quorate.runtime.claims import NodeSettings, claim_problems
 from quorate.runtime.config import setting
-from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import (
     Endpoint,
     ListenerAddress,
@@ -22,7 +22,7 @@ from quorate.runtime.setting_types import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatConfig(GuardedSettings):
+class HeartbeatConfig(NodeSettings):
     """The settings of one heartbeat service."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)
@@ -48,4 +48,5 @@ class HeartbeatConfig(GuardedSettings):
 
     def problems(self) -> Iterator[str]:
         """Yields the violated rules between settings: those of the listener."""
-        return self.security_problems(self.listeners.name)
+        yield from self.security_problems(self.listeners.name)
+        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))

@@ -7,7 +7,7 @@ quorum node that can answer; the answer says how long that node has not heard fr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -22,6 +22,8 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import QuorumServicer, QuorumStub
 from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import NodeId, uuid_text
+from quorate.random_uuid import random_uuid
 from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX
 
 __all__ = ["ObserverLogService"]
@@ -35,8 +37,9 @@ WAIT_MS_MAX: Final = 5_000
 class ObserverLogService(QuorumServicer):
     """Serves the RPCs of `kraft.service.Quorum` that a reader of the log needs; the others are UNIMPLEMENTED."""
 
-    def __init__(self, servers: Sequence[str], connect: Callable[[str], grpc.aio.Channel]) -> None:
+    def __init__(self, servers: Sequence[str], connect: Callable[[str], grpc.aio.Channel], *, node_id: NodeId) -> None:
         assert servers
+        self._node_id = node_id
         self._servers = deque(servers)
         self._connect = connect
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -49,13 +52,29 @@ class ObserverLogService(QuorumServicer):
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[RelayFetchResponse]:
         """Answers each fetch of the stream in order, with committed records. Raises ApiError if no node answers."""
+        directory_id = uuid_text(random_uuid())
         async for request in request_iterator:
+            self._own(request.replica_state, _partitions_of(request), directory_id)
             request.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
             yield await self._asked(lambda stub, request=request: _fetched(stub, request), _has_log)  # type: ignore[misc]
 
     async def RelayFetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> RelayFetchSnapshotResponse:
         """Returns one chunk of a snapshot. Raises ApiError if no node answers."""
+        self._own(request, (), "")
         return await self._asked(lambda stub: stub.RelayFetchSnapshot(request, timeout=DEADLINE_S), _has_snapshot)
+
+    def _own(
+        self, replica: FetchRequest.ReplicaState | FetchSnapshotRequest, partitions: Iterable[Any], directory_id: str
+    ) -> None:
+        """Puts this observer's id in place of a reader's, for which it cannot speak (`quorate.runtime.claims`).
+
+        By the directory id a quorum node tells this observer's readers from each other, and holds a fetch of each.
+        """
+        if replica.replica_id < 0:
+            return
+        replica.replica_id = self._node_id
+        for partition in partitions:
+            partition.replica_directory_id = directory_id
 
     async def close(self) -> None:
         """Closes the channels to the quorum nodes."""
@@ -88,6 +107,10 @@ class ObserverLogService(QuorumServicer):
         if server not in self._channels:
             self._channels[server] = self._connect(server)
         return self._channels[server]
+
+
+def _partitions_of(request: FetchRequest) -> Iterable[Any]:
+    return (partition for topic in request.topics for partition in topic.partitions)
 
 
 async def _fetched(stub: Any, request: FetchRequest) -> RelayFetchResponse | None:

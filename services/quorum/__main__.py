@@ -18,6 +18,7 @@ from quorate.raft.core import Raft
 from quorate.raft.log import LogView
 from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import VoterSet
+from quorate.runtime.claims import claims_of, warn_of_any
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.guard import guard_of
@@ -104,6 +105,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, RaftClientService(driver, presence))
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     tell(transport, config.listeners.name)
+    warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="quorum", instance=name):
         peers = Peers(
             endpoints,
@@ -144,6 +146,7 @@ def _server(life: ServiceLife, config: QuorumConfig, telemetry: Telemetry, trans
         on_fatal=life.fail,
         transport=transport,
         guard=guard_of(config, transport),
+        claims=claims_of(config, transport, node_id=config.node_id),
     )
     life.at_end(server.abort)
     return server

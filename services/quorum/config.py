@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.raft.settings import RaftSettings
+from quorate.runtime.claims import NodeSettings, claim_problems
 from quorate.runtime.config import setting
-from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
     ListenerAddress,
@@ -40,7 +40,7 @@ OBSERVER_WAIT_MS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(GuardedSettings):
+class QuorumConfig(NodeSettings):
     """The settings of one quorum node."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node.")
@@ -230,6 +230,7 @@ class QuorumConfig(GuardedSettings):
     def problems(self) -> Iterator[str]:
         """Yields an error for each pair of settings that contradict each other."""
         yield from self.security_problems(self.listeners.name)
+        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
         if self.voters and self.node_id not in {voter.id for voter in self.voters}:
             known = ",".join(str(voter) for voter in self.voters)
             yield f"node.id = {self.node_id} is not among controller.quorum.voters = {known}; a quorum node votes"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,13 +20,16 @@ from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, Process
+from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
 from kraft.api.create_acls_pb2 import CreateAclsRequest
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.authorizer import STANDARD_AUTHORIZER
-from quorate.errors import ErrorCode
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.network.client import connect
+from quorate.nouns import METADATA_TOPIC, NodeId
+from quorate.runtime.claims import CLAIMS
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
 from tests.e2e.secured import PATIENCE
@@ -39,6 +42,8 @@ AUDITED: Final = "operation=ClusterAction host=127.0.0.1 resource=Cluster:LITERA
 RULES: Final = r"RULE:^CN=(.*?),O=cluster$/$1/L,DEFAULT"
 UNFENCED_MS: Final = 600_000
 """A broker's session timeout: no broker is fenced while the log is compared."""
+NODE_RULES: Final = r"RULE:^(quorum|controller|observer)-([0-9]+)$/$2/,RULE:^(heartbeat|gateway|clients).*$/*/"
+"""The plan's clients are all three brokers, so they speak for each."""
 DENIED: Final = "PERMISSION_DENIED"
 """As a whole, before the request is looked at."""
 ANSWERED: Final = "OK"
@@ -147,6 +152,64 @@ REQUESTS: Final[dict[str, dict[str, Any]]] = {
 """What is asked for where an empty request asks for nothing; other requests are empty."""
 
 
+OWN, OTHER = 2, 1
+"""The node that calls, by its certificate, and the one for which it speaks."""
+
+
+def speaking_for(node_id: NodeId) -> dict[str, dict[str, Any]]:
+    """Of each RPC whose request says which node its sender is: a request of this node."""
+    topic = METADATA_TOPIC
+    voter = {"topics": [{"topic_name": topic, "partitions": [{"replica_id": node_id, "replica_epoch": 1}]}]}
+    leader = {"topics": [{"topic_name": topic, "partitions": [{"leader_id": node_id, "leader_epoch": 1}]}]}
+    fetch = {"replica_state": {"replica_id": node_id}, "topics": [{"partitions": [{"fetch_offset": 1}]}]}
+    broker, voter_id = {"broker_id": node_id, "broker_epoch": 1}, {"voter_id": node_id}
+    return {
+        "Quorum/Vote": voter,
+        "Quorum/BeginQuorumEpoch": leader,
+        "Quorum/EndQuorumEpoch": leader,
+        "Quorum/Fetch": fetch,
+        "Quorum/FetchStream": fetch,
+        "Quorum/RelayFetchStream": fetch,
+        "Quorum/RelayFetchSnapshot": {"replica_id": node_id},
+        "Quorum/FetchSnapshot": {"replica_id": node_id},
+        "Quorum/UpdateRaftVoter": voter_id,
+        "Quorum/ControllerPresence": voter_id,
+        "Controller/AlterPartition": broker,
+        "Controller/AllocateProducerIds": broker,
+        "Controller/AssignReplicasToDirs": broker,
+        "Controller/BrokerRegistration": {"broker_id": node_id, "cluster_id": "another"},
+        "Controller/ControllerRegistration": {"controller_id": node_id},
+        "Controller/ChangeBrokerState": {**broker, "target": 1},
+        "Heartbeat/BrokerHeartbeat": broker,
+        "Heartbeat/BrokerHeartbeatStream": broker,
+        "Heartbeat/BrokerHeartbeats": {"heartbeats": [{"broker_id": OWN}, broker]},
+    }
+
+
+OF_ITS_CONTROLLER: Final = {name for name in ROWS if name.startswith("RaftClient/")}
+"""They name no node: a quorum node takes them of the controller beside it alone."""
+OF_NO_NODE: Final = {
+    *(name for name in ROWS if name.startswith(("Placer/", "Observer/", "TraceService/"))),
+    *("Quorum/DescribeQuorum", "Quorum/FindQuorum", "Quorum/ApiVersions", "Heartbeat/DescribeSessions"),
+    # An operator sends these, about every node.
+    *("Quorum/AddRaftVoter", "Quorum/RemoveRaftVoter", "Quorum/AlterQuorum", "Quorum/SetTargetVoters"),
+    *("Quorum/TransferLeadership", "Controller/UnregisterBroker", "Controller/UnregisterController"),
+    *("Controller/AddRaftVoter", "Controller/RemoveRaftVoter", "Controller/AlterQuorum"),
+    *("Controller/TransferLeadership", "Controller/Submit", "Controller/AdminStream"),
+    *("Controller/CreateTopics", "Controller/DeleteTopics", "Controller/CreatePartitions", "Controller/ElectLeaders"),
+    *("Controller/AlterPartitionReassignments", "Controller/ListPartitionReassignments"),
+    *("Controller/DescribeTopicPartitions", "Controller/DescribeCluster", "Controller/DescribeQuorum"),
+    *("Controller/UpdateFeatures", "Controller/IncrementalAlterConfigs", "Controller/AlterConfigs"),
+    *("Controller/DescribeConfigs", "Controller/DescribeUserScramCredentials"),
+    *("Controller/AlterUserScramCredentials", "Controller/CreateDelegationToken", "Controller/RenewDelegationToken"),
+    *("Controller/ExpireDelegationToken", "Controller/DescribeDelegationToken", "Controller/DescribeAcls"),
+    *("Controller/CreateAcls", "Controller/DeleteAcls", "Controller/DescribeClientQuotas"),
+    *("Controller/AlterClientQuotas", "Controller/ApiVersions", "Controller/Authenticate", "Controller/Authorize"),
+    "Controller/ListErrorReasons",
+}
+"""They say nothing of their sender."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rpc:
     """One method of a service, as its descriptor has it."""
@@ -158,7 +221,7 @@ class Rpc:
     def name(self) -> str:
         return f"{self.service.rpartition('.')[2]}/{self.method.name}"
 
-    def end(self, channel: grpc.Channel) -> str | tuple[str | ErrorCode, ...]:
+    def end(self, channel: grpc.Channel, asked: Mapping[str, Any] | None = None) -> str | tuple[str | ErrorCode, ...]:
         """How a request ends: the name of its status, with the error codes in its answer if there are any.
 
         gRPC's own threads send it: a stream that is refused while it is written to ends in its status.
@@ -169,7 +232,7 @@ class Rpc:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=GetMessageClass(self.method.output_type).FromString,
         )
-        request = GetMessageClass(self.method.input_type)(**REQUESTS.get(self.name, {}))
+        request = GetMessageClass(self.method.input_type)(**(REQUESTS.get(self.name, {}) if asked is None else asked))
         try:
             call = ask(iter([request]) if self.method.client_streaming else request, timeout=WITHIN_S)
             answer = next(call) if self.method.server_streaming else call
@@ -238,6 +301,8 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane
                 process.settings["authorizer.class.name"] = STANDARD_AUTHORIZER
                 process.settings["super.users"] = ";".join(f"User:{name}" for name in names)
                 process.settings["ssl.principal.mapping.rules"] = RULES
+            if process.service in ("quorum", "controller", "heartbeat"):
+                process.settings["principal.node.id.mapping.rules"] = NODE_RULES
         stores = {name: issuer.issue(name, f"/O=cluster/CN={name}") for name in names}
         return PlanTls(stores={name: (store, issuer.certificate) for name, store in stores.items()})
 
@@ -273,6 +338,8 @@ async def written(plane: Plane) -> Counter[str]:
 async def test_every_rpc_has_a_row() -> None:
     assert [rpc.name for rpc in RPCS] == list(ROWS)
     assert set() == REQUESTS.keys() - ROWS.keys()
+    assert sorted(ROWS) == sorted([*speaking_for(OTHER), *OF_ITS_CONTROLLER, *OF_NO_NODE])
+    assert CLAIMS.keys() == {name.partition("/")[2] for name in speaking_for(OTHER)}
 
 
 async def test_who_has_no_right_gets_nowhere(plane: Plane) -> None:
@@ -285,6 +352,65 @@ async def test_who_has_no_right_gets_nowhere(plane: Plane) -> None:
     told = (plane.cluster.plan.directory / "quorum-1.log").read_text()
     refused = [rpc for rpc in RPCS if plane.server(rpc).name == "quorum-1"]
     assert [] == [rpc.name for rpc in refused if f"principal=User:mallory {AUDITED}.{rpc.name} " not in told]
+
+
+def ends_speaking_for(
+    plane: Plane, asked: Mapping[str, Mapping[str, Any]], credentials: grpc.ChannelCredentials
+) -> dict[str, str | tuple[str | ErrorCode, ...]]:
+    """How these requests end for who has these credentials."""
+    found = {}
+    for rpc in (each for each in RPCS if each.name in asked):
+        with grpc.secure_channel(plane.server(rpc).address, credentials) as channel:
+            found[rpc.name] = rpc.end(channel, asked[rpc.name])
+    return found
+
+
+async def test_a_node_speaks_for_no_other_one(plane: Plane) -> None:
+    """A super user everywhere, by the certificate of another node; under its own id it is heard."""
+    other = {**speaking_for(OTHER), **{name: {} for name in OF_ITS_CONTROLLER}}
+    own = speaking_for(OWN)
+    del own["Controller/ControllerRegistration"]  # it would be one
+    certificate = shown(plane.issuer, plane.issuer.issue("one", f"/O=cluster/CN=controller-{OWN}"))
+    before = await written(plane)
+    refused = await asyncio.to_thread(ends_speaking_for, plane, other, certificate)
+
+    assert dict.fromkeys(other, DENIED) == refused
+    assert before == await written(plane)
+    heard = await asyncio.to_thread(ends_speaking_for, plane, own, certificate)
+    assert {} == {name: end for name, end in heard.items() if end == DENIED}
+    told = (plane.cluster.plan.directory / "quorum-1.log").read_text().splitlines()
+    audited = f"principal=User:controller-{OWN} {AUDITED}"
+    for name in [name for name in other if not name.startswith(("Controller/", "Heartbeat/"))]:
+        lines = [line for line in told if f"{audited}.{name} rule=NodeIdMismatch claimed={OTHER}" in line]
+        assert 1 == len(lines), name
+
+
+async def test_a_broker_cannot_register_as_another_one_through_a_standby_either(plane: Plane) -> None:
+    certificate = shown(plane.issuer, plane.issuer.issue("broker", f"/O=cluster/CN=observer-{OWN}0{OWN}"))
+    entry = CreateAclsRequest.AclCreation(
+        resource_type=ResourceType.CLUSTER,
+        resource_name="kafka-cluster",
+        resource_pattern_type=PatternType.LITERAL,
+        principal=f"User:observer-{OWN}0{OWN}",
+        host="*",
+        operation=AclOperation.CLUSTER_ACTION,
+        permission_type=AclPermission.ALLOW,
+    )
+    made = await call_with_retries(plane.cluster.controller_stub(1).CreateAcls, CreateAclsRequest(creations=[entry]))
+    assert [ErrorCode.NONE] == [result.error_code for result in made.response.results]
+    found: dict[int, list[ErrorCode]] = {}
+    for node_id in VOTERS:
+        address = plane.cluster.controller(node_id).address
+        async with grpc.aio.secure_channel(address, certificate) as channel:
+            found[node_id] = []
+            for broker_id in (101, OWN * 101):
+                request = BrokerRegistrationRequest(broker_id=broker_id, cluster_id="another")
+                with pytest.raises(ApiError) as refused:
+                    await call_with_retries(ControllerStub(channel).BrokerRegistration, request)
+                found[node_id].append(refused.value.code)
+
+    denied, misled = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert {node_id: [denied, misled] for node_id in VOTERS} == found
 
 
 @pytest.mark.parametrize("who", ["nobody", "a foreigner", "one that has expired"])

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from kraft import Message
+from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.api.api_versions import ApiVersionsResponse
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.api.create_topics import CreateTopicsRequest
@@ -23,6 +24,7 @@ from quorate.protocol import all_apis
 from quorate.protocol.sasl.plain import PlainClient, PlainServer
 from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
 from quorate.runtime.statuses import trailing_metadata
+from quorate.tls.node_ids import NodeIds
 from quorate.wire.protobuf import to_protobuf
 from services.controller.authorizing import AT_OTHER_SERVICES
 from services.gateway.apis import ROUTES, SERVED, Backend
@@ -68,12 +70,12 @@ class Others:
 
 @asynccontextmanager
 async def as_user(
-    user: str, controller: Controller, others: Others, *, guarded: bool = True
+    user: str, controller: Controller, others: Others, *, guarded: bool = True, nodes: NodeIds | None = None
 ) -> AsyncIterator[Connection]:
     """A user's connection to a gateway before these."""
     stubs = {Backend.QUORUM: others, Backend.HEARTBEAT: others, Backend.CONTROLLER: controller}
     guard = ClusterActionGuard(controller, SUPER) if guarded else None
-    made = Gateway(stubs, Endpoints({}, "KAFKA"), guard=guard)
+    made = Gateway(stubs, Endpoints({}, "KAFKA"), guard=guard, nodes=nodes)
     await made.features.refresh()
     mechanisms = {"PLAIN": lambda: PlainServer(lambda *_: True)}
     listening = Listening(handle=made, served=SERVED, describe_versions=made.features.describe, mechanisms=mechanisms)
@@ -135,3 +137,20 @@ async def test_what_a_controller_answers_it_authorizes_itself() -> None:
 
     assert type(answered).__name__ == "CreateTopicsResponse"
     assert [] == controller.asked
+
+
+async def test_a_client_speaks_for_no_other_node_where_the_service_knows_the_gateway_alone() -> None:
+    controller, others = Controller(), Others()
+    controller.AllocateProducerIds = others.AllocateProducerIds  # type: ignore[attr-defined]
+    async with as_user("broker-2", controller, others, nodes=NodeIds(r"RULE:^broker-([0-9]+)$/$1/")) as client:
+        refused: Any = await client.ask(BrokerHeartbeatRequest(broker_id=1))
+        let_in: Any = await client.ask(BrokerHeartbeatRequest(broker_id=2))
+        older: Any = await client.ask(FetchRequest(replica_id=1), version=12)
+        left: Any = await client.ask(AllocateProducerIdsRequest(broker_id=1))
+
+    denied, none = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NONE
+    assert [denied, none, denied, none] == [each.error_code for each in (refused, let_in, older, left)]
+    assert [
+        "BrokerHeartbeat",
+        "AllocateProducerIds",
+    ] == others.asked  # the controller says so itself, by who has sent it

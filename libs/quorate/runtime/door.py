@@ -10,7 +10,7 @@ import inspect
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Never, TypeAlias
+from typing import Any, Final, Never, Protocol, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
@@ -23,7 +23,7 @@ from quorate.runtime.logs import logger
 from quorate.runtime.statuses import shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 
-__all__ = ["DEADLINE_CAP_MS", "Door"]
+__all__ = ["DEADLINE_CAP_MS", "Claims", "Door"]
 
 log = logger(__name__)
 
@@ -42,7 +42,14 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
-Take: TypeAlias = Callable[[Any], Any]
+Take: TypeAlias = Callable[[Any, Any], Any]
+
+
+class Claims(Protocol):
+    """The check of what requests say of their senders (`claims`)."""
+
+    def check_of(self, method: str) -> Callable[[Any, Any], None] | None:
+        """Returns what checks one request with its context, and raises ApiError; None if the method needs none."""
 
 
 class Door:
@@ -52,6 +59,7 @@ class Door:
     `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
     trace but never begin one. `guard` says who may call; not those services that are `open_to_all`.
+    `claims` checks each request, also those of a stream, before its handler gets it.
     """
 
     def __init__(
@@ -63,11 +71,13 @@ class Door:
         deadline_cap_ms: int = DEADLINE_CAP_MS,
         calls: CallLimits = DEFAULT_LIMITS,
         guard: Guard | None = None,
+        claims: Claims | None = None,
         open_to_all: Collection[str] = (),
     ) -> None:
         assert deadline_cap_ms > 0, deadline_cap_ms
         self._admission = Admission(calls)
         self._guard = guard
+        self._claims = claims
         self._open_to_all = frozenset(open_to_all)
         self._telemetry = telemetry
         self._quiet = frozenset(quiet)
@@ -88,7 +98,8 @@ class Door:
             behavior = _not_served(method)
         ledger = self._admission.ledger(method)
         guard = None if method.rpartition("/")[0] in self._open_to_all else self._guard
-        take = checked_each if handler.request_streaming else checked
+        claim = None if self._claims is None else self._claims.check_of(method)
+        take = _taking(checked_each if handler.request_streaming else checked, claim, handler.request_streaming)
         if inspect.isasyncgenfunction(behavior):
             made: object = self._stream(method, behavior, take, ledger, guard)
         else:
@@ -121,8 +132,8 @@ class Door:
                 if guard is not None:
                     guard.check(method, context)
                 if is_stream or context.time_remaining() is not None:
-                    return await behavior(take(request), context)
-                return await _capped(behavior(take(request), context), cap_s)
+                    return await behavior(take(request, context), context)
+                return await _capped(behavior(take(request, context), context), cap_s)
             finally:
                 ledger.leave(ip, is_stream=is_stream)
 
@@ -153,7 +164,7 @@ class Door:
                     ip = ledger.enter(context.peer(), is_stream=True)
                     if guard is not None:
                         guard.check(method, context)
-                    async with aclosing(behavior(take(request), context)) as responses:  # type: ignore[type-var]
+                    async with aclosing(behavior(take(request, context), context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             yield response
                 except grpc.aio.InternalError as gone:
@@ -203,6 +214,24 @@ class Door:
             self._on_fatal(error)
         message = f"{method} failed by a fault of the server; its log has it under correlation_id {correlation_id}"
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message, {"correlation_id": correlation_id})
+
+
+def _taking(take: Callable[[Any], Any], claim: Callable[[Any, Any], None] | None, is_stream: bool) -> Take:
+    """Returns what gives a handler its request, or its requests, each of them checked."""
+    if claim is None:
+        return lambda request, context: take(request)
+
+    def one(request: Any, context: Any) -> Any:
+        taken = take(request)
+        claim(taken, context)
+        return taken
+
+    async def each(requests: Any, context: Any) -> AsyncIterator[Any]:
+        async for request in take(requests):
+            claim(request, context)
+            yield request
+
+    return each if is_stream else one
 
 
 def _not_served(method: str) -> Unary:

@@ -21,7 +21,7 @@ from quorate.runtime.setting_types import choice, optional, principals
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import TransportSettings
 
-__all__ = ["Guard", "GuardedSettings", "guard_of"]
+__all__ = ["Guard", "GuardedSettings", "guard_of", "host_of", "tell_of"]
 
 log = logger("kafka.authorizer.logger")
 """The logger name that Kafka uses, known to operators and their tools."""
@@ -59,17 +59,9 @@ class Guard:
         """Returns if the caller may call the method. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED)."""
         who = self._principal(context)
         is_allowed = str(who) in self._super_users
-        write = log.debug if is_allowed else log.info
-        host = _host(context.peer())
-        write(
-            "allowed" if is_allowed else "denied",
-            principal=who,
-            operation=OPERATION,
-            host=host,
-            resource=RESOURCE,
-            request=method,
-            rule="SuperUser" if is_allowed else "DefaultDeny",
-        )
+        host = host_of(context.peer())
+        rule = "SuperUser" if is_allowed else "DefaultDeny"
+        tell_of(is_allowed, principal=who, host=host, request=method, rule=rule)
         if not is_allowed:
             why = f"{method} takes {who} among super.users of this service, and it is not there; it called from {host}"
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
@@ -80,7 +72,22 @@ def guard_of(settings: GuardedSettings, transport: Transport) -> Guard | None:
     return Guard(transport.principal, settings.super_users) if settings.authorizer else None
 
 
-def _host(peer: str) -> str:
+def tell_of(is_allowed: bool, *, principal: Principal, host: str, request: str, rule: str, **more: object) -> None:
+    """Writes a decision about CLUSTER_ACTION to the audit log: a denial at info, a permission at debug."""
+    write = log.debug if is_allowed else log.info
+    write(
+        "allowed" if is_allowed else "denied",
+        principal=principal,
+        operation=OPERATION,
+        host=host,
+        resource=RESOURCE,
+        request=request,
+        rule=rule,
+        **more,
+    )
+
+
+def host_of(peer: str) -> str:
     """Returns the IP address in gRPC's `ipv4:10.0.0.1:5000`; empty for a unix socket."""
     kind, _, rest = unquote(peer).partition(":")
     return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""

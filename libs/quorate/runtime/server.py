@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from quorate.runtime.door import Door
+from quorate.runtime.door import Claims, Door
 from quorate.runtime.guard import Guard
 from quorate.runtime.health import HEALTH, HealthServicer
 from quorate.runtime.logs import logger
@@ -45,8 +45,8 @@ class Server:
     """A gRPC server: add services, listen, start and stop it, in this order.
 
     `quiet` are services that begin no trace; `on_fatal` gets the errors after which the process must end. By default it
-    speaks in the clear, and everybody may call it; `guard` lets in whom it knows. Health is served beside the services,
-    and also in the clear on a port of its own, if `listen_for_probes` is called.
+    speaks in the clear, and everybody may call it; `guard` lets in whom it knows, and `claims` has each call under its
+    own node id. Health is served beside the services, and in the clear on a port of its own after `listen_for_probes`.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Server:
         on_fatal: Callable[[BaseException], None] | None = None,
         transport: Transport = PLAIN,
         guard: Guard | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self._limits = limits
         self._make_door = partial(
@@ -69,7 +70,7 @@ class Server:
             calls=limits.calls,
             open_to_all=OPEN_TO_ALL,
         )
-        self._server = WrappedServer(self._make_door(guard=guard), limits, transport)
+        self._server = WrappedServer(self._make_door(guard=guard, claims=claims), limits, transport)
         self._for_probes: WrappedServer | None = None
         self._health = HealthServicer()
         self._services: list[str] = []
