@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import signal
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -114,9 +116,18 @@ class MixedQuorum(Cluster):
     async def stop_kafka(self, node_id: NodeId) -> None:
         await asyncio.to_thread(self.kafkas[node_id].stop)
 
-    async def change_voters(self, how: str, node_id: NodeId) -> None:
-        """`add-controller` or `remove-controller` of Kafka's own tool; again while that cannot be done yet."""
-        at = ("--bootstrap-controller", self.plan.bootstrap_controllers)
+    async def format_kafka(self, node_id: NodeId) -> None:
+        """An empty directory for a controller that is to be added."""
+        shutil.rmtree(self.data(node_id), ignore_errors=True)
+        await asyncio.to_thread(self.kafkas[node_id].format, self.plan.cluster_id, "--no-initial-controllers")
+
+    async def change_voters(self, how: str, node_id: NodeId, *, by: Iterable[NodeId] = ()) -> None:
+        """`add-controller` or `remove-controller` of Kafka's own tool; again while that cannot be done yet.
+
+        `by` are the nodes that it asks; all of ours if none is named.
+        """
+        servers = ",".join(self.kafka_address(each) for each in by) or self.plan.bootstrap_controllers
+        at = ("--bootstrap-controller", servers)
         if how == "add-controller":
             arguments = (*at, "--command-config", self.kafkas[node_id].directory / "server.properties", how)
         else:
@@ -130,6 +141,25 @@ class MixedQuorum(Cluster):
                 return str(failed)
 
         await eventually(done, lambda said: any(each in said for each in ("Added", "Removed", *ALREADY)))
+
+    # Ours
+
+    async def start_ours(self) -> None:
+        """Our processes start, as nobody's: each of our nodes asks Kafka's to let it vote."""
+        servers = ",".join(f"CONTROLLER://{self.kafka_address(node_id)}" for node_id in self.kafkas)
+        for process in self.plan.quorum:
+            process.settings["controller.quorum.bootstrap.servers"] = servers
+            process.settings["controller.quorum.auto.join.enable"] = "true"
+            await self.running.format(process, joins=True)
+        for process in self.plan.processes:
+            await self.running.spawn(process)
+        await self.running.ready(self.plan.processes)
+
+    async def end_ours(self, node_id: NodeId) -> None:
+        """One of our nodes, its controller and its gateway end in good order."""
+        place = self.ours.index(node_id)
+        for process in (self.quorum(node_id), self.plan.controllers[place], self.plan.gateways[place]):
+            await self.kill(process, signal.SIGTERM)
 
     # Kafka's wire
 
@@ -261,8 +291,8 @@ async def ours_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterato
     """Our nodes, which are the first voters, run; Kafka's controllers are formatted as nobody's and do not run yet."""
     async with _mixed(directory, ours=ours, kafkas=kafkas) as mixed:
         await mixed.running.start()
-        for node in mixed.kafkas.values():
-            await asyncio.to_thread(node.format, mixed.plan.cluster_id, "--no-initial-controllers")
+        for node_id in mixed.kafkas:
+            await mixed.format_kafka(node_id)
         yield mixed
 
 
@@ -280,6 +310,14 @@ async def static_quorum(directory: Path, *, ours: int, kafkas: int) -> AsyncIter
 @asynccontextmanager
 async def kafkas_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
     """Kafka's controllers, which are the first voters, run; our nodes run as nobody's, and ask them first."""
+    async with kafkas_alone(directory, ours=ours, kafkas=kafkas) as mixed:
+        await mixed.start_ours()
+        yield mixed
+
+
+@asynccontextmanager
+async def kafkas_alone(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+    """Kafka's controllers, which are the first voters, run; ours are planned."""
     async with _mixed(directory, ours=ours, kafkas=kafkas) as mixed:
         named = {node_id: uuid_text(random_uuid()) for node_id in mixed.kafkas}
         first = ",".join(f"{node_id}@{mixed.kafka_address(node_id)}:{named[node_id]}" for node_id in named)
@@ -288,14 +326,6 @@ async def kafkas_first(directory: Path, *, ours: int, kafkas: int) -> AsyncItera
             node.start()
         for node in mixed.kafkas.values():
             await asyncio.to_thread(node.wait_ready)
-        servers = ",".join(f"CONTROLLER://{mixed.kafka_address(node_id)}" for node_id in mixed.kafkas)
-        for process in mixed.plan.quorum:
-            process.settings["controller.quorum.bootstrap.servers"] = servers
-            process.settings["controller.quorum.auto.join.enable"] = "true"
-            await mixed.running.format(process, joins=True)
-        for process in mixed.plan.processes:
-            await mixed.running.spawn(process)
-        await mixed.running.ready(mixed.plan.processes)
         yield mixed
 
 
