@@ -26,11 +26,10 @@ from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
-from quorate.runtime import passing_on
+from quorate.runtime import audit, passing_on
 from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.passing_on import CLIENT_ID, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
 from quorate.tls.node_ids import NodeIds
-from services.controller import audit
 from services.controller.api import Api
 from services.controller.call import Call
 from services.controller.forwarding import is_forwarded, peer_address

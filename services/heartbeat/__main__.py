@@ -14,7 +14,7 @@ from quorate.runtime.claims import claims_of, warn_of_any
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
-from quorate.runtime.guard import guard_of
+from quorate.runtime.entry_guard import entry_guard_of
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
@@ -44,14 +44,15 @@ async def main(life: ServiceLife) -> None:
     controllers = Client(
         [str(controller) for controller in config.controllers], ControllerStub, telemetry=telemetry, transport=transport
     )
-    driver = HeartbeatDriver(Replica(reader, clock, telemetry), Sessions(config.session_timeout_ms), controllers, clock)
+    replica = Replica(reader, clock, telemetry)
+    driver = HeartbeatDriver(replica, Sessions(config.session_timeout_ms), controllers, clock)
     server = Server(
         telemetry=telemetry,
         limits=ServerLimits(calls=config.call_limits),
         on_fatal=life.fail,
         quiet=("kraft.service.Heartbeat",),
         transport=transport,
-        guard=guard_of(config, transport),
+        guard=entry_guard_of(config, transport, replica, {}, is_open_without_entries=config.is_open_without_entries),
         claims=claims_of(config, transport),
     )
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from quorate.liveness import SESSION_TIMEOUT_MS
 from quorate.runtime.claims import NodeSettings, claim_problems
 from quorate.runtime.config import setting
+from quorate.runtime.entry_guard import EVERYONE_HELP
 from quorate.runtime.setting_types import (
     Endpoint,
     ListenerAddress,
+    boolean,
     endpoint,
     integer,
     list_of,
@@ -45,6 +47,7 @@ class HeartbeatConfig(NodeSettings):
         "A broker is fenced after so long without a heartbeat.",
         default=SESSION_TIMEOUT_MS,
     )
+    is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
 
     def problems(self) -> Iterator[str]:
         """Yields the violated rules between settings: those of the listener."""

@@ -12,11 +12,12 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 
 from kraft.service.observer_pb2_grpc import add_ObserverServicer_to_server
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
+from quorate.metadata.acls import AclOperation
 from quorate.runtime import cluster_metrics
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import describe, load
-from quorate.runtime.guard import guard_of
+from quorate.runtime.entry_guard import entry_guard_of
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
@@ -37,6 +38,17 @@ QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
 """RPCs that create no spans: queries of traces, and reads of the log."""
 
+OPERATIONS: Final = {
+    "kraft.service.Observer/DescribeCluster": None,
+    "kraft.service.Observer/DescribeTopicPartitions": None,
+    "kraft.service.Observer/GetTrace": AclOperation.DESCRIBE,
+    "kraft.service.Observer/ListTraces": AclOperation.DESCRIBE,
+}
+"""What an RPC takes on the cluster: None as its handler asks for the items, or anybody may know the answer.
+
+The others take CLUSTER_ACTION: spans come from the cluster's own processes, and the log is for its nodes.
+"""
+
 
 async def main(life: ServiceLife) -> None:
     """Replays the log, stores spans and answers reads until asked to stop."""
@@ -53,15 +65,18 @@ async def main(life: ServiceLife) -> None:
     )
     replica = Replica(reader, SystemClock(), telemetry)
     limits = ServerLimits(calls=config.call_limits)
+    guard = entry_guard_of(
+        config, transport, replica, OPERATIONS, is_open_without_entries=config.is_open_without_entries
+    )
     server = Server(
         telemetry=telemetry,
         limits=limits,
         on_fatal=life.fail,
         quiet=QUIET,
         transport=transport,
-        guard=guard_of(config, transport),
+        guard=guard,
     )
-    server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store))
+    server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store, guard))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
     relay = ObserverLogService(servers, connect, node_id=config.node_id)  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED
     if config.serves_log:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quorate.runtime.config import setting
+from quorate.runtime.entry_guard import EVERYONE_HELP
 from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import (
     Endpoint,
@@ -53,6 +54,7 @@ class ObserverConfig(GuardedSettings):
     database: str = setting(
         "observer.database.url", database_url(), "Where spans are kept.", default="sqlite://", secret=True
     )
+    is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
 
     def problems(self) -> Iterator[str]:
         """Yields the violated rules between settings: those of the listener."""

@@ -18,12 +18,18 @@ from kraft.service.observer_pb2_grpc import ObserverServicer
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.engine.decision import Command, Moment
+from quorate.metadata.acls import AclOperation
 from quorate.runtime.caps import check_items
+from quorate.runtime.entry_guard import EntryGuard, rights_of
 from quorate.runtime.replica import Replica
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.observer.spans import SpanStore
 
+CONTROLLERS: Final = 2
+"""The endpoint type of DescribeCluster that asks for controllers. KIP-919."""
+DESCRIBE_TOPICS: Final = "DescribeTopicPartitions"
+DESCRIBE_CLUSTER: Final = "DescribeCluster"
 SPANS_PER_TURN: Final = 500
 """Spans that are converted (about 5 ms) before the event loop runs other tasks."""
 TRACE_BYTES_MAX: Final = 3 << 20
@@ -33,7 +39,9 @@ TRACE_BYTES_MAX: Final = 3 << 20
 class ObserverService(ObserverServicer):
     """Serves `kraft.service.Observer`; each read has the applied offset in its trailing metadata (`kraft-offset`)."""
 
-    def __init__(self, replica: Replica, store: SpanStore) -> None:
+    def __init__(self, replica: Replica, store: SpanStore, guard: EntryGuard | None = None) -> None:
+        """Without a `guard` everybody may read everything."""
+        self._guard = guard
         self._replica = replica
         self._store = store
 
@@ -42,19 +50,31 @@ class ObserverService(ObserverServicer):
     ) -> DescribeTopicPartitionsResponse:
         """Describes topic partitions in the state that this replica has applied; it is committed, but may be stale.
 
-        Raises ApiError(POLICY_VIOLATION) for more than 10,000 names.
+        It takes DESCRIBE on each topic; of all topics, those that the caller may not see are left out. Raises
+        ApiError(POLICY_VIOLATION) for more than 10,000 names.
         """
         check_items(request)
-        return self._read(describe_topic_partitions(to_struct(request)), context)
+        command = describe_topic_partitions(
+            to_struct(request),
+            allows=rights_of(self._guard, DESCRIBE_TOPICS, context, is_audited=bool(request.topics)),
+            would_allow=rights_of(self._guard, DESCRIBE_TOPICS, context, is_audited=False),
+        )
+        return self._read(command, context)
 
     async def DescribeCluster(self, request: DescribeClusterRequest, context: Any) -> DescribeClusterResponse:
         """Describes the cluster in the state that this replica has applied; it is committed, but may be stale.
 
-        The controller id is that of the last known quorum leader.
+        The controller id is that of the last known quorum leader. To list the controllers takes ALTER (KIP-919).
         """
         replica = self._replica
+        if self._guard is not None and request.endpoint_type == CONTROLLERS:
+            self._guard.require(AclOperation.ALTER, DESCRIBE_CLUSTER, context)
         command = describe_cluster(
-            to_struct(request), cluster_id=replica.cluster_id or "", controller_id=replica.leader_id
+            to_struct(request),
+            cluster_id=replica.cluster_id or "",
+            controller_id=replica.leader_id,
+            allows=rights_of(self._guard, DESCRIBE_CLUSTER, context, is_audited=True),
+            would_allow=rights_of(self._guard, DESCRIBE_CLUSTER, context, is_audited=False),
         )
         return self._read(command, context)
 

@@ -20,17 +20,23 @@ from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, Process
+from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
 from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
 from kraft.api.create_acls_pb2 import CreateAclsRequest
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.api.delete_acls_pb2 import DeleteAclsRequest
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.authorizer import STANDARD_AUTHORIZER
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from kraft.service.observer_pb2 import ListTracesRequest
+from kraft.service.observer_pb2_grpc import ObserverStub
+from quorate.authorizer import CLUSTER_NAME, STANDARD_AUTHORIZER
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.network.client import connect
 from quorate.nouns import METADATA_TOPIC, NodeId
 from quorate.runtime.claims import CLAIMS
-from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries
+from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
 from tests.e2e.secured import PATIENCE
 from tests.network.certificates import Authority, authority
@@ -52,6 +58,7 @@ UNTOLD: Final = "OK, as anybody may know it"
 NO_TOKENS: Final = "FAILED_PRECONDITION"
 """This cluster makes no delegation tokens."""
 
+DENIED_CODE: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Quorum/Vote": DENIED,
@@ -126,8 +133,8 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Heartbeat/BrokerHeartbeats": DENIED,
     "Heartbeat/DescribeSessions": DENIED,
     "Placer/Place": DENIED,
-    "Observer/DescribeTopicPartitions": DENIED,
-    "Observer/DescribeCluster": DENIED,
+    "Observer/DescribeTopicPartitions": (ANSWERED, TOPIC_DENIED),
+    "Observer/DescribeCluster": UNTOLD,
     "Observer/GetTrace": DENIED,
     "Observer/ListTraces": DENIED,
     "TraceService/Export": DENIED,
@@ -147,6 +154,7 @@ REQUESTS: Final[dict[str, dict[str, Any]]] = {
     "Controller/AlterConfigs": {"resources": [CONFIG]},
     "Controller/DescribeConfigs": {"resources": [{"resource_type": 2, "resource_name": "theirs"}]},
     "Controller/ChangeBrokerState": {"broker_id": 101, "target": 1},
+    "Observer/DescribeTopicPartitions": {"topics": [{"name": "theirs"}]},
     "Controller/Authorize": {"api": "Vote"},
 }
 """What is asked for where an empty request asks for nothing; other requests are empty."""
@@ -335,6 +343,41 @@ async def written(plane: Plane) -> Counter[str]:
     return Counter(map(repr, await plane.cluster.settled_records()))
 
 
+async def allow(
+    plane: Plane,
+    principal: str,
+    operation: AclOperation,
+    kind: ResourceType = ResourceType.CLUSTER,
+    name: str = CLUSTER_NAME,
+    pattern: PatternType = PatternType.LITERAL,
+) -> None:
+    """An entry in the log, by a super user."""
+    entry = CreateAclsRequest.AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=pattern,
+        principal=principal,
+        host="127.0.0.1",
+        operation=operation,
+        permission_type=AclPermission.ALLOW,
+    )
+    made = await call_with_retries(plane.cluster.controller_stub(1).CreateAcls, CreateAclsRequest(creations=[entry]))
+    assert [ErrorCode.NONE] == [result.error_code for result in made.response.results]
+
+
+async def take_back(plane: Plane, principal: str) -> None:
+    """All entries of a principal."""
+    wanted = DeleteAclsRequest.DeleteAclsFilter(
+        resource_type_filter=ResourceType.ANY,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=principal,
+        operation=AclOperation.ANY,
+        permission_type=AclPermission.ANY,
+    )
+    done = await call_with_retries(plane.cluster.controller_stub(1).DeleteAcls, DeleteAclsRequest(filters=[wanted]))
+    assert [ErrorCode.NONE] == [result.error_code for result in done.response.filter_results]
+
+
 async def test_every_rpc_has_a_row() -> None:
     assert [rpc.name for rpc in RPCS] == list(ROWS)
     assert set() == REQUESTS.keys() - ROWS.keys()
@@ -387,17 +430,7 @@ async def test_a_node_speaks_for_no_other_one(plane: Plane) -> None:
 
 async def test_a_broker_cannot_register_as_another_one_through_a_standby_either(plane: Plane) -> None:
     certificate = shown(plane.issuer, plane.issuer.issue("broker", f"/O=cluster/CN=observer-{OWN}0{OWN}"))
-    entry = CreateAclsRequest.AclCreation(
-        resource_type=ResourceType.CLUSTER,
-        resource_name="kafka-cluster",
-        resource_pattern_type=PatternType.LITERAL,
-        principal=f"User:observer-{OWN}0{OWN}",
-        host="*",
-        operation=AclOperation.CLUSTER_ACTION,
-        permission_type=AclPermission.ALLOW,
-    )
-    made = await call_with_retries(plane.cluster.controller_stub(1).CreateAcls, CreateAclsRequest(creations=[entry]))
-    assert [ErrorCode.NONE] == [result.error_code for result in made.response.results]
+    await allow(plane, f"User:observer-{OWN}0{OWN}", AclOperation.CLUSTER_ACTION)
     found: dict[int, list[ErrorCode]] = {}
     for node_id in VOTERS:
         address = plane.cluster.controller(node_id).address
@@ -409,7 +442,7 @@ async def test_a_broker_cannot_register_as_another_one_through_a_standby_either(
                     await call_with_retries(ControllerStub(channel).BrokerRegistration, request)
                 found[node_id].append(refused.value.code)
 
-    denied, misled = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_CLUSTER_ID
+    denied, misled = DENIED_CODE, ErrorCode.INCONSISTENT_CLUSTER_ID
     assert {node_id: [denied, misled] for node_id in VOTERS} == found
 
 
@@ -429,19 +462,60 @@ async def test_who_shows_no_fitting_certificate_is_not_even_heard(plane: Plane, 
     assert before == await written(plane)
 
 
+async def test_entries_of_the_log_count_at_an_observer_as_it_has_applied_them(plane: Plane) -> None:
+    """Without a controller: it has replayed them. A removed one counts no more once it has replayed that."""
+    await plane.cluster.create("seen", "unseen", at=1)
+    keystore = plane.issuer.issue("reader", "/O=cluster/CN=reader")
+    async with grpc.aio.secure_channel(plane.cluster.plan.observer.address, shown(plane.issuer, keystore)) as channel:
+        stub = ObserverStub(channel)
+
+        async def topics() -> list[str]:
+            asked = DescribeTopicPartitionsRequest(response_partition_limit=100)
+            return [
+                each.name for each in (await call_with_retries(stub.DescribeTopicPartitions, asked)).response.topics
+            ]
+
+        async def traces() -> ErrorCode:
+            try:
+                await call_with_retries(stub.ListTraces, ListTracesRequest(limit=1))
+            except ApiError as refusal:
+                return refusal.code
+            return ErrorCode.NONE
+
+        assert ([], DENIED_CODE) == (await topics(), await traces())
+        await allow(plane, "User:reader", AclOperation.DESCRIBE, ResourceType.TOPIC, "seen")
+        await allow(plane, "User:reader", AclOperation.DESCRIBE)
+        assert ErrorCode.NONE == await eventually(traces, lambda code: code is ErrorCode.NONE)
+        assert ["seen"] == await topics()
+        await take_back(plane, "User:reader")
+        assert DENIED_CODE == await eventually(traces, lambda code: code is DENIED_CODE)
+        assert [] == await eventually(topics, lambda names: not names)
+
+
+async def test_entries_of_the_log_count_at_the_heartbeat_service(plane: Plane) -> None:
+    who = "observer-404"
+    keystore = plane.issuer.issue("heart", f"/O=cluster/CN={who}")
+    async with grpc.aio.secure_channel(plane.cluster.plan.heartbeat.address, shown(plane.issuer, keystore)) as channel:
+        stub = HeartbeatStub(channel)
+
+        async def end() -> ErrorCode:
+            try:
+                await call_with_retries(stub.BrokerHeartbeat, BrokerHeartbeatRequest(broker_id=404))
+            except ApiError as refusal:
+                return refusal.code
+            return ErrorCode.NONE
+
+        unregistered = ErrorCode.STALE_BROKER_EPOCH
+        assert DENIED_CODE == await end()
+        await allow(plane, f"User:{who}", AclOperation.CLUSTER_ACTION)
+        assert unregistered == await eventually(end, lambda code: code is unregistered)
+        await take_back(plane, f"User:{who}")
+        assert DENIED_CODE == await eventually(end, lambda code: code is DENIED_CODE)
+
+
 async def test_a_callers_rights_count_at_each_controller_as_its_certificate_names_it(plane: Plane) -> None:
     """A standby passes the call on in the caller's name, and the active one believes it for its own certificate."""
-    entry = CreateAclsRequest.AclCreation(
-        resource_type=ResourceType.TOPIC,
-        resource_name="alices-",
-        resource_pattern_type=PatternType.PREFIXED,
-        principal="User:alice",
-        host="127.0.0.1",
-        operation=AclOperation.CREATE,
-        permission_type=AclPermission.ALLOW,
-    )
-    made = await call_with_retries(plane.cluster.controller_stub(1).CreateAcls, CreateAclsRequest(creations=[entry]))
-    assert [ErrorCode.NONE] == [result.error_code for result in made.response.results]
+    await allow(plane, "User:alice", AclOperation.CREATE, ResourceType.TOPIC, "alices-", PatternType.PREFIXED)
     keystore = plane.issuer.issue("alice", "/O=cluster/CN=Alice")
     found: dict[int, list[int]] = {}
     for node_id in VOTERS:

@@ -2,7 +2,7 @@
 
 loop, clock                              the process from start to exit code; its clocks
 config, setting_types, call_settings     configuration
-server, wrapped_server, door, guard, claims, admission, caps, decoding
+server, wrapped_server, door, guard, entry_guard, audit, claims, admission, caps, decoding
                                          a gRPC server, the wrapper of its handlers, who may call, limits, requests
 statuses, health, symbols                errors as statuses, health checks, reflection
 client, reaching                         a client that finds the leader; advertised listeners

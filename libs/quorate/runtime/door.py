@@ -18,12 +18,11 @@ from google.protobuf.message import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
 from quorate.runtime.decoding import checked, checked_each, decoder, encoder
-from quorate.runtime.guard import Guard
 from quorate.runtime.logs import logger
 from quorate.runtime.statuses import shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 
-__all__ = ["DEADLINE_CAP_MS", "Claims", "Door"]
+__all__ = ["DEADLINE_CAP_MS", "Claims", "Door", "Guard"]
 
 log = logger(__name__)
 
@@ -43,6 +42,13 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
 Take: TypeAlias = Callable[[Any, Any], Any]
+
+
+class Guard(Protocol):
+    """Who may call (`guard`, `entry_guard`)."""
+
+    def check(self, method: str, context: Any) -> None:
+        """Returns if the caller may call the method. Raises ApiError."""
 
 
 class Claims(Protocol):

@@ -1,8 +1,8 @@
-"""Who may call a service that has no entries of its own to look at: the super users, by their certificates.
+"""Who may call a service that has no entries of the log to look at: the super users, by their certificates.
 
-Quorum, placer, heartbeat and observer serve the cluster's own processes, and a raft request must not depend on a
-controller that may be absent. So their callers are listed, as Kafka's controllers list brokers and each other in
-`super.users`; with an authorizer everybody else is refused. Entries of the log count at the controller.
+A quorum node and a placer serve the cluster's own processes, and a raft request must depend on nothing that raft itself
+brings about: neither on a controller, nor on entries that a voter with an empty log does not have. So their callers are
+listed, as Kafka's controllers list each other in `super.users`; with an authorizer everybody else is refused.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class GuardedSettings(TransportSettings):
     authorizer: str | None = setting(
         "authorizer.class.name",
         optional(choice(STANDARD_AUTHORIZER)),
-        "With one, super.users alone may call this service; without one everybody may who reaches it.",
+        "With one, callers need a right, or are among super.users; without one everybody may call who reaches it.",
         default=None,
     )
     super_users: frozenset[str] = setting(
         "super.users",
         principals(),
-        "Who may call this service: the cluster's own processes, and its operators.",
+        "Who may call this service whatever the entries say: the cluster's own processes, and its operators.",
         default=frozenset(),
     )
 

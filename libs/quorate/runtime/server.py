@@ -12,8 +12,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from quorate.runtime.door import Claims, Door
-from quorate.runtime.guard import Guard
+from quorate.runtime.door import Claims, Door, Guard
 from quorate.runtime.health import HEALTH, HealthServicer
 from quorate.runtime.logs import logger
 from quorate.runtime.setting_types import ListenerAddress

@@ -1,0 +1,120 @@
+"""Who may call a service that replays the log: by the entries in it, as its replica has applied them.
+
+The heartbeat service and an observer ask nobody for that: they decide as a controller does, by the same authorizer, at
+the offset that they have applied. While that is behind, an entry counts a little later here than at a controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from quorate.authorizer import (
+    CLUSTER_NAME,
+    AclResource,
+    DefaultRule,
+    Requester,
+    Ruling,
+    StandardAuthorizer,
+    host_address,
+)
+from quorate.controller.access.rights import Allows, allows_all
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Principal
+from quorate.runtime import audit
+from quorate.runtime.guard import GuardedSettings, host_of
+from quorate.runtime.replica import Replica
+from quorate.runtime.transport import Transport
+
+__all__ = ["EVERYONE_HELP", "EntryGuard", "entry_guard_of", "rights_of"]
+
+EVERYONE_HELP: Final = (
+    "Whether everybody may do everything with a resource that no entry is about; as on the controllers."
+)
+
+
+class EntryGuard:
+    """Decides by a replica's entries. `operations` are what the methods take on the cluster.
+
+    A method that is not there takes CLUSTER_ACTION; one with None is open, or its handler asks `allows` item by item.
+    """
+
+    def __init__(
+        self,
+        principal: Callable[[Any], Principal],
+        authorizer: StandardAuthorizer,
+        replica: Replica,
+        operations: Mapping[str, AclOperation | None],
+    ) -> None:
+        self._principal = principal
+        self._authorizer = authorizer
+        self._replica = replica
+        self._operations = operations
+
+    def check(self, method: str, context: Any) -> None:
+        """Returns if the caller may call the method. Raises ApiError, as `require`."""
+        operation = self._operations.get(method, AclOperation.CLUSTER_ACTION)
+        if operation is not None:
+            self.require(operation, method, context)
+
+    def require(self, operation: AclOperation, request: str, context: Any) -> None:
+        """Returns if the caller may do the operation on the cluster.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or COORDINATOR_LOAD_IN_PROGRESS, which is retriable, before the
+        first entries are here, as Kafka's authorizer before its load.
+        """
+        who = self._requester(context)
+        ruling = self._ruling(who, operation, AclResource(ResourceType.CLUSTER, CLUSTER_NAME))
+        audit.tell(request, who, operation, AclResource(ResourceType.CLUSTER, CLUSTER_NAME), ruling)
+        if not ruling.allowed:
+            why = f"{request} takes {operation.name} on the cluster, which {who.principal} has not from {who.host}"
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+
+    def allows(self, request: str, context: Any, *, is_audited: bool) -> Allows:
+        """Returns the caller's rights, for a command that asks item by item.
+
+        Without `is_audited` a denial is not audited, because it alone refuses nothing. Raises ApiError, as `require`.
+        """
+        who = self._requester(context)
+
+        def may(_: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+            resource = AclResource(kind, name)
+            ruling = self._ruling(who, operation, resource)
+            if is_audited:
+                audit.tell(request, who, operation, resource, ruling)
+            return ruling.allowed
+
+        return may
+
+    def _requester(self, context: Any) -> Requester:
+        return Requester(principal=self._principal(context), host=host_address(host_of(context.peer())))
+
+    def _ruling(self, who: Requester, operation: AclOperation, resource: AclResource) -> Ruling:
+        ruling = self._authorizer.ruling(self._replica.state.acls, who, operation, resource)
+        if self._replica.applied == 0 and ruling.because is not DefaultRule.SUPER_USER:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this service has not loaded its state yet")
+        return ruling
+
+
+def entry_guard_of(
+    settings: GuardedSettings,
+    transport: Transport,
+    replica: Replica,
+    operations: Mapping[str, AclOperation | None],
+    *,
+    is_open_without_entries: bool,
+) -> EntryGuard | None:
+    """Returns the guard that the settings ask for; None if everybody may call."""
+    if settings.authorizer is None:
+        return None
+    authorizer = StandardAuthorizer(
+        super_users=settings.super_users, allow_everyone_if_no_acl_found=is_open_without_entries
+    )
+    return EntryGuard(transport.principal, authorizer, replica, operations)
+
+
+def rights_of(guard: EntryGuard | None, request: str, context: Any, *, is_audited: bool) -> Allows:
+    """Returns a caller's rights, all of them where nobody is asked for any."""
+    return allows_all if guard is None else guard.allows(request, context, is_audited=is_audited)
