@@ -11,6 +11,6 @@ snapshot_upload, downloads, cleaner      snapshots in, snapshots out, retention 
 follower_fetch                           serves the committed log to observers
 alter_quorum, describe                   AlterQuorum; DescribeQuorum and FindQuorum
 metrics, readings, recorder, tracing     metrics and spans
-first_start                              a program of its own: formats an empty directory, once
+first_start, resize                      programs of their own: format an empty directory, once; remove voters that go
 config                                   the settings, by Kafka's names
 """

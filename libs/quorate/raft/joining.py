@@ -25,6 +25,8 @@ def send_voter_request(turn: StepContext, role: Follower) -> None:
     Success is visible in the log, so a lost answer or a refusal needs no handling: the request is repeated until the
     voter set of the log is right.
     """
+    if turn.is_voter and role.is_caught_up and turn.log.is_voter_change_committed:
+        turn.handover.was_voter = True
     request = _update(turn, role) if turn.is_voter else _join(turn, role)
     if (
         request is None
@@ -48,11 +50,14 @@ def _update(turn: StepContext, role: Follower) -> UpdateRaftVoterRequest | None:
 def _join(turn: StepContext, role: Follower) -> VoterChange | None:
     """Returns the next request to become a voter (auto-join); None if that is off or not possible now. KIP-1186.
 
+    A node that was removed while its process runs stays out: it is about to go, and Kafka's would be back before its
+    operator can stop it. Once started again, it joins again.
+
     A voter with this node's id on another disk is removed first: a wiped disk is another replica, and ids are unique
     (I-34).
     """
     is_wanted = turn.settings.auto_join_enable and turn.log.kraft_version >= 1 and turn.me.endpoints
-    if not is_wanted or not role.is_caught_up or turn.node.directory_id == ZERO_UUID:
+    if not is_wanted or not role.is_caught_up or turn.node.directory_id == ZERO_UUID or turn.handover.was_voter:
         return None
     stale = turn.voters.by_id(turn.node.id)
     if stale is not None:

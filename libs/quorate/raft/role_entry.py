@@ -117,6 +117,7 @@ def leader(turn: StepContext, role: Candidate, *, reason: str) -> Leader:
     )
     turn.append(first)  # at most one LeaderChange for each epoch: a leader does not enter its epoch again (I-07)
     turn.reason = reason
+    turn.handover.was_voter = True
     has_announced = turn.log.kraft_version == 0 and turn.me.endpoints and turn.is_voter
     return Leader(
         epoch=role.epoch,

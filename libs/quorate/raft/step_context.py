@@ -51,7 +51,8 @@ class Presence:
 
 @dataclass(slots=True)
 class TransferState:
-    """State that outlives roles: a transfer is decided only after its leader has resigned; and controller presence."""
+    """State that outlives roles, but not the process: a transfer, which is decided only after its leader has resigned,
+    controller presence, and whether this node has voted."""
 
     transfer: LeadershipTransfer | None = None
     presence: Presence = Presence()
@@ -59,6 +60,8 @@ class TransferState:
     """The epoch to whose leader controller presence was last reported; at first the epoch at the process's start."""
     reported_present: bool | None = None
     """What the leader of `reported_epoch` knows. None if that is unknown: the report may or may not have arrived."""
+    was_voter: bool = False
+    """Whether this node has led, or been a voter, committed and caught up, since the process started."""
     report_sequence: int = 0
     """The sequence of the last report. A process that was started again learns from the answer how far it was."""
 

@@ -205,3 +205,48 @@ resources:
   emptyDir:
     sizeLimit: 64Mi
 {{- end -}}
+
+{{/* What the pods of hooks and tests have in common; they show the admin's certificate. */}}
+{{- define "quorate.jobPod" -}}
+serviceAccountName: {{ include "quorate.serviceAccountName" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+restartPolicy: Never
+securityContext:
+  {{- include "quorate.podSecurityContext" . | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* A dict with root and resources. */}}
+{{- define "quorate.jobContainer" -}}
+env:
+  - name: QUORATE_LOG_LEVEL
+    value: {{ .root.Values.logging.level }}
+  - name: QUORATE_LOG_FORMAT
+    value: {{ .root.Values.logging.format }}
+securityContext:
+  {{- include "quorate.securityContext" .root | nindent 2 }}
+resources:
+  {{- toYaml .resources | nindent 2 }}
+volumeMounts:
+  - name: tls
+    mountPath: /etc/quorate/tls
+    readOnly: true
+  - name: tmp
+    mountPath: /tmp
+{{- end -}}
+
+{{- define "quorate.jobVolumes" -}}
+- name: tls
+  secret:
+    secretName: {{ include "quorate.tlsSecret" (dict "root" . "identity" "admin") }}
+    defaultMode: 0440
+- name: tmp
+  emptyDir:
+    sizeLimit: 64Mi
+{{- end -}}

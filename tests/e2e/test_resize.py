@@ -1,0 +1,114 @@
+"""A quorum becomes smaller before its nodes go: by the program that a hook of the Helm chart runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from deploy.local.processes import ROOT
+from quorate.runtime.loop import ExitCode
+from tests.e2e.calls import eventually
+from tests.e2e.test_first_start import Pods, ended
+from tests.e2e.voters import planned
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+ALL = (1, 2, 3)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pods(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pods]:
+    made = Pods(planned(tmp_path_factory.mktemp("nodes"), count=len(ALL)).plan)
+    for node in made.plan.quorum:
+        node.settings["controller.quorum.auto.join.enable"] = "true"
+    await made.start_all(*ALL)
+    await made.vote(*ALL)
+    yield made
+    await made.stop()
+
+
+async def resize(pods: Pods, *node_ids: int, **settings: str) -> tuple[ExitCode, str]:
+    """The program to its end: the exit code, and what it said."""
+    given = {
+        "quorum.node.ids": ",".join(map(str, node_ids)),
+        "controller.quorum.bootstrap.servers": ",".join(node.address for node in pods.plan.quorum),
+        "cluster.id": pods.plan.cluster_id,
+        "security.protocol": "PLAINTEXT",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.quorum.resize"),
+        *(part for key, value in given.items() for part in ("--set", f"{key}={value}")),
+        cwd=ROOT,
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+    return await ended(child)
+
+
+async def test_a_node_that_does_not_vote_does_not_stay_in_place_of_one_that_does(pods: Pods) -> None:
+    """Otherwise the quorum would be one of two, and the next lost node would end it."""
+    code, said = await resize(pods, 1, 2, 4, resize_timeout_ms="2000")
+
+    assert ExitCode.FAILED == code, said
+    assert "of the nodes that stay, 4 do not vote" in said
+    await pods.vote(*ALL)
+
+
+async def test_another_cluster_is_left_alone(pods: Pods) -> None:
+    code, said = await resize(pods, 1, cluster_id="another", resize_timeout_ms="2000")
+
+    assert ExitCode.FAILED == code, said
+    assert f"is of cluster {pods.plan.cluster_id}; another is meant" in said
+    await pods.vote(*ALL)
+
+
+async def test_tls_takes_files(pods: Pods) -> None:
+    code, said = await resize(pods, 1, security_protocol="SSL")
+
+    assert ExitCode.MISCONFIGURED == code, said
+    assert "ssl.keystore.location: is missing" in said
+
+
+async def test_the_voters_become_fewer_and_those_that_went_stay_out_while_they_run(pods: Pods) -> None:
+    """Also the leader, whoever it is: it removes itself last."""
+    leader = await pods.leader(*ALL)
+    stays = next(node_id for node_id in ALL if node_id != leader)
+    code, said = await resize(pods, stays)
+
+    assert ExitCode.STOPPED == code, said
+    assert "STEP_DONE" in said
+    await eventually(lambda: pods.voters(stays), lambda found: found == [stays])
+
+    code, said = await resize(pods, stays)
+
+    assert ExitCode.STOPPED == code, said
+    assert "no voter is to go" in said
+
+    for node_id in {*ALL} - {stays}:
+        await pods.running.kill(pods[node_id])
+    assert stays == await pods.leader(stays)
+    for node_id in sorted({*ALL} - {stays}):  # a pod that comes back joins again, on the same volume
+        await pods.start(node_id)
+    await pods.vote(*ALL)
+
+
+async def test_a_lost_quorum_keeps_nobody_from_going_back_to_the_size_that_it_has(pods: Pods) -> None:
+    """A rollback that is to mend the quorum runs this first."""
+    await pods.vote(*ALL)
+    for node_id in ALL[1:]:
+        await pods.running.kill(pods[node_id])
+    code, said = await resize(pods, *ALL)
+
+    assert ExitCode.STOPPED == code, said
+    assert "no voter is to go" in said
+
+    code, said = await resize(pods, 1, resize_timeout_ms="2000")
+
+    assert ExitCode.FAILED == code, said
+    assert "the voters have not become 1 in time" in said
