@@ -5,6 +5,7 @@ Everything listens on loopback; only processes that were started here are ended.
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import time
@@ -109,6 +110,11 @@ class Node:
         status = self._process.wait(STOP_TIMEOUT_S)
         if status not in SIGTERM_STATUSES:
             raise NodeFailed(f"{self.directory.name} ended with status {status}:\n{self.last_words()}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal after which the process lives on: SIGSTOP, SIGCONT."""
+        assert self._process is not None, self.directory
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """Sends SIGKILL: what a power cut leaves (but for what the page cache keeps)."""

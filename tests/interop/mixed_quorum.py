@@ -37,7 +37,8 @@ ALREADY: Final = ("DuplicateVoterException", "VoterNotFoundException")
 MADE: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 BROKER: Final = 101
 SESSION_TIMEOUT_MS: Final = 600_000
-PATIENT: Final[dict[str, object]] = {
+Settings = dict[str, object]
+PATIENT: Final[Settings] = {
     "controller.quorum.fetch.timeout.ms": 10_000,
     "controller.quorum.election.timeout.ms": 1_000,
     "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
@@ -308,17 +309,21 @@ async def static_quorum(directory: Path, *, ours: int, kafkas: int) -> AsyncIter
 
 
 @asynccontextmanager
-async def kafkas_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+async def kafkas_first(
+    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT
+) -> AsyncIterator[MixedQuorum]:
     """Kafka's controllers, which are the first voters, run; our nodes run as nobody's, and ask them first."""
-    async with kafkas_alone(directory, ours=ours, kafkas=kafkas) as mixed:
+    async with kafkas_alone(directory, ours=ours, kafkas=kafkas, settings=settings) as mixed:
         await mixed.start_ours()
         yield mixed
 
 
 @asynccontextmanager
-async def kafkas_alone(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
-    """Kafka's controllers, which are the first voters, run; ours are planned."""
-    async with _mixed(directory, ours=ours, kafkas=kafkas) as mixed:
+async def kafkas_alone(
+    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT
+) -> AsyncIterator[MixedQuorum]:
+    """Kafka's controllers, which are the first voters, run; ours are planned. All have these settings."""
+    async with _mixed(directory, ours=ours, kafkas=kafkas, settings=settings) as mixed:
         named = {node_id: uuid_text(random_uuid()) for node_id in mixed.kafkas}
         first = ",".join(f"{node_id}@{mixed.kafka_address(node_id)}:{named[node_id]}" for node_id in named)
         for node in mixed.kafkas.values():
@@ -330,14 +335,17 @@ async def kafkas_alone(directory: Path, *, ours: int, kafkas: int) -> AsyncItera
 
 
 @asynccontextmanager
-async def _mixed(directory: Path, *, ours: int, kafkas: int, is_static: bool = False) -> AsyncIterator[MixedQuorum]:
+async def _mixed(
+    directory: Path, *, ours: int, kafkas: int, is_static: bool = False, settings: Settings = PATIENT
+) -> AsyncIterator[MixedQuorum]:
     """Nothing is formatted, nothing runs; whatever does is ended at the end."""
     at = {ours + 1 + place: f"{HOST}:{port}" for place, port in enumerate(free_ports(kafkas))}
-    plan = _plan(directory, ours=ours, kafkas=at, is_static=is_static)
+    plan = _plan(directory, ours=ours, kafkas=at, is_static=is_static, settings=settings)
     voters = plan.gateways[0].settings["controller.quorum.voters"]
     servers = ",".join(each.partition("@")[2] for each in voters.split(","))
     known = {"controller.quorum.voters": voters} if is_static else {"controller.quorum.bootstrap.servers": servers}
-    mixed = MixedQuorum(plan, {node_id: _controller(plan, node_id, address, known) for node_id, address in at.items()})
+    own = settings | known
+    mixed = MixedQuorum(plan, {node_id: _controller(plan, node_id, address, own) for node_id, address in at.items()})
     try:
         yield mixed
     finally:
@@ -347,7 +355,9 @@ async def _mixed(directory: Path, *, ours: int, kafkas: int, is_static: bool = F
         await mixed.stop()
 
 
-def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static: bool) -> ClusterPlan:
+def _plan(
+    directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static: bool, settings: Settings
+) -> ClusterPlan:
     """Our part of a mixed quorum: each node announces its gateway beside its own listener."""
     plan = make_plan(
         directory, voters=ours, dynamic=not is_static, with_gateways=True, session_timeout_ms=SESSION_TIMEOUT_MS
@@ -363,7 +373,7 @@ def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static
             "advertised.listeners": f"CONTROLLER://{gateway},QUORUM://{process.address}",
             "listener.security.protocol.map": "QUORUM:PLAINTEXT",
             "kafka.listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-            "controller.quorum.fetch.timeout.ms": str(PATIENT["controller.quorum.fetch.timeout.ms"]),
+            **{key: str(value) for key, value in settings.items() if key.startswith("controller.quorum.")},
         }
         if is_static:
             own["controller.quorum.voters"] = f"{process.settings['controller.quorum.voters']},{named}"
@@ -388,8 +398,8 @@ def _plan(directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static
     )
 
 
-def _controller(plan: ClusterPlan, node_id: NodeId, address: str, known: Mapping[str, object]) -> Node:
-    """A Kafka's controller; `known` is what it is told of the others."""
+def _controller(plan: ClusterPlan, node_id: NodeId, address: str, settings: Mapping[str, object]) -> Node:
+    """A Kafka's controller; its settings say what it knows of the others."""
     data = data_of(plan.directory, node_id)
     own = {
         "process.roles": "controller",
@@ -397,4 +407,4 @@ def _controller(plan: ClusterPlan, node_id: NodeId, address: str, known: Mapping
         "listeners": f"CONTROLLER://{address}",
         "log.dirs": data,
     }
-    return Node(data.parent, SECURITY | PATIENT | known | own)
+    return Node(data.parent, SECURITY | dict(settings) | own)
