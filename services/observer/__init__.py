@@ -4,5 +4,6 @@ servicer   answers reads from the replica, and traces from the span store
 spans      the span store; `database` checks its URL
 otlp       receives spans from any OpenTelemetry exporter
 relay      forwards fetches of the committed log to a quorum node
+check      a program of its own: checks a whole control plane through its doors
 config     the settings
 """

@@ -229,6 +229,10 @@ env:
     value: {{ .root.Values.logging.level }}
   - name: QUORATE_LOG_FORMAT
     value: {{ .root.Values.logging.format }}
+  {{- if .root.Values.tracing.enabled }}
+  - name: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
+    value: {{ include "quorate.tracesEndpoint" .root }}
+  {{- end }}
 securityContext:
   {{- include "quorate.securityContext" .root | nindent 2 }}
 resources:
