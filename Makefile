@@ -24,7 +24,7 @@ report: spark-setup ## what the last `make run` did, as an HTML page (LOGS=DIR: 
 	@$(RUN) quorate pipeline run $(if $(LOGS),--from $(LOGS) --to build/lake --report build/report.html,--from run --to run/lake --spans run/observer.db --report run/report.html)
 
 test: setup ## every test that needs no more than Python (WORKERS= processes, a file of tests at a time each)
-	@$(RUN) pytest $(PARALLEL) tests -m "not interop and not netns and not mutants"
+	@$(RUN) pytest $(PARALLEL) tests -m "not interop and not netns and not mutants and not kube"
 
 explore: setup ## property tests with new examples, ROUNDS times (in CI they have the same ones each time)
 	@for round in $$(seq $(or $(ROUNDS),5)); do \
@@ -68,6 +68,9 @@ e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 
 netns: setup ## partitions and slow links between network namespaces (needs root and iproute2)
 	@$(RUN) pytest tests/e2e -m netns
+
+kube: setup ## the chart on a Kubernetes of this machine: install, faults, rollouts, teardown (needs root, Go, Debian; SHOWS=, KEEP=1)
+	@$(RUN) python -m tests.kube run $(SHOWS) $(if $(KEEP),--keep)
 
 fuzz: setup ## malformed input at every RPC of live processes for SECONDS (SEED=, COUNT=, ARGS="--only placer")
 	@$(RUN) python -m tests.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -138,4 +141,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats pipeline e2e netns fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv
+.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats pipeline e2e netns kube fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv

@@ -1,0 +1,38 @@
+"""`python -m tests.kube programs|images|up|down|run|kubectl`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tests.kube import cluster
+from tests.kube.images import build_images
+from tests.kube.programs import get_programs
+from tests.kube.run import SHOWS, run
+
+
+def main() -> None:
+    """`run` does everything, from the programs to the teardown; the others are its parts."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kube", description="A Kubernetes on this machine")
+    parser.add_argument("command", choices=("programs", "images", "up", "down", "run", "kubectl"))
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=f"of kubectl; of run: --keep, {', '.join(SHOWS)}")
+    chosen = parser.parse_args()
+    match chosen.command:
+        case "programs":
+            get_programs()
+        case "images":
+            get_programs()
+            build_images()
+        case "up":
+            get_programs()
+            build_images()
+            cluster.up()
+        case "down":
+            cluster.down()
+        case "run":
+            run([each for each in chosen.arguments if each != "--keep"], keep="--keep" in chosen.arguments)
+        case "kubectl":
+            print(cluster.get().kubectl(*chosen.arguments), end="")
+
+
+if __name__ == "__main__":
+    main()

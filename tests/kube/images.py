@@ -1,0 +1,132 @@
+"""The images of the services, built without a registry: bases from Debian's packages, then each Dockerfile.
+
+The bases have the layout of Debian's own Python 3.11. `runtime` is no distribution: Python, its libraries, and busybox
+in place of a shell and tools. `builder` has what the Dockerfiles' first stage needs. The pause image is busybox.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from tests.kube.places import CACHE, ROOT, say
+
+SERVICES: Final = ("quorum", "controller", "gateway", "heartbeat", "placer", "observer")
+VERSION: Final = "0.1.0"
+SUITE: Final = "bookworm"
+STORE: Final = ("--root", str(CACHE / "storage"), "--runroot", str(CACHE / "storage-run"))
+RUNTIME: Final = "localhost/quorate-base/runtime"
+BUILDER: Final = "localhost/quorate-base/builder"
+PAUSE: Final = "localhost/quorate-base/pause:1"
+AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+
+RUNTIME_PACKAGES: Final = (
+    "python3.11-minimal", "libpython3.11-stdlib", "python3-minimal", "base-files", "busybox-static", "tzdata",
+    "netbase", "libgcc-s1", "libstdc++6",
+)  # fmt: skip
+NOT_IN_RUNTIME: Final = (
+    "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/lib/x86_64-linux-gnu/gconv", "usr/bin/dpkg*",
+    "var/lib/apt", "var/lib/dpkg",
+)  # fmt: skip
+"""What packages bring and a service has no use for: the extracted packages are never managed."""
+
+
+def image(service: str) -> str:
+    """The name of a service's image."""
+    return f"localhost/quorate/{service}:{VERSION}"
+
+
+ARCHIVE: Final = CACHE / "images.tar"
+"""All images in OCI's layout, each layer once."""
+
+
+def build_images(services: tuple[str, ...] = SERVICES) -> None:
+    """Builds the images anew where the checkout has changed, prints their sizes, and writes their archives."""
+    _make_bases()
+    for service in services:
+        say(f"image {service}")
+        bases = ("--build-arg", f"BUILDER={BUILDER}", "--build-arg", f"BASE={RUNTIME}")
+        file = ROOT / "services" / service / "Dockerfile"
+        buildah("bud", "--quiet", "--isolation", "chroot", "--layers", *bases, "-f", file, "-t", image(service), ROOT)
+    _archive([PAUSE, *map(image, services)])
+    sizes = buildah("images", "--format", "{{.Name}}:{{.Tag}} {{.Size}}").splitlines()
+    for line in sorted(sizes):
+        if line.startswith(("localhost/quorate/", RUNTIME)):
+            say(f"size {line}")
+
+
+def _make_bases() -> None:
+    have = buildah("images", "--format", "{{.Name}}").split()
+    runtime, builder = CACHE / "runtime.tar", CACHE / "builder.tar"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    if RUNTIME not in have:
+        _bootstrap(
+            runtime,
+            "extract",
+            RUNTIME_PACKAGES,
+            'chroot "$1" /usr/bin/busybox mkdir -p /sbin /usr/sbin',
+            'chroot "$1" /usr/bin/busybox --install -s',
+            'cd "$1" && rm -rf ' + " ".join(NOT_IN_RUNTIME),
+            'chroot "$1" /usr/bin/python3.11 -m compileall -q /usr/lib/python3.11',
+        )
+        _import(runtime, RUNTIME, {})
+        _pause()
+        runtime.unlink()
+    if BUILDER not in have:
+        packages = ("python3", "python3-venv", "ca-certificates")
+        _bootstrap(builder, "minbase", packages, f'cp {AUTHORITIES} "$1"{AUTHORITIES}')
+        _import(builder, BUILDER, {"SSL_CERT_FILE": str(AUTHORITIES)})
+        builder.unlink()
+
+
+def _bootstrap(target: Path, variant: str, packages: tuple[str, ...], *hooks: str) -> None:
+    say(f"mmdebstrap {target.stem}")
+    when = "extract" if variant == "extract" else "customize"
+    done = subprocess.run(
+        [
+            "mmdebstrap", "--quiet", "--mode=root", f"--variant={variant}", f"--include={','.join(packages)}",
+            "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *(f"--{when}-hook={hook}" for hook in hooks),
+            SUITE, str(target),
+        ],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"mmdebstrap: {done.stderr[-4000:]}")
+
+
+def _import(root: Path, name: str, environment: Mapping[str, str]) -> None:
+    container = buildah("from", "scratch").strip()
+    buildah("add", "--quiet", container, root, "/")
+    for key, value in environment.items():
+        buildah("config", "--env", f"{key}={value}", container)
+    buildah("commit", "--quiet", "--rm", container, name)
+
+
+def _pause() -> None:
+    """What holds a pod's namespaces: it sleeps."""
+    container = buildah("from", "scratch").strip()
+    buildah("copy", "--quiet", "--from", RUNTIME, container, "/usr/bin/busybox", "/busybox")
+    buildah("config", "--entrypoint", '["/busybox", "sleep", "2147483647"]', container)
+    buildah("commit", "--quiet", "--rm", container, PAUSE)
+
+
+def _archive(names: list[str]) -> None:
+    with TemporaryDirectory(dir=CACHE) as layout:
+        for name in names:
+            buildah("push", "--quiet", name, f"oci:{layout}:{name}")
+        with tarfile.open(ARCHIVE, "w") as file:
+            file.add(layout, ".")
+
+
+def buildah(command: str, *arguments: object) -> str:
+    """What a command of buildah prints, on the images of the cache. Raises SystemExit with what it says."""
+    done = subprocess.run(
+        ["buildah", *STORE, command, *map(str, arguments)], check=False, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"buildah {command}: {done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout

@@ -1,0 +1,205 @@
+"""The chart as a release in a namespace of its own: installed, changed, looked at, removed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from tests.kube.cluster import Cluster
+from tests.kube.kubectl import Kubectl, Refused
+from tests.kube.places import ROOT, STATE, say
+from tests.kube.volumes import manifest
+from tests.kube.waiting import until
+
+CHART: Final = ROOT / "deploy" / "helm" / "quorate"
+NAMESPACE: Final = "kraft"
+NAME: Final = "q"
+FULL_NAME: Final = "q-quorate"
+CONTROLLER_PORT: Final = 9094
+HELM_WAIT: Final = "5m"
+LITTLE: Final = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
+"""Nodes here are parts of one machine: what a pod asks for at a minimum is little."""
+VALUES: Final[Mapping[str, Any]] = {
+    "image": {"registry": "localhost", "pullPolicy": "Never"},
+    "quorum": {"resources": LITTLE, "controllerResources": LITTLE, "spreadHosts": False},
+    "heartbeat": {"resources": LITTLE},
+    "placer": {"resources": LITTLE},
+    "observer": {"resources": LITTLE},
+}
+COMPONENT: Final = "app.kubernetes.io/component"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The chart on a cluster, by an administrator of its namespace."""
+
+    cluster: Cluster
+    kubectl: Kubectl
+
+    def helm(self, command: str, *arguments: object) -> str:
+        """`helm COMMAND` for this release, which is waited for."""
+        return self.kubectl.helm(command, NAME, *arguments)
+
+    def upgrade(self, *settings: str) -> None:
+        """Other values than it has, as NAME=VALUE."""
+        more = [part for setting in settings for part in ("--set", setting)]
+        self.helm("upgrade", CHART, "--reuse-values", "--wait", "--timeout", HELM_WAIT, *more)
+
+    def pods(self, component: str) -> list[dict[str, Any]]:
+        """The pods of one component that are not about to go, by name."""
+        found = self.kubectl.pods(f"{COMPONENT}={component}")
+        return sorted(
+            (pod for pod in found if "deletionTimestamp" not in pod["metadata"]),
+            key=lambda pod: str(pod["metadata"]["name"]),
+        )
+
+    def are_ready(self, component: str, count: int) -> bool:
+        """Whether a component has so many pods, all ready."""
+        pods = self.pods(component)
+        return len(pods) == count and all(map(is_ready, pods))
+
+    def wait_for(self, component: str, count: int) -> None:
+        """Until they are."""
+        until(f"{count} x {component} ready", lambda: self.are_ready(component, count))
+
+    @property
+    def host(self) -> str:
+        """The name in the controllers' certificates by which clients call any of them."""
+        return f"{FULL_NAME}-controller.{NAMESPACE}.svc"
+
+    def certificate(self) -> tuple[Path, Path]:
+        """The admin's key store and trust store, as the cluster has them now."""
+        data = self.kubectl.get("secret", f"{FULL_NAME}-admin-tls")["data"]
+        for name in ("tls-combined.pem", "ca.crt"):
+            new = STATE / f"{name}.new"
+            new.write_bytes(base64.b64decode(data[name]))
+            new.replace(STATE / name)
+        return STATE / "tls-combined.pem", STATE / "ca.crt"
+
+    def load(self, command: str, *more: object) -> list[str]:
+        """The command line of `tests.kube.load`."""
+        address = self.kubectl.get("service", f"{FULL_NAME}-controller")["spec"]["clusterIP"]
+        call = [f"{address}:{CONTROLLER_PORT}", self.host, *self.certificate(), *more]
+        inside = self.cluster.control.enter(all_namespaces=False)
+        return [*inside, sys.executable, "-m", "tests.kube.load", command, *map(str, call)]
+
+    def users(self) -> set[str]:
+        """Of whom the controllers know."""
+        done = subprocess.run(self.load("list"), check=True, capture_output=True, text=True, cwd=ROOT)
+        return set(json.loads(done.stdout))
+
+    def quorum(self) -> dict[str, Any]:
+        """The leader, its epoch, and by voter how many records it lacks."""
+        done = subprocess.run(self.load("quorum"), check=True, capture_output=True, text=True, cwd=ROOT)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def voters(self, count: int) -> bool:
+        """Whether there are so many, and each has the log up to a hundred records."""
+        behind = self.quorum()["behind"]
+        return len(behind) == count and max(behind.values()) < 100
+
+
+def install(cluster: Cluster) -> Release:
+    """Into a new namespace that admits only pods which are restricted as Kubernetes' strictest standard says."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.kubectl.apply(
+        manifest([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}])
+    )
+    release = Release(cluster, cluster.kubectl.within(NAMESPACE))
+    values = STATE / "values.json"
+    values.write_text(json.dumps(VALUES))
+    release.helm("install", CHART, "--values", values, "--wait", "--timeout", HELM_WAIT)
+    return release
+
+
+def uninstall(release: Release) -> None:
+    """Until no pod is left."""
+    release.helm("uninstall", "--wait", "--timeout", HELM_WAIT)
+    until("no pod is left", lambda: not release.kubectl.get("pods")["items"])
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether Kubernetes sends it calls."""
+    conditions = pod["status"].get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """What came of a load: each line of `tests.kube.load`."""
+
+    lines: list[dict[str, Any]]
+
+    @property
+    def acknowledged(self) -> set[str]:
+        """The users whose quotas were acknowledged."""
+        return {line["user"] for line in self.lines if "acknowledged" in line}
+
+    @property
+    def again(self) -> int:
+        """How many writes were sent more than once."""
+        return sum(bool(line["failed"]) for line in self.lines)
+
+    @property
+    def gap_s(self) -> float:
+        """The longest time without an acknowledgement."""
+        times = sorted(line["acknowledged"] for line in self.lines if "acknowledged" in line)
+        return max((after - before for before, after in pairwise(times)), default=0.0)
+
+    def refusals(self) -> dict[str, int]:
+        """What the failures said, by how often."""
+        said: dict[str, int] = {}
+        for line in self.lines:
+            for each in line["failed"]:
+                said[each] = said.get(each, 0) + 1
+        return said
+
+
+@contextmanager
+def under_load(release: Release, what: str) -> Iterator[Callable[[], int]]:
+    """Writes go on during the block, which is told how many were acknowledged; then each is looked for."""
+    file = STATE / f"writes-{what.replace(' ', '-')}.jsonl"
+    process = subprocess.Popen(release.load("write", file), cwd=ROOT, env={**os.environ, "GRPC_VERBOSITY": "NONE"})
+
+    def count() -> int:
+        assert process.poll() is None, f"the load has ended: {process.returncode}"
+        return len(read(file).acknowledged)
+
+    try:
+        until("writes are acknowledged", lambda: count() > 5)
+        yield count
+        sofar = count()
+        until("writes go on", lambda: count() > sofar + 5)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+    writes = read(file)
+    lost = writes.acknowledged - release.users()
+    say(
+        f"{what}: {len(writes.acknowledged)} writes acknowledged, {len(lost)} lost, {writes.again} sent again, "
+        f"longest gap {writes.gap_s:.2f} s"
+    )
+    for text, times in sorted(writes.refusals().items(), key=lambda each: -each[1])[:5]:
+        say(f"    {times} x {text}")
+    if lost:
+        raise SystemExit(f"{what}: lost {sorted(lost)[:10]}")
+
+
+def read(file: Path) -> Writes:
+    """The whole lines of a load's file."""
+    text = file.read_text() if file.exists() else ""
+    return Writes([json.loads(line) for line in text.splitlines() if line.endswith("}")])
+
+
+__all__ = ["Refused", "Release", "Writes", "install", "is_ready", "under_load", "uninstall"]
