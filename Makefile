@@ -63,6 +63,9 @@ interop-setup: setup ## fetch the jars of the released Kafka into build/
 mixed-faults: setup interop-setup ## faults at random in quorums of our nodes and a released Kafka's, for MINUTES (SEED=)
 	@$(RUN) python -m tests.interop.mixed_faults --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
+broker-faults: setup interop-setup ## FAULTS under producers' load, on our control plane and on Kafka's controllers (SEED=)
+	@$(RUN) python -m tests.interop.broker_faults --faults $(or $(FAULTS),100) --seed $(or $(SEED),1)
+
 e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 	@$(RUN) pytest tests/e2e
 
@@ -141,4 +144,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats pipeline e2e netns kube fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv
+.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats pipeline e2e netns kube fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

@@ -288,9 +288,11 @@ async def restarted(quorum: MixedQuorum, node_id: NodeId) -> AsyncIterator[None]
 
 
 @asynccontextmanager
-async def ours_first(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+async def ours_first(
+    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT
+) -> AsyncIterator[MixedQuorum]:
     """Our nodes, which are the first voters, run; Kafka's controllers are formatted as nobody's and do not run yet."""
-    async with _mixed(directory, ours=ours, kafkas=kafkas) as mixed:
+    async with _mixed(directory, ours=ours, kafkas=kafkas, settings=settings) as mixed:
         await mixed.running.start()
         for node_id in mixed.kafkas:
             await mixed.format_kafka(node_id)
@@ -359,9 +361,8 @@ def _plan(
     directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static: bool, settings: Settings
 ) -> ClusterPlan:
     """Our part of a mixed quorum: each node announces its gateway beside its own listener."""
-    plan = make_plan(
-        directory, voters=ours, dynamic=not is_static, with_gateways=True, session_timeout_ms=SESSION_TIMEOUT_MS
-    )
+    session_ms = int(str(settings["broker.session.timeout.ms"]))
+    plan = make_plan(directory, voters=ours, dynamic=not is_static, with_gateways=True, session_timeout_ms=session_ms)
     named = ",".join(f"{node_id}@CONTROLLER://{address}" for node_id, address in kafkas.items())
     directory.mkdir(exist_ok=True)
     at = plan.bootstrap_controllers.split(",")

@@ -1,0 +1,204 @@
+"""Faults under load, on our control plane and on Kafka's controllers: `python -m tests.interop.broker_faults`.
+
+Three brokers of Kafka with an idempotent and a transactional producer, acks=all. The same faults, drawn from a seed,
+strike the leader's node, another node, or a broker: SIGKILL, SIGTERM, SIGSTOP for a while. On our side a fault of a
+node strikes one of its processes: quorum, controller, gateway, or the heartbeat service. What was acknowledged must be
+there once, and no broker may be fenced that was left alone. Printed are the waits of each producer between two
+acknowledgements on both sides, the longest after each fault: their median and the longest of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Final
+
+from deploy.kafka.node import Node
+from deploy.local.plan import Process
+from quorate.errors import ApiError
+from quorate.nouns import NodeId
+from quorate.records import BrokerRegistrationChangeRecord
+from tests.e2e.cluster import stored_records
+from tests.interop.busy_brokers import Brokers, TransactionalWriter, Writer, at_work
+from tests.interop.mixed_quorum import MixedQuorum, Settings, kafkas_alone, ours_first
+
+BROKERS: Final = (101, 102, 103)
+VOTERS: Final = 3
+SETTINGS: Final[Settings] = {"controller.quorum.fetch.timeout.ms": 2_000, "broker.session.timeout.ms": 9_000}
+"""Kafka's own defaults."""
+OF_BROKERS: Final = {
+    "min.insync.replicas": 2,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+}
+LEADER, OTHER, BROKER = WHERE = ("leader", "other node", "broker")
+KILL, STOP, PAUSE = HOW = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+CALM_S: Final = 4.0
+"""Between two faults."""
+PAUSE_S: Final = 3.0
+DOWN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where one strikes, how, and a number that chooses among the processes there."""
+
+    where: str
+    how: signal.Signals
+    number: int
+
+    @classmethod
+    def drawn(cls, seed: int, count: int) -> Iterator[Fault]:
+        """So many; a third strikes brokers."""
+        random = Random(seed)
+        for _ in range(count):
+            yield cls(random.choice(WHERE), random.choice(HOW), random.randrange(1 << 16))
+
+
+class OnOurs:
+    """What the faults strike in a control plane of ours."""
+
+    def __init__(self, quorum: MixedQuorum) -> None:
+        self._quorum = quorum
+
+    async def strike(self, fault: Fault) -> str:
+        """One process of a node; returns which service."""
+        leader_id = (await self._quorum.led_by(self._quorum.ours)).leader_id
+        others = [node_id for node_id in self._quorum.ours if node_id != leader_id]
+        process = self._process(leader_id if fault.where == LEADER else others[fault.number % len(others)], fault)
+        if fault.how is PAUSE:
+            pid = self._quorum.running.pid(process)
+            os.kill(pid, signal.SIGSTOP)
+            await asyncio.sleep(PAUSE_S)
+            os.kill(pid, signal.SIGCONT)
+        else:
+            await self._quorum.kill(process, fault.how)
+            await asyncio.sleep(DOWN_S)
+            await self._quorum.restart(process)
+        return process.service
+
+    def _process(self, node_id: NodeId, fault: Fault) -> Process:
+        plan = self._quorum.plan
+        here = [plan.quorum[node_id - 1], plan.controllers[node_id - 1], plan.gateways[node_id - 1], plan.heartbeat]
+        return here[fault.number // VOTERS % len(here)]
+
+
+class OnKafkas:
+    """What the faults strike among Kafka's controllers, each of which is one process."""
+
+    def __init__(self, quorum: MixedQuorum) -> None:
+        self._quorum = quorum
+
+    async def strike(self, fault: Fault) -> str:
+        leader_id = await self._leader()
+        others = [node_id for node_id in self._quorum.kafkas if node_id != leader_id]
+        node_id = leader_id if fault.where == LEADER else others[fault.number % len(others)]
+        await strike_kafka(self._quorum.kafkas[node_id], fault.how)
+        return "controller"
+
+    async def _leader(self) -> NodeId:
+        while True:
+            for node_id in self._quorum.kafkas:
+                try:
+                    return (await self._quorum.described(at=node_id)).leader_id
+                except (ApiError, OSError):
+                    await asyncio.sleep(0.05)
+
+
+async def strike_kafka(node: Node, how: signal.Signals) -> None:
+    """A process of Kafka's is killed or stopped, and started again; or paused."""
+    if how is PAUSE:
+        node.send(signal.SIGSTOP)
+        await asyncio.sleep(PAUSE_S)
+        node.send(signal.SIGCONT)
+        return
+    await asyncio.to_thread(node.kill if how is KILL else node.stop)
+    await asyncio.sleep(DOWN_S)
+    await asyncio.to_thread(node.start().wait_ready)
+
+
+async def run(directory: Path, *, on_ours: bool, faults: int, seed: int) -> str:
+    """One side under its faults; what was found, in lines. Raises AssertionError for what must not be."""
+    async with AsyncExitStack() as life:
+        kafkas = 0 if on_ours else VOTERS
+        start = ours_first if on_ours else kafkas_alone
+        quorum = await life.enter_async_context(start(directory, ours=VOTERS, kafkas=kafkas, settings=SETTINGS))
+        controllers = quorum.ours if on_ours else [*quorum.kafkas]
+        brokers = Brokers(quorum, BROKERS, controllers, OF_BROKERS)
+        writers = [Writer(brokers, "idempotent"), TransactionalWriter(brokers, "transactional")]
+        await life.enter_async_context(at_work(brokers, *writers))
+        struck: Counter[str] = Counter()
+        hit: Counter[NodeId] = Counter()
+        waits: dict[tuple[str, str], list[float]] = defaultdict(list)
+        side = OnOurs(quorum) if on_ours else OnKafkas(quorum)
+        await asyncio.sleep(CALM_S)
+        for number, fault in enumerate(Fault.drawn(seed, faults), 1):
+            for writer in writers:
+                writer.longest_wait_s()
+            if fault.where == BROKER:
+                broker_id = BROKERS[fault.number % len(BROKERS)]
+                hit[broker_id] += 1
+                await strike_kafka(brokers.nodes[broker_id], fault.how)
+                what = "broker"
+            else:
+                what = await side.strike(fault)
+            await asyncio.sleep(CALM_S)
+            struck[f"{what} {fault.how.name}"] += 1
+            for writer in writers:
+                waits[writer.topic, fault.where].append(writer.longest_wait_s())
+            if number % 10 == 0:
+                print(f"  {number} faults, {[len(writer.acknowledged) for writer in writers]} records", flush=True)
+        for writer in writers:
+            writer.finish()
+    fenced = _fenced(quorum.data(controllers[0]))
+    left_alone = {broker_id: fenced[broker_id] - hit[broker_id] for broker_id in BROKERS}
+    assert max(left_alone.values()) <= 0, f"fenced more often than hit: {fenced}, {hit}"
+    name = "Quorate" if on_ours else "Kafka's controllers"
+    lines = [f"{name}: {faults} faults ({_listed(struck)}); none lost, none doubled"]
+    for writer in writers:
+        told = ", ".join(
+            f"{where} {median(seen):.2f} s ({max(seen):.2f} s)"
+            for where in WHERE
+            if (seen := waits[writer.topic, where])
+        )
+        lines.append(f"  {writer.topic}, {len(writer.acknowledged)} acknowledged; wait, median (longest): {told}")
+    return "\n".join(lines)
+
+
+def _fenced(log_dir: Path) -> Counter[NodeId]:
+    """How often each broker was fenced, or asked to be as it shut down."""
+    changes = [each for each in stored_records(log_dir) if isinstance(each, BrokerRegistrationChangeRecord)]
+    return Counter(each.broker_id for each in changes if each.fenced > 0)
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
+
+
+def main() -> None:
+    """Both sides, one after the other, with the same faults."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--side", choices=("ours", "kafka"), help="one side only")
+    arguments = parser.parse_args()
+    for on_ours in (True, False):
+        if arguments.side in (None, "ours" if on_ours else "kafka"):
+            with tempfile.TemporaryDirectory() as directory:
+                ran = run(Path(directory), on_ours=on_ours, faults=arguments.faults, seed=arguments.seed)
+                print(asyncio.run(ran), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""A released Kafka's brokers on the controllers of a quorum, and clients of theirs that write all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import admin as confluent
+
+from deploy.kafka.node import Node, Properties
+from deploy.local.kafka import broker_of
+from deploy.local.ports import HOST, free_ports
+from quorate.nouns import NodeId
+from tests.interop.mixed_quorum import MixedQuorum
+
+PARTITIONS: Final = 2
+WITHIN_S: Final = 300.0
+"""Against hanging alone."""
+SEND_EVERY_S: Final = 0.02
+A_TRANSACTION: Final = 5
+"""Records in each."""
+
+
+class Brokers:
+    """Kafka's brokers, which know all of `controllers` from the beginning."""
+
+    def __init__(
+        self,
+        quorum: MixedQuorum,
+        ids: Sequence[NodeId],
+        controllers: Sequence[NodeId],
+        settings: Properties | None = None,
+    ) -> None:
+        ports = dict(zip(ids, free_ports(len(ids)), strict=True))
+        servers = ",".join(quorum.kafka_address(node_id) for node_id in controllers)
+        known = {"controller.quorum.bootstrap.servers": servers, "controller.quorum.voters": ""}
+        self.nodes: dict[NodeId, Node] = {
+            broker_id: broker_of(quorum.plan, broker_id, port, settings=known | dict(settings or {}))
+            for broker_id, port in ports.items()
+        }
+        self.servers = ",".join(f"{HOST}:{port}" for port in ports.values())
+        self._cluster_id = quorum.plan.cluster_id
+
+    async def start(self) -> None:
+        """Formats and starts them; each is unfenced at the end."""
+        for node in self.nodes.values():
+            await asyncio.to_thread(node.format, self._cluster_id)
+            node.start()
+        for node in self.nodes.values():
+            await asyncio.to_thread(node.wait_ready)
+
+    async def close(self) -> None:
+        """Ends those that run."""
+        for node in self.nodes.values():
+            if node.is_running:
+                await asyncio.to_thread(node.kill)
+
+    async def create(self, topic: str) -> None:
+        """Makes a topic on all of them, through one: the first request has to do, whoever leads by then."""
+        admin = confluent.AdminClient({"bootstrap.servers": self.servers})
+        wanted = confluent.NewTopic(topic, num_partitions=PARTITIONS, replication_factor=len(self.nodes))
+        made = admin.create_topics([wanted], operation_timeout=WITHIN_S, request_timeout=WITHIN_S)
+        await asyncio.to_thread(made[topic].result, WITHIN_S)
+
+    def read(self, topic: str, count: int) -> list[int]:
+        """The first records of a topic that are not of open or aborted transactions; fewer if no more come in time."""
+        settings = {
+            "bootstrap.servers": self.servers,
+            "group.id": "none",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+        reader = confluent_kafka.Consumer(settings)
+        try:
+            # Not as a group: that would need a topic for offsets.
+            reader.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+            return [int(each.value()) for each in reader.consume(count, WITHIN_S)]
+        finally:
+            reader.close()
+
+
+class Writer:
+    """An idempotent producer that writes numbers to a topic, acks=all, until it is asked to finish.
+
+    `refused` has what was not retriable.
+    """
+
+    def __init__(self, brokers: Brokers, topic: str) -> None:
+        self.topic = topic
+        self.acknowledged: list[int] = []
+        self.refused: list[str] = []
+        self._wait_s = 0.0
+        self._brokers = brokers
+        self._writes = True
+        self._last_s = 0.0
+
+    def finish(self) -> None:
+        """Lets it write what it has begun, and no more."""
+        self._writes = False
+
+    def producer(self, **settings: Any) -> confluent_kafka.Producer:
+        common = {"bootstrap.servers": self._brokers.servers, "enable.idempotence": True, "log_level": 0}
+        return confluent_kafka.Producer({**common, "message.timeout.ms": int(WITHIN_S * 1000), **settings})
+
+    async def run(self) -> None:
+        """Sends a record every 20 ms."""
+        producer = self.producer()
+        number = 0
+        while self._writes:
+            producer.produce(self.topic, str(number).encode(), on_delivery=self._delivered)
+            producer.poll(0)
+            number += 1
+            await asyncio.sleep(SEND_EVERY_S)
+        await asyncio.to_thread(producer.flush, WITHIN_S)
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, record: confluent_kafka.Message) -> None:
+        if error is None:
+            self.acknowledge(int(record.value()))
+        else:
+            self.refused.append(str(error))
+
+    def acknowledge(self, *numbers: int) -> None:
+        now_s = time.monotonic()
+        if self.acknowledged:
+            self._wait_s = max(self._wait_s, now_s - self._last_s)
+        self._last_s = now_s
+        self.acknowledged += numbers
+
+    def longest_wait_s(self) -> float:
+        """The longest time (s) between two acknowledgements since this was last asked, the present wait included."""
+        now_s = time.monotonic()
+        longest_s = max(self._wait_s, now_s - self._last_s) if self.acknowledged else 0.0
+        self._wait_s = 0.0
+        return longest_s
+
+    async def judge(self) -> None:
+        """Raises AssertionError unless what was acknowledged is there, once, and nothing else, and none was refused."""
+        read = await asyncio.to_thread(self._brokers.read, self.topic, len(self.acknowledged))
+
+        assert [] == self.refused
+        assert sorted(self.acknowledged) == sorted(read), self.topic
+
+
+class TransactionalWriter(Writer):
+    """The same in transactions; one that fails is aborted, and its records are written in the next."""
+
+    async def run(self) -> None:
+        await asyncio.to_thread(self._run)
+
+    def _run(self) -> None:
+        producer = self.producer(**{"transactional.id": self.topic, "transaction.timeout.ms": int(WITHIN_S * 1000)})
+        producer.init_transactions(WITHIN_S)
+        number = 0
+        while self._writes:
+            producer.begin_transaction()
+            numbers = range(number, number + A_TRANSACTION)
+            try:
+                for each in numbers:
+                    producer.produce(self.topic, str(each).encode())
+                _commit(producer)
+            except confluent_kafka.KafkaException as failed:
+                if not failed.args[0].txn_requires_abort():
+                    self.refused.append(str(failed))
+                    return
+                producer.abort_transaction(WITHIN_S)
+                continue
+            self.acknowledge(*numbers)
+            number = numbers.stop
+            time.sleep(SEND_EVERY_S)
+
+
+def _commit(producer: confluent_kafka.Producer) -> None:
+    """Commits; asks again where that may be done, since the first request may have done it. Raises KafkaException."""
+    while True:
+        try:
+            producer.commit_transaction(WITHIN_S)
+        except confluent_kafka.KafkaException as failed:
+            if not failed.args[0].retriable():
+                raise
+        else:
+            return
+
+
+@asynccontextmanager
+async def at_work(brokers: Brokers, *writers: Writer) -> AsyncIterator[None]:
+    """The brokers run, and clients write; at the end each writer is judged, and all are ended."""
+    try:
+        await brokers.start()
+        for writer in writers:
+            await brokers.create(writer.topic)
+        async with asyncio.TaskGroup() as tasks:
+            for writer in writers:
+                tasks.create_task(writer.run())
+            try:
+                yield
+            finally:
+                for writer in writers:
+                    writer.finish()
+        for writer in writers:
+            await writer.judge()
+    finally:
+        await brokers.close()

@@ -1,0 +1,28 @@
+"""Faults of our processes under a producer's load, for a moment; `make broker-faults` has a hundred, on both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "tests.interop.broker_faults", "tests.interop.busy_brokers", "tests.interop.mixed_quorum"
+)
+
+from tests.interop import broker_faults  # noqa: E402  # its assertions tell values from here on
+from tests.interop.kafka.release import absent  # noqa: E402
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(absent() is not None, reason=absent() or ""),
+    pytest.mark.timeout(900),
+]
+
+
+async def test_what_producers_were_promised_is_there_once_and_no_broker_was_fenced_for_our_faults(
+    tmp_path: Path,
+) -> None:
+    said = await broker_faults.run(tmp_path, on_ours=True, faults=3, seed=1)
+
+    assert "none lost, none doubled" in said
