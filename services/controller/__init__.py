@@ -4,8 +4,8 @@ api, handlers                               the table of the APIs: a row says al
 servicer, admin, stream_requests            the gRPC service and the envelopes, made from the rows
 call, deadlines, pages, answers             one request on its way to its handler and back
 forwarding                                  forwards a call to the active controller
-authorizing, screening, audit               rights, on the cluster and item by item
-logins                                      SCRAM exchanges for gateways
+authorizing, screening                      rights, on the cluster and item by item
+logins, call_logins                         SCRAM exchanges for gateways; passwords and tokens of calls
 apis, outliving                             what handlers use
 placement_requests, sessions, resolving     what is asked of others before a decision
 driver, decision_queue, pending, activating the event loop around the engine

@@ -19,6 +19,7 @@ from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.runtime import cluster_metrics
+from quorate.runtime.call_login import LogIn
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
@@ -38,6 +39,7 @@ from quorate.storage.meta_properties import check_owner
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.broker_configs import NAMES, static_configs
+from services.controller.call_logins import CallLogins
 from services.controller.config import ControllerConfig
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import Forwarding
@@ -91,7 +93,8 @@ async def main(life: ServiceLife) -> None:
         transport=transport,
     )
     servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
-    server, port = _server(life, config, telemetry, transport, servicer)
+    log_in = CallLogins(apis.logins, config.sasl_mechanisms)
+    server, port = _server(life, config, telemetry, transport, servicer, log_in)
     listeners = config.advertised_listeners or (reached_at(config.listeners, None, port=port),)
     work = _work(config, settings, driver, channel, performance, listeners, transport)
     log.info("starting", cluster_id=meta.cluster_id, **describe(config))
@@ -119,10 +122,11 @@ def _server(
     telemetry: Telemetry,
     transport: Transport,
     servicer: ControllerService,
+    log_in: LogIn,
 ) -> tuple[Server, int]:
     """Returns the server, which listens, and its port. Raises CannotListen."""
     limits = ServerLimits(calls=config.call_limits)
-    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport)
+    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport, log_in=log_in)
     server.add("kraft.service.Controller", add_to_server, servicer)
     life.at_end(server.abort)
     port = server.listen(str(config.listeners.endpoint))

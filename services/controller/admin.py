@@ -26,6 +26,7 @@ from quorate.controller.secrets import redacted
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
 from quorate.nouns import Offset
+from quorate.runtime.call_login import login_of_call
 from quorate.runtime.caps import check_items
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
@@ -96,6 +97,7 @@ class AdminDoor:
         async def here() -> AdminResponse:
             return await self._answer(request, self._apis.authorizing.caller(context))
 
+        self._apis.logins.check_live(login_of_call())  # a stream may be older than the token of its login
         with self._span(request, context):
             response: AdminResponse = await self._forwarding.serve(SUBMIT, request, context, here)
             return response
@@ -139,6 +141,7 @@ class AdminDoor:
             asked=to_struct(asked),
             timeout_ms=timeout_of(api, asked),
             principal=caller.principal,
+            is_token=caller.is_token,
             host=caller.host,
             client_id=caller.client_id,
             validate_only=request.validate_only,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,7 @@ from quorate.controller.quotas.mutation_quotas import MutationQuotas, RequestTok
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
+from quorate.runtime.call_login import caller_of
 from quorate.runtime.client import Client
 from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.transport import PLAIN, Transport
@@ -64,7 +66,7 @@ class Apis:
         self.settings = settings
         self.cluster_id = cluster_id
         self.isr_updates = IsrUpdates()
-        self.authorizing = Authorizing(driver.engine, authorizer, transport.principal, nodes)
+        self.authorizing = Authorizing(driver.engine, authorizer, partial(caller_of, transport), nodes)
         self._quotas = MutationQuotas(settings.quota_windows)
         self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
         self.features = Committed(driver.engine, driver.engine.state.features)

@@ -27,8 +27,9 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.runtime import audit, passing_on
+from quorate.runtime.call_login import login_of_call
 from quorate.runtime.claims import CLAIMS, check_claim
-from quorate.runtime.passing_on import CLIENT_ID, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
+from quorate.runtime.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
 from services.controller.call import Call
@@ -49,6 +50,9 @@ AT_OTHER_SERVICES: Final = frozenset(
 )
 """The APIs of Kafka's controller that others answer here: they need CLUSTER_ACTION, for which a gateway asks."""
 
+ABOUT_TOKENS: Final = frozenset(
+    {"CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"}
+)
 PASSED_ON: Final = "Envelope"
 """Kafka's request name for a forwarded request, for the audit log. KIP-590."""
 CONTROLLERS: Final = 2
@@ -62,6 +66,8 @@ class Caller(NamedTuple):
     host: str
     client_id: str = ""
     """The client id that the caller states, unverified."""
+    is_token: bool = False
+    """Whether it has logged in with a delegation token, by a call's metadata."""
 
 
 class AdmittedCall(NamedTuple):
@@ -109,14 +115,17 @@ class Authorizing:
         """
         metadata = tuple(context.invocation_metadata() or ())
         client_id = next((str(value) for key, value in metadata if key == CLIENT_ID), "")
-        here = Caller(self._principal(context), host_address(peer_address(context)), client_id)
+        login = login_of_call()
+        is_token = login is not None and login.is_token
+        here = Caller(self._principal(context), host_address(peer_address(context)), client_id, is_token)
         hosts = list(map(host_address, passing_on.hosts(metadata)))
         if not (is_forwarded(context) or passing_on.is_passed_on(metadata)):
             return here
         gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if is_forwarded(context) else ANONYMOUS
+        is_token = is_forwarded(context) and any(key == CLIENT_IS_TOKEN for key, _ in metadata)
         for hop in (here, *_hops(here, hosts, passing_on.principal(metadata, FORWARDER_PRINCIPAL), gateway)):
             self._check_hop(hop)
-        return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id)
+        return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id, is_token)
 
     def _check_hop(self, hop: Caller) -> None:
         """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others."""
@@ -128,8 +137,12 @@ class Authorizing:
     def check(self, api: Api, caller: Caller) -> None:
         """Checks the API's right on the cluster. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) without it.
 
-        The ACL APIs raise ApiError(SECURITY_DISABLED) where no authorizer is configured.
+        The ACL APIs raise ApiError(SECURITY_DISABLED) where no authorizer is configured, and those about delegation
+        tokens DELEGATION_TOKEN_REQUEST_NOT_ALLOWED to who has logged in with one (Kafka's `allowTokenRequests`).
         """
+        if caller.is_token and api.name in ABOUT_TOKENS:
+            why = f"{api.name} is not for those who have logged in with a delegation token"
+            raise self._of_now(ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, why))
         right = api.right
         if right is not None and not self.rights(caller, api.name)(right, ResourceType.CLUSTER, CLUSTER_NAME):
             raise self._of_now(_refusal(caller, right, api.name))
@@ -166,7 +179,7 @@ class Authorizing:
 
         Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the request as a whole is not allowed.
         """
-        caller = Caller(call.principal, call.host)
+        caller = Caller(call.principal, call.host, is_token=call.is_token)
         self.check(call.api, caller)
         self.check_node(call.api, call.asked, caller)
         if self._authorizer is None:

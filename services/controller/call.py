@@ -23,6 +23,8 @@ class Call:
     api: Api
     asked: Any
     principal: Principal = ANONYMOUS
+    is_token: bool = False
+    """Whether the caller has logged in with a delegation token, by the call's metadata."""
     host: str = ""
     """The caller's IP address, as the server sees it; empty for this controller itself."""
     client_id: str = ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.metadata.scram import MECHANISMS
 from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised
@@ -27,7 +28,7 @@ from quorate.runtime.setting_types import (
     size,
     text,
 )
-from quorate.runtime.transport_settings import TransportSettings
+from quorate.runtime.transport_settings import PLAINTEXT, SSL, TransportSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,12 @@ class ControllerConfig(TransportSettings):
         default=frozenset(),
     )
     node_rules: str | None = setting(CLAIM_RULES, node_rules(), CLAIM_RULES_HELP, default=None)
+    sasl_mechanisms: tuple[str, ...] = setting(
+        "sasl.enabled.mechanisms",
+        list_of(choice(*MECHANISMS.values()), low=0),
+        "By whose credentials admins may log in, with a password or a delegation token in a call's metadata.",
+        default=(),
+    )
     allow_everyone_if_no_acl_found: bool = setting(
         "allow.everyone.if.no.acl.found",
         boolean(),
@@ -195,6 +202,9 @@ class ControllerConfig(TransportSettings):
     def problems(self) -> Iterator[str]:
         """Yields the violated rules between settings: those of the listener."""
         yield from self.security_problems(self.listeners.name)
+        if self.sasl_mechanisms and self.security_protocol(self.listeners.name) == PLAINTEXT:
+            known = ",".join(self.sasl_mechanisms)
+            yield f"sasl.enabled.mechanisms = {known}: takes a listener that speaks {SSL}; all could hear the passwords"
         yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
 
     @property

@@ -15,10 +15,12 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ANONYMOUS
 from quorate.records import RegisterControllerRecord
 from quorate.runtime import passing_on
+from quorate.runtime.call_login import caller_of, login_of_call
 from quorate.runtime.client import call, open_channel
 from quorate.runtime.passing_on import (
     CLIENT_HOST,
     CLIENT_ID,
+    CLIENT_IS_TOKEN,
     CLIENT_PRINCIPAL,
     FORWARDER_PRINCIPAL,
     GATEWAY_PRINCIPAL,
@@ -139,10 +141,11 @@ class Forwarding:
         metadata = tuple(context.invocation_metadata() or ())
         is_passed_on = passing_on.is_passed_on(metadata)
         passed = _OF_THE_CALLER if is_passed_on else frozenset({CLIENT_ID})
-        sender = self._transport.principal(context)
+        sender, login = caller_of(self._transport, context), login_of_call()
+        token = ((CLIENT_IS_TOKEN, "true"),) if login is not None and login.is_token else ()
         key = GATEWAY_PRINCIPAL if is_passed_on else CLIENT_PRINCIPAL
         named = () if sender == ANONYMOUS else ((key, principal_text(sender)),)
-        return (*(each for each in metadata if each[0] in passed), *named)
+        return (*(each for each in metadata if each[0] in passed), *named, *token)
 
     def _refusal(self, why: str) -> ApiError:
         """Returns NOT_CONTROLLER with the leader's id, epoch and endpoint, as far as they are known here."""

@@ -1,4 +1,4 @@
-"""Logins by SCRAM: the controller answers a client's messages for a gateway, and the credentials stay here.
+"""Logins: the controller answers a client's SCRAM messages for a gateway, and the credentials stay here.
 
 A gateway has no replica of the log. It could be given a user's stored keys, but they would let whoever has them try
 passwords at leisure, and pass for the server; so the whole exchange is done here. Nothing is kept between its two
@@ -8,7 +8,9 @@ takes no more trust in the gateway than it has already: it may say whose request
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -18,10 +20,11 @@ from quorate.controller.access.delegation_tokens import TokenSettings, parse_pri
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
-from quorate.protocol.sasl.mechanism import Answered, SaslError
+from quorate.nouns import Principal
+from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
 from quorate.protocol.sasl.scram import ScramServer, TokenCredential, scram_number, token_credential
 from quorate.protocol.sasl.scram_messages import ClientFirst, ServerFirst
-from quorate.records import UserScramCredentialRecord
+from quorate.records import DelegationTokenRecord, UserScramCredentialRecord
 
 __all__ = ["Logins"]
 
@@ -47,8 +50,7 @@ class Logins:
         for a login that fails, or ApiError: INVALID_REQUEST if the messages are no such exchange,
         COORDINATOR_LOAD_IN_PROGRESS if this controller has not loaded its state yet.
         """
-        if self._engine.next_offset == 0:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
+        self.check_loaded()
         number = scram_number(mechanism)
         if number is None:
             why = f"mechanism is {mechanism!r}; it is one of SCRAM-SHA-256, SCRAM-SHA-512"
@@ -64,24 +66,53 @@ class Logins:
             raise SaslError("the credential has changed since the exchange began")
         return Answered(message=exchange.evaluate(final), login=exchange.login)
 
+    def check_loaded(self) -> None:
+        """Raises ApiError(COORDINATOR_LOAD_IN_PROGRESS) if this controller has not loaded its state yet."""
+        if self._engine.next_offset == 0:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
+
+    def check_live(self, login: Login | None) -> None:
+        """Raises ApiError(SASL_AUTHENTICATION_FAILED) for a login whose token has expired since, as in a stream."""
+        if login is not None and login.expires_at_ms is not None and login.expires_at_ms <= self._wall_ms():
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the delegation token has expired")
+
+    def by_token(self, token_id: str, password: str) -> Login | None:
+        """Returns the login with a token by its HMAC in base64, which is its password; None if it fails. KIP-48."""
+        found = self._live(token_id)
+        if found is None:
+            return None
+        token, ends_at_ms = found
+        expected = base64.b64encode(token_hmac(self._settings, token_id))
+        if not hmac.compare_digest(expected, password.encode()):
+            return None
+        owner = Principal("User", parse_principal(token.owner).name)  # as in a SCRAM login
+        return Login(principal=owner, is_token=True, expires_at_ms=ends_at_ms)
+
+    def credential(self, mechanism: int, user: str) -> UserScramCredentialRecord | None:
+        """Returns what is kept of a user's password for a mechanism; None if there is none."""
+        return self._credentials.now().get(mechanism, user)
+
     def _exchange(self, mechanism: int, nonce: str) -> ScramServer:
         return ScramServer(
             mechanism,
             nonce=lambda: nonce,
-            find_user=lambda user: self._credential(mechanism, user),
+            find_user=lambda user: self.credential(mechanism, user),
             find_token=lambda token_id: self._token(mechanism, token_id),
         )
 
-    def _credential(self, mechanism: int, user: str) -> UserScramCredentialRecord | None:
-        return self._credentials.now().get(mechanism, user)
-
-    def _token(self, mechanism: int, token_id: str) -> TokenCredential | None:
+    def _live(self, token_id: str) -> tuple[DelegationTokenRecord, int] | None:
+        """Returns a token, and when it ends (ms since 1970); None if there is none, or it has ended."""
         token = self._tokens.now().get(token_id) if self._settings.are_on else None
         if token is None:
             return None
         ends_at_ms = min(token.expiration_timestamp, token.max_timestamp)
-        if ends_at_ms <= self._wall_ms():
+        return None if ends_at_ms <= self._wall_ms() else (token, ends_at_ms)
+
+    def _token(self, mechanism: int, token_id: str) -> TokenCredential | None:
+        found = self._live(token_id)
+        if found is None:
             return None
+        token, ends_at_ms = found
         return TokenCredential(
             owner=parse_principal(token.owner),
             credential=_of_token(mechanism, token_id, token_hmac(self._settings, token_id)),
@@ -90,12 +121,12 @@ class Logins:
 
 
 @lru_cache(maxsize=TOKENS_REMEMBERED)
-def _of_token(mechanism: int, token_id: str, hmac: bytes) -> UserScramCredentialRecord:
+def _of_token(mechanism: int, token_id: str, token_password: bytes) -> UserScramCredentialRecord:
     """Returns a token's keys. Their salt follows from its id, so that each message of an exchange finds the same.
 
     A salt hides that two users have one password (RFC 5802 section 2.1); here each password is an HMAC of its own.
     """
-    return token_credential(mechanism, token_id, hmac, hashlib.sha256(token_id.encode()).digest())
+    return token_credential(mechanism, token_id, token_password, hashlib.sha256(token_id.encode()).digest())
 
 
 def _own_nonce(first: bytes, server_first: bytes) -> str:

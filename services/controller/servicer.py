@@ -182,15 +182,16 @@ class ControllerService:
         await others_turn(request)
 
         async def here() -> ProtobufMessage | bytes:
-            principal, host, client_id = self._apis.authorizing.caller(context)
+            caller = self._apis.authorizing.caller(context)
             asked = to_struct(request)
             await others_turn(request)
             call = Call(
                 api=api,
                 asked=asked,
-                principal=principal,
-                host=host,
-                client_id=client_id,
+                principal=caller.principal,
+                is_token=caller.is_token,
+                host=caller.host,
+                client_id=caller.client_id,
                 timeout_ms=timeout_of(api, request),
             )
             answer = await answer_to(self._apis, call)

@@ -8,7 +8,7 @@ statuses, health, symbols                errors as statuses, health checks, refl
 client, reaching                         a client that finds the leader; advertised listeners
 transport, transport_settings, reloading_channel
                                          TLS of servers and clients, with certificates that change
-passing_on                               whose request it is that one program passes on to another
+call_login, passing_on                   who has logged in with a call; whose request one program passes on to another
 log_reader, replica, turns               an observer of the log, and the state that it builds, decoded in turns
 logs, telemetry, export                  logs and traces
 metrics, metric_rows, cluster_metrics    metrics

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
+from quorate.runtime.call_login import LogIn, set_login
 from quorate.runtime.decoding import checked, checked_each, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.statuses import shortened, status_code, trailing_metadata
@@ -64,8 +65,8 @@ class Door:
     A handler may raise ApiError, which is answered with its details. AssertionError and Corrupt are also passed to
     `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
-    trace but never begin one. `guard` says who may call; not those services that are `open_to_all`.
-    `claims` checks each request, also those of a stream, before its handler gets it.
+    trace but never begin one. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; not
+    for those services that are `open_to_all`. `claims` checks each request, also of a stream, before its handler.
     """
 
     def __init__(
@@ -78,12 +79,14 @@ class Door:
         calls: CallLimits = DEFAULT_LIMITS,
         guard: Guard | None = None,
         claims: Claims | None = None,
+        log_in: LogIn | None = None,
         open_to_all: Collection[str] = (),
     ) -> None:
         assert deadline_cap_ms > 0, deadline_cap_ms
         self._admission = Admission(calls)
         self._guard = guard
         self._claims = claims
+        self._log_in = log_in
         self._open_to_all = frozenset(open_to_all)
         self._telemetry = telemetry
         self._quiet = frozenset(quiet)
@@ -103,13 +106,16 @@ class Door:
             assert getattr(behavior, "__module__", "").endswith("_pb2_grpc"), f"{method}: a handler must be async"
             behavior = _not_served(method)
         ledger = self._admission.ledger(method)
-        guard = None if method.rpartition("/")[0] in self._open_to_all else self._guard
+        is_open = method.rpartition("/")[0] in self._open_to_all
+        guard, log_in = (None, None) if is_open else (self._guard, self._log_in)
         claim = None if self._claims is None else self._claims.check_of(method)
         take = _taking(checked_each if handler.request_streaming else checked, claim, handler.request_streaming)
         if inspect.isasyncgenfunction(behavior):
-            made: object = self._stream(method, behavior, take, ledger, guard)
+            made: object = self._stream(method, behavior, take, ledger, guard, log_in)
         else:
-            made = self._unary(method, behavior, take, ledger, guard, begins_trace=begins_trace, is_stream=streams)
+            made = self._unary(
+                method, behavior, take, ledger, guard, log_in, begins_trace=begins_trace, is_stream=streams
+            )
         kinds = {
             (False, False): grpc.unary_unary_rpc_method_handler,
             (False, True): grpc.unary_stream_rpc_method_handler,
@@ -126,6 +132,7 @@ class Door:
         take: Take,
         ledger: Ledger,
         guard: Guard | None,
+        log_in: LogIn | None,
         *,
         begins_trace: bool,
         is_stream: bool,
@@ -135,6 +142,8 @@ class Door:
         async def admitted(request: object, context: Context) -> Message | None:
             ip = ledger.enter(context.peer(), is_stream=is_stream)
             try:
+                if log_in is not None:
+                    set_login(await log_in(context))
                 if guard is not None:
                     guard.check(method, context)
                 if is_stream or context.time_remaining() is not None:
@@ -162,12 +171,16 @@ class Door:
 
         return answer
 
-    def _stream(self, method: str, behavior: Stream, take: Take, ledger: Ledger, guard: Guard | None) -> Stream:
+    def _stream(
+        self, method: str, behavior: Stream, take: Take, ledger: Ledger, guard: Guard | None, log_in: LogIn | None
+    ) -> Stream:
         async def answer(request: object, context: Context) -> AsyncIterator[Message]:
             with self._span(method, context, False) as span:
                 ip = None
                 try:
                     ip = ledger.enter(context.peer(), is_stream=True)
+                    if log_in is not None:
+                        set_login(await log_in(context))
                     if guard is not None:
                         guard.check(method, context)
                     async with aclosing(behavior(take(request, context), context)) as responses:  # type: ignore[type-var]

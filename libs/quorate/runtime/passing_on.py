@@ -16,6 +16,7 @@ from quorate.nouns import ANONYMOUS, Principal
 __all__ = [
     "CLIENT_HOST",
     "CLIENT_ID",
+    "CLIENT_IS_TOKEN",
     "CLIENT_PRINCIPAL",
     "FORWARDER_PRINCIPAL",
     "GATEWAY_PRINCIPAL",
@@ -42,6 +43,8 @@ FORWARDER_PRINCIPAL: Final = "kraft-forwarder-principal"
 the second `CLIENT_HOST`. Percent-encoded; absent for User:ANONYMOUS."""
 GATEWAY_PRINCIPAL: Final = "kraft-gateway-principal"
 """Metadata key of a call that a standby forwards for a gateway: the gateway's principal, by its certificate."""
+CLIENT_IS_TOKEN: Final = "kraft-client-is-token"
+"""Metadata key of a forwarded call whose caller has logged in with a delegation token."""
 CLIENT_ID: Final = "client-id"
 """Metadata key of the caller's client id, as in Kafka's request header; passed on unchanged."""
 HOP: Final = "hop"

@@ -12,6 +12,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
+from quorate.runtime.call_login import LogIn
 from quorate.runtime.door import Claims, Door, Guard
 from quorate.runtime.health import HEALTH, HealthServicer
 from quorate.runtime.logs import logger
@@ -58,6 +59,7 @@ class Server:
         transport: Transport = PLAIN,
         guard: Guard | None = None,
         claims: Claims | None = None,
+        log_in: LogIn | None = None,
     ) -> None:
         self._limits = limits
         self._make_door = partial(
@@ -69,7 +71,7 @@ class Server:
             calls=limits.calls,
             open_to_all=OPEN_TO_ALL,
         )
-        self._server = WrappedServer(self._make_door(guard=guard, claims=claims), limits, transport)
+        self._server = WrappedServer(self._make_door(guard=guard, claims=claims, log_in=log_in), limits, transport)
         self._for_probes: WrappedServer | None = None
         self._health = HealthServicer()
         self._services: list[str] = []

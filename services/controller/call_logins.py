@@ -1,0 +1,122 @@
+"""Logins of calls by gRPC: a user's password or a delegation token in the metadata key `authorization`, over TLS alone.
+
+    authorization: Basic dXNlcjpwYXNzd29yZA==        user:password in base64 (RFC 7617)
+    authorization: DelegationToken ID:HMAC           as CreateDelegationToken answers them, the HMAC in base64 (KIP-48)
+
+The password is compared with the SCRAM credentials in the log, for which it is hashed as a SCRAM client hashes it. That
+takes milliseconds, so it is done in a thread, and a password that fitted is remembered, as a MAC, as long as the
+credential is the same. Nothing of it is ever logged; of a failure, the user's name is if there is such a user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection
+from typing import Any, Final
+
+from quorate.controller.access.scram_keys import ITERATIONS_MIN, kept_keys, salted_password
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Principal
+from quorate.protocol.sasl.mechanism import Login
+from quorate.protocol.sasl.scram import scram_number
+from quorate.runtime.logs import logger
+from services.controller.forwarding import peer_address
+from services.controller.logins import Logins
+
+__all__ = ["AUTHORIZATION", "CallLogins"]
+
+log = logger(__name__)
+
+AUTHORIZATION: Final = "authorization"
+"""The metadata key of a call's credentials. It is never passed on to another controller: the login is."""
+BASIC: Final = "basic"
+TOKEN: Final = "delegationtoken"
+HASHED_AT_ONCE: Final = 2
+"""Passwords that are hashed at the same time; more wait, so that wrong ones cannot take all processors."""
+FAILURE_DELAY_S: Final = 0.1
+"""How long a failed login waits for its refusal: Kafka's default of `connection.failed.authentication.delay.ms`."""
+REMEMBERED: Final = 10_000
+"""How many passwords that fitted are remembered."""
+
+
+class CallLogins:
+    """The logins of one controller's calls. `mechanisms` is `sasl.enabled.mechanisms`; none for no logins at all."""
+
+    def __init__(
+        self, logins: Logins, mechanisms: Collection[str], *, failure_delay_s: float = FAILURE_DELAY_S
+    ) -> None:
+        numbers = [scram_number(name) for name in mechanisms]
+        self._mechanisms = [number for number in numbers if number is not None]
+        assert len(self._mechanisms) == len(mechanisms), mechanisms
+        self._logins = logins
+        self._failure_delay_s = failure_delay_s
+        self._key = secrets.token_bytes(32)
+        self._fitted: dict[bytes, bytes] = {}
+        self._room = asyncio.Semaphore(HASHED_AT_ONCE)
+
+    async def __call__(self, context: Any) -> Login | None:
+        """Returns the login of a call; None for a call without credentials.
+
+        Raises ApiError: SASL_AUTHENTICATION_FAILED, or COORDINATOR_LOAD_IN_PROGRESS if this controller has not loaded
+        its state yet.
+        """
+        given = [value for key, value in context.invocation_metadata() or () if key == AUTHORIZATION]
+        if not given:
+            return None
+        host = peer_address(context)
+        if not self._mechanisms:
+            raise self._refusal(host, "this controller takes no logins: sasl.enabled.mechanisms is empty")
+        self._logins.check_loaded()
+        if len(given) > 1:
+            raise self._refusal(host, f"{AUTHORIZATION} is there {len(given)} times")
+        scheme, _, credentials = str(given[0]).partition(" ")
+        if scheme.lower() == BASIC:
+            login, user = await self._by_password(credentials.strip())
+        elif scheme.lower() == TOKEN:
+            login, user = self._by_token(credentials.strip()), None
+        else:
+            raise self._refusal(host, f"{AUTHORIZATION} takes Basic or DelegationToken before the credentials")
+        if login is None:
+            await asyncio.sleep(self._failure_delay_s)
+            raise self._refusal(host, "the credentials are those of no user and no delegation token", user)
+        return login
+
+    def _refusal(self, host: str, why: str, user: str | None = None) -> ApiError:
+        log.info("a login has failed", host=host, reason=why, user=user)
+        return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, why)
+
+    def _by_token(self, credentials: str) -> Login | None:
+        token_id, colon, password = credentials.partition(":")
+        return self._logins.by_token(token_id, password) if colon else None
+
+    async def _by_password(self, encoded: str) -> tuple[Login | None, str | None]:
+        """Returns the login, None if it fails, and the name of the user, None if there is no such one."""
+        try:
+            user, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
+        except ValueError:
+            return None, None
+        kept = (self._logins.credential(mechanism, user) for mechanism in self._mechanisms)
+        credential = next((each for each in kept if each is not None), None)
+        if credential is None or not colon:
+            # It takes as long as for a user who is there, so that nobody learns who is.
+            await self._stored_key(self._mechanisms[0], password, hashlib.sha256(self._key).digest(), ITERATIONS_MIN)
+            return None, None
+        mac = hmac.digest(self._key, f"{credential.mechanism}:{len(user)}:{user}:{password}".encode(), "sha256")
+        if self._fitted.get(mac) == credential.stored_key:
+            return Login(principal=Principal("User", user)), user
+        stored = await self._stored_key(credential.mechanism, password, credential.salt, credential.iterations)
+        if not hmac.compare_digest(stored, credential.stored_key):
+            return None, user
+        if len(self._fitted) >= REMEMBERED:
+            del self._fitted[next(iter(self._fitted))]
+        self._fitted[mac] = stored
+        return Login(principal=Principal("User", user)), user
+
+    async def _stored_key(self, mechanism: int, password: str, salt: bytes, iterations: int) -> bytes:
+        async with self._room:
+            salted = await asyncio.to_thread(salted_password, mechanism, password.encode(), salt, iterations)
+        return kept_keys(mechanism, salted)[0]

@@ -1,0 +1,218 @@
+"""Admins who log in over gRPC, with a password or a delegation token in the metadata of their calls."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls
+from kraft.api.alter_user_scram_credentials_pb2 import AlterUserScramCredentialsRequest
+from kraft.api.create_acls_pb2 import CreateAclsRequest
+from kraft.api.create_delegation_token_pb2 import CreateDelegationTokenRequest
+from kraft.api.expire_delegation_token_pb2 import ExpireDelegationTokenRequest
+from kraft.service.admin_pb2 import AdminRequest, AdminRequests
+from kraft.service.controller_pb2_grpc import ControllerStub
+from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
+from quorate.nouns import NodeId
+from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
+from tests.network.certificates import Authority, authority
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+PASSWORD: Final = "correct horse battery"
+WRONG: Final = "wrong horse battery"
+DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+UNKNOWN: Final = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+def by_password(password: str = PASSWORD) -> Metadata:
+    return (("authorization", "Basic " + base64.b64encode(f"alice:{password}".encode()).decode()),)
+
+
+@dataclass(frozen=True, slots=True)
+class Admins:
+    """The control plane, and who issues certificates: all admins have one, which gives no right."""
+
+    cluster: Cluster
+    issuer: Authority
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        pem = (self.issuer.directory / "admins.pem").read_bytes()
+        return grpc.ssl_channel_credentials(self.issuer.certificate.read_bytes(), pem, pem)
+
+    async def ask(self, node_id: NodeId, rpc: str, request: Any, metadata: Metadata = ()) -> Any:
+        """Raises ApiError."""
+        async with grpc.aio.secure_channel(self.cluster.controller(node_id).address, self.credentials()) as channel:
+            method = getattr(ControllerStub(channel), rpc)
+
+            def call(request: Any, timeout: float) -> Any:
+                return method(request, timeout=timeout, metadata=metadata)
+
+            return (await call_with_retries(call, request)).response
+
+    async def create(self, node_id: NodeId, name: str, metadata: Metadata = ()) -> ErrorCode:
+        """How it ends to create a topic; that it is there already is as good."""
+        try:
+            answer = await self.ask(node_id, "CreateTopics", topics_request((name,), timeout_ms=DEADLINE_MS), metadata)
+        except ApiError as refusal:
+            return refusal.code
+        code = ErrorCode(answer.topics[0].error_code)
+        return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
+
+    async def refusal(self, node_id: NodeId, rpc: str, request: Any, metadata: Metadata) -> ErrorCode:
+        with pytest.raises(ApiError) as refused:
+            await self.ask(node_id, rpc, request, metadata)
+        return refused.value.code
+
+    async def ends(self, end: Callable[[NodeId], Any], wanted: ErrorCode) -> dict[NodeId, ErrorCode]:
+        """How something ends at each controller, once it has replayed what was written before."""
+        return {
+            node_id: await eventually(lambda node_id=node_id: end(node_id), lambda code: code is wanted)  # type: ignore[misc]
+            for node_id in VOTERS
+        }
+
+    def written(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.cluster.plan.directory.glob("*.log")))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def admins(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Admins]:
+    issuer = authority(tmp_path_factory.mktemp("certificates"))
+
+    def certificates(plan: ClusterPlan) -> PlanTls:
+        names = [*(each.name for each in plan.processes), CLIENTS]
+        stores = {name: (issuer.issue(name, f"/CN={name}"), issuer.certificate) for name in names}
+        for controller in plan.controllers:
+            controller.settings["super.users"] = ";".join(f"User:CN={name}" for name in names)
+        return PlanTls(stores=stores)
+
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "delegation.token.secret.key": "of this cluster",
+    }
+    issuer.issue("admins", "/CN=admins")
+    async with control_plane(
+        tmp_path_factory.mktemp("logins"), quorum_settings=PATIENT, controller_settings=settings, tls=certificates
+    ) as cluster:
+        made = Admins(cluster, issuer)
+        await _alice(made)
+        yield made
+
+
+async def _alice(admins: Admins) -> None:
+    """She has a password, and may create topics that begin with her name."""
+    salt = secrets.token_bytes(16)
+    upsert = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        name="alice",
+        mechanism=2,
+        iterations=ITERATIONS_MIN,
+        salt=salt,
+        salted_password=salted_password(2, PASSWORD.encode(), salt, ITERATIONS_MIN),
+    )
+    stub = admins.cluster.controller_stub(1)
+    done = await call_with_retries(
+        stub.AlterUserScramCredentials, AlterUserScramCredentialsRequest(upsertions=[upsert])
+    )
+    assert [ErrorCode.NONE] == [each.error_code for each in done.response.results]
+    entry = CreateAclsRequest.AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name="alice-",
+        resource_pattern_type=PatternType.PREFIXED,
+        principal="User:alice",
+        host="127.0.0.1",
+        operation=AclOperation.CREATE,
+        permission_type=AclPermission.ALLOW,
+    )
+    made = await call_with_retries(stub.CreateAcls, CreateAclsRequest(creations=[entry]))
+    assert [ErrorCode.NONE] == [each.error_code for each in made.response.results]
+
+
+async def test_a_password_gives_its_users_rights_at_every_controller(admins: Admins) -> None:
+    """A standby passes the call on in the user's name, and not the password."""
+
+    async def hers(node_id: NodeId) -> ErrorCode:
+        return await admins.create(node_id, f"alice-{node_id}", by_password())
+
+    assert dict.fromkeys(VOTERS, ErrorCode.NONE) == await admins.ends(hers, ErrorCode.NONE)
+    for node_id in VOTERS:
+        assert DENIED == await admins.create(node_id, f"bobs-{node_id}", by_password())
+        assert DENIED == await admins.create(node_id, f"alice-also-{node_id}")  # by the certificate
+        assert UNKNOWN == await admins.create(node_id, f"alice-also-{node_id}", by_password(WRONG))
+
+
+async def test_a_stream_has_the_login_with_which_it_was_opened(admins: Admins) -> None:
+    request = AdminRequest(correlation_id=1, create_topics=topics_request(("alice-streams",), timeout_ms=DEADLINE_MS))
+    address = admins.cluster.controller(1).address
+
+    async def ends(metadata: Metadata) -> str | ErrorCode:
+        async with grpc.aio.secure_channel(address, admins.credentials()) as channel:
+            call = ControllerStub(channel).AdminStream(
+                iter([AdminRequests(requests=[request])]), timeout=WITHIN_S, metadata=metadata
+            )
+            try:
+                answer: Any = await anext(aiter(call))
+            except grpc.aio.AioRpcError as error:
+                return str(error.code().name)
+        response = answer.responses[0]
+        if response.HasField("error"):
+            return response.error.message
+        code = ErrorCode(response.create_topics.topics[0].error_code)
+        return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
+
+    for metadata, end in (((), DENIED), (by_password(WRONG), "UNAUTHENTICATED"), (by_password(), ErrorCode.NONE)):
+        await eventually(lambda metadata=metadata: ends(metadata), lambda found, end=end: found == end)  # type: ignore[misc]
+
+
+async def test_a_delegation_token_gives_its_owners_rights_and_no_other_token(admins: Admins) -> None:
+    asked = CreateDelegationTokenRequest(max_lifetime_ms=-1)
+    token = await admins.ask(1, "CreateDelegationToken", asked, by_password())
+    assert (ErrorCode.NONE, "alice") == (token.error_code, token.principal_name)
+    hmac = base64.b64encode(token.hmac).decode()
+    with_token: Metadata = (("authorization", f"DelegationToken {token.token_id}:{hmac}"),)
+
+    async def hers(node_id: NodeId) -> ErrorCode:
+        return await admins.create(node_id, f"alice-by-token-{node_id}", with_token)
+
+    assert dict.fromkeys(VOTERS, ErrorCode.NONE) == await admins.ends(hers, ErrorCode.NONE)
+    for node_id in VOTERS:
+        assert DENIED == await admins.create(node_id, f"bobs-{node_id}", with_token)
+        code = await _token_end(admins, node_id, with_token)
+        assert ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED == code
+
+    over = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1)
+    await admins.ask(1, "ExpireDelegationToken", over, by_password())
+    assert dict.fromkeys(VOTERS, UNKNOWN) == await admins.ends(hers, UNKNOWN)
+
+
+async def _token_end(admins: Admins, node_id: NodeId, metadata: Metadata) -> ErrorCode:
+    """How it ends to ask for a token; a refusal of the whole call or in its answer."""
+    try:
+        answer = await admins.ask(
+            node_id, "CreateDelegationToken", CreateDelegationTokenRequest(max_lifetime_ms=-1), metadata
+        )
+    except ApiError as refusal:
+        return refusal.code
+    return ErrorCode(answer.error_code)
+
+
+async def test_no_password_is_written_anywhere(admins: Admins) -> None:
+    assert UNKNOWN == await admins.create(1, "alice-no", by_password(WRONG))
+    written = admins.written()
+
+    assert "a login has failed" in written
+    told = [value.removeprefix("Basic ") for ((_, value),) in (by_password(), by_password(WRONG))]
+    assert [] == [secret for secret in (PASSWORD, WRONG, *told) if secret in written]

@@ -1,0 +1,158 @@
+"""Logins in a call's metadata: whose password or token counts, and that others are all told the same."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from quorate.controller.access.delegation_tokens import token_hmac
+from quorate.controller.engine.engine import Engine
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.scram import MECHANISMS
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Principal
+from quorate.protocol.sasl.mechanism import Login
+from quorate.records import RemoveUserScramCredentialRecord
+from quorate.runtime.config import ConfigError, load
+from services.controller.call_logins import CallLogins
+from services.controller.config import ControllerConfig
+from tests.protocol.test_sasl import PASSWORD, USER, credential
+from tests.services.test_committed_rights import active, commit, standing_by, write
+from tests.services.test_logins import TOKEN, TOKENS, logins
+
+NAMES = tuple(MECHANISMS.values())
+HMAC = base64.b64encode(token_hmac(TOKENS, "t1")).decode()
+FAILED = "the credentials are those of no user and no delegation token"
+
+
+def basic(user: str = USER, password: str = PASSWORD) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def asked(engine: Engine, *, names: tuple[str, ...] = NAMES, now_ms: int = 5_000) -> CallLogins:
+    return CallLogins(logins(engine, now_ms=now_ms), names, failure_delay_s=0)
+
+
+async def login(by: CallLogins, *values: str) -> Login | str | None:
+    """The login of a call with these values of `authorization`, or the words of its refusal."""
+    metadata = (("client-id", "x"), *(("authorization", value) for value in values))
+    context: Any = SimpleNamespace(invocation_metadata=lambda: metadata, peer=lambda: "ipv4:10.0.0.7:50000")
+    try:
+        return await by(context)
+    except ApiError as refusal:
+        assert ErrorCode.SASL_AUTHENTICATION_FAILED is refusal.code
+        return refusal.message
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_user_of_the_log_logs_in_with_the_password_at_any_controller(mechanism: int) -> None:
+    for engine in (active(credential(mechanism)), standing_by(credential(mechanism))):
+        by = asked(engine)
+        first, again = await login(by, basic()), await login(by, basic())  # the second time from memory
+        assert Login(principal=Principal("User", USER)) == first == again
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        basic(password="wrong"),
+        basic(password=""),
+        basic(user="nobody"),
+        basic(user=""),
+        "Basic ",
+        "Basic !",
+        "Basic " + base64.b64encode(USER.encode()).decode(),
+        "Basic " + base64.b64encode(b"\xff:\xfe").decode(),
+        "DelegationToken t1",
+        "DelegationToken t1:",
+        "DelegationToken t1:wrong",
+        f"DelegationToken t2:{HMAC}",
+        f"DelegationToken :{HMAC}",
+        "DelegationToken t1:\u00fc",
+    ],
+)
+async def test_what_fits_nobody_is_refused_in_the_same_words(value: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert FAILED == await login(asked(active(credential(1), TOKEN)), value)
+    credentials = value.partition(" ")[2]
+    assert not credentials or credentials not in caplog.text
+
+
+async def test_another_scheme_and_two_at_once_are_refused() -> None:
+    by = asked(active(credential(1)))
+
+    assert "takes Basic or DelegationToken" in str(await login(by, "Bearer abc"))
+    assert "is there 2 times" in str(await login(by, basic(), basic()))
+    assert None is await login(by)
+
+
+async def test_credentials_are_never_ignored_where_there_are_no_logins() -> None:
+    """The call would be done in another name than its sender thinks."""
+    by = asked(active(credential(1)), names=())
+
+    assert "sasl.enabled.mechanisms is empty" in str(await login(by, basic()))
+    assert None is await login(by)
+
+
+async def test_only_credentials_of_the_enabled_mechanisms_count() -> None:
+    by = asked(active(credential(1)), names=("SCRAM-SHA-512",))
+
+    assert FAILED == await login(by, basic())
+
+
+async def test_a_password_that_was_changed_or_taken_away_counts_no_more() -> None:
+    engine = active(credential(1))
+    by = asked(engine)
+    assert isinstance(await login(by, basic()), Login)
+    write(engine, RemoveUserScramCredentialRecord(name=USER, mechanism=1))
+    assert isinstance(await login(by, basic()), Login)  # it is not committed yet
+    commit(engine)
+
+    assert FAILED == await login(by, basic())
+
+
+async def test_a_token_counts_until_it_ends_and_says_that_it_is_one() -> None:
+    engine = active(TOKEN)
+    value = f"delegationtoken  t1:{HMAC}"
+
+    expected = Login(principal=Principal("User", "ow:ner"), is_token=True, expires_at_ms=6_000)
+    assert expected == await login(asked(engine, now_ms=5_999), value)
+    assert FAILED == await login(asked(engine, now_ms=6_000), value)
+    with pytest.raises(ApiError, match="expired"):
+        logins(engine, now_ms=6_000).check_live(expected)
+    logins(engine, now_ms=5_999).check_live(expected)
+
+
+async def test_before_the_state_is_loaded_nobody_is_said_to_be_wrong() -> None:
+    by, context = asked(Engine(ClusterState())), SimpleNamespace(peer=lambda: "unix:/x")
+    context.invocation_metadata = lambda: (("authorization", basic()),)
+    with pytest.raises(ApiError) as refused:
+        await by(context)
+
+    assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS is refused.value.code
+
+
+async def test_many_wrong_passwords_leave_the_loop_to_others() -> None:
+    by = asked(active(credential(1, iterations=16_384)))
+    wrong = [asyncio.ensure_future(login(by, basic(password=str(number)))) for number in range(20)]
+    turns = 0
+    while not all(each.done() for each in wrong):
+        turns += 1
+        await asyncio.sleep(0)
+
+    assert {FAILED} == {each.result() for each in wrong}
+    assert turns > len(wrong)
+
+
+def test_a_password_takes_tls() -> None:
+    given = ["node.id=1", "listeners=PLAINTEXT://:9093", "quorum.endpoint=a:1", "placer.endpoints=a:1"]
+    given += ["metadata.log.dir=/nowhere", "sasl.enabled.mechanisms=SCRAM-SHA-512"]
+    with pytest.raises(ConfigError) as refused:
+        load(ControllerConfig, [word for each in given for word in ("--set", each)], {})
+
+    assert (
+        "sasl.enabled.mechanisms = SCRAM-SHA-512: takes a listener that speaks SSL; all could hear the passwords",
+    ) == refused.value.problems
