@@ -75,6 +75,12 @@ netns: setup ## partitions and slow links between network namespaces (needs root
 kube: setup ## the chart on a Kubernetes of this machine: install, faults, rollouts, teardown (needs root, Go, Debian; SHOWS=, KEEP=1)
 	@$(RUN) python -m tests.kube run $(SHOWS) $(if $(KEEP),--keep)
 
+chart: setup ## the Helm chart: lint, what it renders by the schemas of each Kubernetes, its values (needs helm: Go builds it into build/bin)
+	@$(UV) sync --frozen --quiet --inexact --group chart
+	@command -v helm >/dev/null || test -x build/bin/helm || \
+	GOBIN=$(CURDIR)/build/bin go install helm.sh/helm/v3/cmd/helm@v3.19.5
+	@$(RUN) pytest $(PARALLEL) tests/deploy/test_chart_renders.py tests/deploy/test_chart_objects.py tests/deploy/test_chart_values.py
+
 fuzz: setup ## malformed input at every RPC of live processes for SECONDS (SEED=, COUNT=, ARGS="--only placer")
 	@$(RUN) python -m tests.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
@@ -144,4 +150,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats pipeline e2e netns kube fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats pipeline e2e netns kube chart fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

@@ -24,6 +24,13 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range $component := list "quorum" "heartbeat" "placer" "observer" -}}
+{{- $grace := int (index $.Values $component).terminationGracePeriodSeconds -}}
+{{- $needed := add $.Values.preStopSeconds 36 -}}
+{{- if lt $grace (int $needed) -}}
+{{- fail (printf "%s.terminationGracePeriodSeconds = %d: a process ends by itself 30 s after preStopSeconds = %d, so it must be at least %d" $component $grace (int $.Values.preStopSeconds) $needed) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.observer.autoscaling -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "observer.autoscaling.minReplicas = %d is above maxReplicas = %d" (int .minReplicas) (int .maxReplicas)) -}}

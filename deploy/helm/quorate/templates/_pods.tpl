@@ -222,14 +222,14 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* A dict with root and resources. */}}
+{{/* A dict with root, resources, and whether it traces. */}}
 {{- define "quorate.jobContainer" -}}
 env:
   - name: QUORATE_LOG_LEVEL
     value: {{ .root.Values.logging.level }}
   - name: QUORATE_LOG_FORMAT
     value: {{ .root.Values.logging.format }}
-  {{- if .root.Values.tracing.enabled }}
+  {{- if and .traces .root.Values.tracing.enabled }}
   - name: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
     value: {{ include "quorate.tracesEndpoint" .root }}
   {{- end }}

@@ -1,0 +1,333 @@
+"""What the Helm chart makes: every process starts with its settings, is let in where it calls, and may do no more."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from quorate.runtime.config import ConfigError, load
+from quorate.runtime.loop import STOP_TIMEOUT_S
+from quorate.tls.ssl_principals import parse_rules
+from services.controller.config import ControllerConfig
+from services.gateway.config import GatewayConfig
+from services.heartbeat.config import HeartbeatConfig
+from services.observer.check import CheckConfig
+from services.observer.config import ObserverConfig
+from services.placer.config import PlacerConfig
+from services.quorum.config import QuorumConfig
+from services.quorum.first_start import FirstStartConfig
+from services.quorum.resize import ResizeConfig
+from tests.deploy.chart import (
+    CERT_MANAGER,
+    PROMETHEUS,
+    Json,
+    containers,
+    named,
+    of_kind,
+    pod_specs,
+    render,
+    template,
+)
+
+CONFIGS: Final[dict[str, type]] = {
+    "services.quorum": QuorumConfig,
+    "services.quorum.first_start": FirstStartConfig,
+    "services.quorum.resize": ResizeConfig,
+    "services.controller": ControllerConfig,
+    "services.gateway": GatewayConfig,
+    "services.heartbeat": HeartbeatConfig,
+    "services.placer": PlacerConfig,
+    "services.observer": ObserverConfig,
+    "services.observer.check": CheckConfig,
+}
+FULL: Final[Json] = {
+    "gateway": {"enabled": True},
+    "quorum": {"settings": {"metadata.max.retention.ms": 86400000}, "releaseVersion": "4.3"},
+    "principals": {"brokers": ["User:CN=b 1,O=x\\y"]},
+}
+POD: Final = {"POD_NAME": "q-quorate-quorum-1", "POD_IP": "10.0.0.7", "NODE_NAME": "host-1"}
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[Json]:
+    return render(FULL, apis=(PROMETHEUS,))
+
+
+def environment(container: Json) -> dict[str, str]:
+    """The variables of a container in its pod, as a kubelet makes them."""
+    known: dict[str, str] = {}
+    for each in container["env"]:
+        if "value" in each:
+            value = re.sub(r"\$\(([A-Z_]+)\)", lambda found: known[found[1]], str(each["value"]))
+        elif "secretKeyRef" in each["valueFrom"]:
+            value = "sqlite://"
+        else:
+            path = each["valueFrom"]["fieldRef"]["fieldPath"]
+            value = "1" if "pod-index" in path else POD[each["name"]]
+        assert each["name"] not in known, f"{each['name']} is there twice"
+        known[each["name"]] = value
+    return known
+
+
+def program(container: Json) -> str:
+    """The module that a container runs; each image runs its own service."""
+    if "command" in container:
+        assert ["python", "-m"] == container["command"][:2]
+        return str(container["command"][2])
+    return f"services.{container['image'].rpartition('/')[2].partition(':')[0]}"
+
+
+def loaded(objects: list[Json], spec: Json, container: Json, directory: Path) -> Any:
+    """The settings with which a container starts, by its service's own loader. Raises ConfigError."""
+    (directory / "files").mkdir(exist_ok=True)
+    arguments = list(container["args"])
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    for mount in container["volumeMounts"]:
+        volume = volumes.get(mount["name"], {})
+        if "configMap" in volume and mount["mountPath"] in arguments:
+            file = directory / "files" / mount["subPath"]
+            file.write_text(named(objects, "ConfigMap", volume["configMap"]["name"])["data"][mount["subPath"]])
+            arguments[arguments.index(mount["mountPath"])] = str(file)
+    module = program(container)
+    assert importlib.util.find_spec(module) is not None, module
+    return load(CONFIGS[module], arguments, environment(container))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [FULL, {}, {"quorum": {"replicas": 1, "firstNodeId": 1}}, {"tls": {"source": "certManager"}}],
+    ids=["full", "defaults", "one node", "cert-manager"],
+)
+def test_every_program_takes_its_settings(values: Json, tmp_path: Path) -> None:
+    objects = render(values, apis=(CERT_MANAGER,))
+    programs = set()
+    for _, _, spec in pod_specs(objects):
+        for container in containers(spec):
+            config = loaded(objects, spec, container, tmp_path)
+            programs.add(program(container))
+            if "livenessProbe" in container:
+                assert config.health_listeners.endpoint.port == container["livenessProbe"]["grpc"]["port"]
+
+    wanted = {*CONFIGS} - (set() if values.get("gateway") else {"services.gateway"})
+    assert wanted == programs
+
+
+def test_a_setting_that_a_service_does_not_know_is_found_here(tmp_path: Path) -> None:
+    """The chart does not know the services' settings: a pod with a wrong one says so, and does not start."""
+    objects = render({"placer": {"settings": {"no.such.setting": 1}}})
+    spec = named(objects, "Deployment", "q-quorate-placer")["spec"]["template"]["spec"]
+    with pytest.raises(ConfigError, match=r"no\.such\.setting"):
+        loaded(objects, spec, spec["containers"][0], tmp_path)
+
+
+def test_values_reach_the_properties_as_they_were_written(objects: list[Json], tmp_path: Path) -> None:
+    """A number is no float, and a backslash in a principal is one."""
+    spec = named(objects, "StatefulSet", "q-quorate-quorum")["spec"]["template"]["spec"]
+    config = loaded(objects, spec, spec["containers"][0], tmp_path)
+
+    assert 86_400_000 == config.retention_ms
+    assert "User:CN=b 1,O=x\\y" in config.super_users
+
+
+def test_a_node_announces_the_name_that_its_certificate_is_for(objects: list[Json], tmp_path: Path) -> None:
+    spec = named(objects, "StatefulSet", "q-quorate-quorum")["spec"]["template"]["spec"]
+    quorum, controller = (loaded(objects, spec, each, tmp_path) for each in spec["containers"][:2])
+    own = "q-quorate-quorum-1.q-quorate-quorum.kraft.svc"
+
+    assert [f"CONTROLLER://{own}:9093"] == [str(each) for each in quorum.advertised_listeners]
+    assert [f"CONTROLLER://{own}:9094"] == [str(each) for each in controller.advertised_listeners]
+    assert f"{own}:9093" in [str(each) for each in quorum.bootstrap_servers]
+    assert quorum.metadata_log_dir == controller.metadata_log_dir
+
+
+def test_whoever_calls_a_guarded_service_is_among_its_super_users(objects: list[Json], tmp_path: Path) -> None:
+    """And nobody else of the release: a placer does not read the log."""
+    let_in = {
+        "quorum": {"quorum", "heartbeat", "observer", "admin"},
+        "controller": {"quorum", "heartbeat", "observer", "admin"},
+        "gateway": {"quorum", "heartbeat", "observer", "admin"},
+        "placer": {"quorum", "admin"},
+        "heartbeat": {"quorum", "admin"},
+        "observer": {"quorum", "heartbeat", "placer", "observer", "admin"},
+    }
+    seen = {}
+    for _, _, spec in pod_specs(objects):
+        for container in spec["containers"]:
+            if container["name"] in let_in:
+                config = loaded(objects, spec, container, tmp_path)
+                seen[container["name"]] = {str(who).removeprefix("User:") for who in config.super_users} & {
+                    "quorum", "heartbeat", "placer", "observer", "admin"
+                }  # fmt: skip
+                assert "org.apache.kafka.metadata.authorizer.StandardAuthorizer" == config.authorizer
+
+    assert let_in == seen
+
+
+@pytest.mark.parametrize(
+    ("values", "subject", "principal"),
+    [
+        ({}, "CN=quorum", "quorum"),
+        ({}, "CN=quorum,O=somebody", "CN=quorum,O=somebody"),
+        ({"tls": {"source": "certManager"}}, "CN=quorum,O=kraft.q-quorate", "quorum"),
+        ({"tls": {"source": "certManager"}}, "CN=quorum,O=kraft.other", "CN=quorum,O=kraft.other"),
+        ({"tls": {"source": "certManager"}}, "CN=admin", "CN=admin"),
+    ],
+)
+def test_a_certificate_of_another_release_is_not_taken_for_one_of_this(
+    values: Json, subject: str, principal: str, tmp_path: Path
+) -> None:
+    objects = render(values, apis=(CERT_MANAGER,))
+    spec = named(objects, "Deployment", "q-quorate-placer")["spec"]["template"]["spec"]
+    rules = parse_rules(loaded(objects, spec, spec["containers"][0], tmp_path).principal_rules)
+    mapped = next(name for rule in rules if (name := rule.apply(subject)) is not None)
+
+    assert principal == mapped
+
+
+def test_every_pod_is_as_restricted_as_kubernetes_can_say(objects: list[Json]) -> None:
+    pods = list(pod_specs(objects))
+    assert 6 == len(pods)
+    for name, _, spec in pods:
+        assert spec["automountServiceAccountToken"] is False, name
+        assert spec["enableServiceLinks"] is False, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys(), name
+        pod = spec["securityContext"]
+        assert pod["runAsNonRoot"] is True, name
+        assert 10001 == pod["runAsUser"] == pod["fsGroup"], name
+        assert {"type": "RuntimeDefault"} == pod["seccompProfile"], name
+        assert {"configMap", "secret", "emptyDir", "name"} >= {key for each in spec["volumes"] for key in each}, name
+        for container in containers(spec):
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False, name
+            assert context["readOnlyRootFilesystem"] is True, name
+            assert {"drop": ["ALL"]} == context["capabilities"], name
+            assert {"requests", "limits"} == container["resources"].keys(), name
+            assert not container["image"].endswith(":latest"), name
+
+
+def test_probes_have_three_meanings_and_a_port_in_the_clear(objects: list[Json]) -> None:
+    for name, _, spec in pod_specs(objects):
+        for container in spec["containers"]:
+            if name.startswith(("Job", "Pod")):
+                assert "livenessProbe" not in container, name
+                continue
+            asked = {
+                kind: container[f"{kind}Probe"]["grpc"]["service"] for kind in ("startup", "readiness", "liveness")
+            }
+            assert {"startup": "startup", "readiness": "readiness", "liveness": "liveness"} == asked, name
+            ports = {container[f"{kind}Probe"]["grpc"]["port"] for kind in asked}
+            assert ports <= {port["containerPort"] for port in container["ports"]}, name
+
+
+def test_a_pod_has_the_time_that_its_processes_take_to_stop(objects: list[Json]) -> None:
+    for name, _, spec in pod_specs(objects):
+        for container in spec["containers"]:
+            if "lifecycle" in container:
+                waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+                assert spec["terminationGracePeriodSeconds"] > waits + STOP_TIMEOUT_S + 5, name
+
+
+def test_a_grace_period_without_that_time_is_refused() -> None:
+    done = template({"preStopSeconds": 20})
+
+    assert 0 != done.returncode
+    assert "terminationGracePeriodSeconds = 45" in done.stderr
+
+
+def test_selectors_choose_the_pods_of_one_component(objects: list[Json]) -> None:
+    labels = {name: metadata["labels"] for name, metadata, _ in pod_specs(objects)}
+
+    def chosen(selector: Json) -> list[str]:
+        return [name for name, each in labels.items() if selector.items() <= each.items()]
+
+    for each in objects:
+        spec = each.get("spec", {})
+        selector = spec.get("selector") or spec.get("podSelector")
+        if selector is not None:
+            found = chosen(selector.get("matchLabels", selector))
+            assert 1 == len(found), (each["kind"], each["metadata"]["name"], found)
+            if each["kind"] in ("StatefulSet", "Deployment"):
+                assert [f"{each['kind']}/{each['metadata']['name']}"] == found
+
+
+def test_a_service_leads_to_a_port_that_a_container_has(objects: list[Json]) -> None:
+    ports: dict[str, int] = {}
+    for _, _, spec in pod_specs(objects):
+        for container in spec["containers"]:
+            ports |= {port["name"]: port["containerPort"] for port in container.get("ports", []) if "name" in port}
+    assert all(len(name) <= 15 for name in ports)
+    for service in of_kind(objects, "Service"):
+        for port in service["spec"]["ports"]:
+            assert port["port"] == ports[port["targetPort"]], service["metadata"]["name"]
+    for monitor in of_kind(objects, "PodMonitor"):
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            assert endpoint["port"] in ports, monitor["metadata"]["name"]
+
+
+def test_every_call_that_settings_name_is_let_through(objects: list[Json], tmp_path: Path) -> None:
+    """What one component is told to call, its policy lets out and the other's lets in."""
+    policies = {each["metadata"]["labels"]["app.kubernetes.io/component"]: each["spec"]
+                for each in of_kind(objects, "NetworkPolicy")}  # fmt: skip
+    called = {9092: "quorum", 9093: "quorum", 9094: "quorum", 9095: "heartbeat", 9096: "placer", 9097: "observer"}
+    calls = set()
+    for _, metadata, spec in pod_specs(objects):
+        component = metadata["labels"]["app.kubernetes.io/component"]
+        for container in containers(spec):
+            told = " ".join([*environment(container).values(), *container["args"]])
+            for mount in container["volumeMounts"]:
+                if mount["name"] == "config":
+                    told += named(objects, "ConfigMap", f"q-quorate-{component}")["data"][mount["subPath"]]
+            told = re.sub(r"(controller\.quorum\.voters|advertised\.listeners)=\S+", "", told)
+            calls |= {(component, int(port)) for port in re.findall(r"\.svc:(909\d)", told)}
+    assert len(calls) > 10
+    for component, port in sorted(calls - {("quorum", 9092)}):
+        assert is_let(policies[component]["egress"], "to", port, called[port]), (component, port)
+        assert is_let(policies[called[port]]["ingress"], "from", port, component), (component, port)
+    assert not is_let(policies["quorum"]["ingress"], "from", 9093, "placer")
+    assert not is_let(policies["placer"]["ingress"], "from", 9096, "observer")
+
+
+def is_let(rules: list[Json], whom: str, port: int, component: str) -> bool:
+    """Whether one of the rules lets this port through, from or to pods of the component."""
+    return any(
+        port in [each["port"] for each in rule["ports"]]
+        and component
+        in [
+            peer.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/component")
+            for peer in rule.get(whom, [])
+        ]
+        for rule in rules
+    )
+
+
+def test_voters_are_started_together_and_keep_their_volumes(objects: list[Json]) -> None:
+    spec = named(objects, "StatefulSet", "q-quorate-quorum")["spec"]
+    service = named(objects, "Service", spec["serviceName"])["spec"]
+
+    assert "Parallel" == spec["podManagementPolicy"]
+    assert {"whenDeleted": "Retain", "whenScaled": "Retain"} == spec["persistentVolumeClaimRetentionPolicy"]
+    assert service["publishNotReadyAddresses"] is True
+    assert "None" == service["clusterIP"]
+
+
+@pytest.mark.parametrize(("replicas", "away"), [(1, 0), (3, 1), (5, 1), (7, 1)])
+def test_an_eviction_never_takes_the_majority(replicas: int, away: int) -> None:
+    budget = named(render({"quorum": {"replicas": replicas}}), "PodDisruptionBudget", "q-quorate-quorum")["spec"]
+
+    assert away == budget["maxUnavailable"]
+    assert "IfHealthyBudget" == budget["unhealthyPodEvictionPolicy"]
+
+
+def test_a_chart_of_another_version_can_be_upgraded_to() -> None:
+    """What Kubernetes never lets anybody change says nothing of versions and values that change."""
+    one, other = (
+        named(render(values), "StatefulSet", "q-quorate-quorum")["spec"]
+        for values in ({}, {"image": {"tag": "9"}, "quorum": {"replicas": 5}, "commonLabels": {"a": "b"}})
+    )
+    for field in ("selector", "serviceName", "volumeClaimTemplates", "podManagementPolicy"):
+        assert one[field] == other[field], field
+    assert "helm.sh/chart" not in one["template"]["metadata"]["labels"]

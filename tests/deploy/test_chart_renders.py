@@ -1,0 +1,233 @@
+"""The Helm chart renders what each Kubernetes understands, and refuses what it cannot do with a reason."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from tests.deploy.chart import (
+    CERT_MANAGER,
+    CHART,
+    KUBERNETES,
+    NEWEST,
+    PROMETHEUS,
+    Json,
+    helm,
+    named,
+    of_kind,
+    refusal,
+    render,
+    run,
+    template,
+)
+
+kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate: make chart")
+
+TOLERATION: Final = {"key": "metadata", "operator": "Exists", "effect": "NoSchedule"}
+EVERYWHERE: Final = {
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [TOLERATION],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}},
+    "priorityClassName": "high",
+    "podLabels": {"team": "kafka"},
+    "podAnnotations": {"note": "x"},
+}  # fmt: skip
+SHAPES: Final[dict[str, Json]] = {
+    "defaults": {},
+    "one node": {"quorum": {"replicas": 1}},
+    "seven nodes from 3000 on": {"quorum": {"replicas": 7, "firstNodeId": 3000}},
+    "everything": {
+        "commonLabels": {"owner": "me"},
+        "clusterId": "MkU3OEVBNTcwNTJENDM2Qg",
+        "image": {
+            "registry": "registry.example:5000",
+            "pullSecrets": ["pull"],
+            "digests": {"quorum": "sha256:" + "0" * 64},
+        },
+        "serviceAccount": {"annotations": {"a": "b"}},
+        "tls": {"extraDnsNames": ["kraft.example"]},
+        "principals": {"superUsers": ["User:ops"], "brokers": ["User:b1", "User:b2"], "readers": ["User:r"]},
+        "quorum": {
+            **EVERYWHERE,
+            "releaseVersion": "4.2",
+            "settings": {"metadata.max.retention.ms": 86400000, "controller.quorum.fetch.timeout.ms": 3000},
+            "controllerSettings": {"delete.topic.enable": False, "num.partitions": 3},
+            "storage": {"className": "fast", "annotations": {"c": "d"}},
+            "maxUnavailable": 0,
+            "spreadHosts": False,
+        },
+        "gateway": {"enabled": True, "settings": {"max.connections": 1000}},
+        "heartbeat": {**EVERYWHERE, "settings": {"broker.session.timeout.ms": 12000}},
+        "placer": EVERYWHERE,
+        "observer": {
+            **EVERYWHERE,
+            "database": {"existingSecret": "spans"},
+            "autoscaling": {"enabled": True},
+            "settings": {"observer.fetch.from.any": True},
+        },
+        "networkPolicy": {
+            "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 5432, "protocol": "TCP"}]}]
+        },
+    },
+    "certificates by cert-manager": {"tls": {"source": "certManager"}},
+    "certificates by another's issuer": {
+        "tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours", "kind": "ClusterIssuer"}}}
+    },
+    "certificates that are there": {
+        "tls": {
+            "source": "existingSecret",
+            "existingSecrets": {name: f"{name}-pem" for name in ("quorum", "heartbeat", "placer", "observer", "admin")},
+        }
+    },
+    "as little as can be": {
+        "serviceAccount": {"create": False},
+        "podSecurity": {"uid": None},
+        "tracing": {"enabled": False},
+        "metrics": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "preStopSeconds": 0,
+    },
+}
+FOREIGN: Final[dict[str, Json]] = {
+    "PodMonitor": {
+        "selector": {"matchLabels": {str: str}},
+        "podMetricsEndpoints": [{"port": str, "interval": str}],
+    },
+    "Issuer": {"selfSigned": {}, "ca": {"secretName": str}},
+    "Certificate": {
+        "isCA": bool,
+        "commonName": str,
+        "secretName": str,
+        "duration": str,
+        "renewBefore": str,
+        "subject": {"organizations": [str]},
+        "dnsNames": [str],
+        "ipAddresses": [str],
+        "usages": [str],
+        "privateKey": {"algorithm": str, "size": int, "rotationPolicy": str},
+        "additionalOutputFormats": [{"type": str}],
+        "issuerRef": {"name": str, "kind": str, "group": str},
+    },
+}
+"""What of cert-manager.io/v1 and monitoring.coreos.com/v1 is used here, off their custom resource definitions."""
+
+
+def faults(shape: Any, value: Any, place: str) -> list[str]:
+    """What of a value its shape does not know: a type, a list of one shape, or fields."""
+    if isinstance(shape, type):
+        return [] if type(value) is shape else [f"{place} is {value!r}, no {shape.__name__}"]
+    if isinstance(shape, list):
+        return [fault for number, each in enumerate(value) for fault in faults(shape[0], each, f"{place}[{number}]")]
+    found = []
+    for name, each in value.items():
+        known = shape.get(name, shape.get(str))
+        found += [f"{place} has no {name}"] if known is None else faults(known, each, f"{place}.{name}")
+    return found
+
+
+def test_it_is_without_faults_for_helm_itself() -> None:
+    done = run("lint", "--strict", str(CHART), "--kube-version", NEWEST)
+
+    assert 0 == done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_kubernetes_understands_all_of_it(name: str) -> None:
+    """The schemas are strict: a field that a version does not know is a fault, and not ignored as by the API server."""
+    # Everything that there is goes through all of them; what has less, through the oldest and the newest.
+    for version in KUBERNETES if name == "everything" else (KUBERNETES[0], NEWEST):
+        for each in render(SHAPES[name], kubernetes=version, apis=(CERT_MANAGER, PROMETHEUS), is_upgrade=True):
+            if each["kind"] in FOREIGN:
+                assert [] == faults(FOREIGN[each["kind"]], each["spec"], each["kind"])
+            else:
+                kubernetes_validate.validate(each, version.rpartition(".")[0], strict=True)
+
+
+def test_the_schemas_find_a_field_that_is_not_there() -> None:
+    deployment = named(render(), "Deployment", "q-quorate-placer")
+    deployment["spec"]["template"]["spec"]["replicas"] = 2
+    with pytest.raises(kubernetes_validate.ValidationError, match="replicas"):
+        kubernetes_validate.validate(deployment, NEWEST.rpartition(".")[0], strict=True)
+
+
+def test_a_kubernetes_that_is_too_old_is_refused() -> None:
+    assert "incompatible with Kubernetes v1.29" in refusal({}, kubernetes="1.29.9")
+
+
+REFUSED: Final[list[tuple[Json, str]]] = [
+    ({"quorum": {"replicas": 4}}, "/quorum/replicas': value must be one of 1, 3, 5, 7"),
+    ({"quorum": {"replicas": 9}}, "/quorum/replicas'"),
+    ({"quorum": {"replica": 3}}, "/quorum': additional properties 'replica' not allowed"),
+    ({"quorum": {"autoscaling": {"enabled": True}}}, "additional properties 'autoscaling' not allowed"),
+    ({"observers": {}}, "additional properties 'observers' not allowed"),
+    ({"tls": {"source": "none"}}, "/tls/source'"),
+    ({"tls": {"source": "certManager"}}, "the cluster does not have cert-manager.io/v1"),
+    ({"tls": {"source": "existingSecret"}}, "is empty; with tls.source = existingSecret it names a Secret"),
+    ({"quorum": {"settings": {"listeners": "X://:1"}}}, "quorum.settings: the chart sets listeners = "),
+    ({"observer": {"settings": {"super.users": "User:me"}}}, "observer.settings: the chart sets super.users = "),
+    ({"principals": {"quorum": "quorum"}}, "/principals/quorum'"),
+    ({"principals": {"quorum": "User:other"}}, "principals.quorum = User:other: the chart's own certificate"),
+    ({"principals": {"superUsers": ["User:a;User:b"]}}, "/principals/superUsers/0'"),
+    ({"fullnameOverride": "x" * 41}, "/fullnameOverride'"),
+    ({"observer": {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}}, "minReplicas = 3 is above maxReplicas = 2"),
+    ({"heartbeat": {"replicas": 2}}, "additional properties 'replicas' not allowed"),
+    ({"heartbeat": {"terminationGracePeriodSeconds": 10}}, "/heartbeat/terminationGracePeriodSeconds'"),
+    ({"networkPolicy": {"clients": [{}]}}, "/networkPolicy/clients/0'"),
+    ({"clusterId": "two words"}, "/clusterId'"),
+    ({"image": {"digests": {"quorum": "latest"}}}, "/image/digests/quorum'"),
+]
+
+
+@pytest.mark.parametrize(("values", "why"), REFUSED, ids=[why[:40] for _, why in REFUSED])
+def test_bad_values_are_refused_with_the_reason(values: Json, why: str) -> None:
+    assert why in refusal(values)
+
+
+def test_a_release_whose_name_is_too_long_is_refused_and_not_cut() -> None:
+    """Two names that are cut could become one."""
+    assert "choose a shorter release name, or fullnameOverride" in refusal({}, release="r" * 40)
+
+
+def test_two_releases_in_one_namespace_share_no_object() -> None:
+    def names(release: str) -> set[tuple[str, str]]:
+        return {(each["kind"], each["metadata"]["name"]) for each in render(release=release)}
+
+    assert set() == names("one") & names("two")
+
+
+def test_it_comes_out_the_same_each_time_but_for_new_keys() -> None:
+    def without_secrets() -> list[Json]:
+        return [each for each in render() if each["kind"] != "Secret"]
+
+    assert without_secrets() == without_secrets()
+
+
+def test_a_monitor_is_made_only_where_the_cluster_has_that_kind() -> None:
+    assert [] == of_kind(render(), "PodMonitor")
+    assert 4 == len(of_kind(render(apis=(PROMETHEUS,)), "PodMonitor"))
+
+
+def test_an_autoscaler_and_the_deployment_do_not_both_say_how_many() -> None:
+    deployment = named(render({"observer": {"autoscaling": {"enabled": True}}}), "Deployment", "q-quorate-observer")
+
+    assert "replicas" not in deployment["spec"]
+    assert 2 == named(render(), "Deployment", "q-quorate-observer")["spec"]["replicas"]
+
+
+def test_a_smaller_quorum_first_removes_voters_and_a_rollback_does() -> None:
+    def hook(**how: Any) -> Json:
+        return named(render({"quorum": {"replicas": 3}}, **how), "Job", "q-quorate-resize")
+
+    upgrade, install = hook(is_upgrade=True), hook()
+
+    assert "pre-upgrade,pre-rollback" == upgrade["metadata"]["annotations"]["helm.sh/hook"]
+    assert "pre-rollback" == install["metadata"]["annotations"]["helm.sh/hook"]
+    assert "--set=quorum.node.ids=0,1,2" in upgrade["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_there_is_helm() -> None:
+    """Last, so that a machine without it says so once more."""
+    assert helm()
+    assert 0 == template().returncode

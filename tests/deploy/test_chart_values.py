@@ -1,0 +1,162 @@
+"""Every value of the Helm chart does something, is in its schema with what it means, and is in the README's table."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from quorate.tls.key_stores import read_stores
+from tests.deploy.chart import CERT_MANAGER, PROMETHEUS, Json, helm, merged, render, schema, values_file
+from tests.deploy.chart_values import BEGIN, END, README, leaves, table, unset
+
+OWN_CERTIFICATES: Final[Json] = {
+    "tls": {
+        "source": "existingSecret",
+        "existingSecrets": {name: f"{name}-pem" for name in ("quorum", "heartbeat", "placer", "observer", "admin")},
+    }
+}
+DIGEST: Final = "sha256:" + "0" * 64
+AFFINITY: Final[Json] = {"podAntiAffinity": {"x": 1}}
+WHERE: Final[dict[str, Json]] = {
+    "tls.certManager": {"tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours"}}}},
+    "tls.existingSecrets": OWN_CERTIFICATES,
+    "principals": OWN_CERTIFICATES,
+    "gateway": {"gateway": {"enabled": True}},
+    "observer.autoscaling": {"observer": {"autoscaling": {"enabled": True}}},
+    "observer.database.key": {"observer": {"database": {"existingSecret": "spans"}}},
+}
+"""With which other values a value means something, by the beginning of its path."""
+OTHERS: Final[dict[str, Any]] = {
+    "clusterId": "another",
+    "image.pullPolicy": "Always",
+    "image.pullSecrets": ["pull"],
+    "image.digests": {"quorum": DIGEST},
+    "serviceAccount.name": "mine",
+    "logging.level": "debug",
+    "logging.format": "json",
+    "tls.source": "existingSecret",
+    "tls.existingSecrets": {"quorum": "another"},
+    "tls.certManager.issuerRef.kind": "ClusterIssuer",
+    "tls.certManager.duration": "240h",
+    "tls.certManager.renewBefore": "24h",
+    "tls.principalMappingRules": "DEFAULT",
+    "tls.extraDnsNames": ["kraft.example"],
+    "quorum.replicas": 5,
+    "quorum.maxUnavailable": 0,
+    "tracing.endpoint": "https://collector.example:4317",
+    "metrics.podMonitor.interval": "10s",
+    "networkPolicy.extraEgress": [{"ports": [{"port": 5432}]}],
+}
+"""Another value, where none can be made out of the default alone."""
+BY_NAME: Final[dict[str, Any]] = {
+    "settings": {"max.calls": 1000},
+    "controllerSettings": {"max.calls": 1000},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": AFFINITY,
+    "size": "9Gi",
+    "clients": [],
+    "brokers": ["User:b"],
+    "readers": ["User:r"],
+    "superUsers": ["User:s"],
+    "metrics": [],
+    "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+}
+LEAVES: Final = list(leaves(values_file()))
+
+
+def another(place: str, default: Any) -> Any:
+    """A value that is not the default, and that the schema takes."""
+    if place in OTHERS:
+        return OTHERS[place]
+    name = place.rpartition(".")[2]
+    if place == "networkPolicy.brokers":
+        return []
+    for known, value in BY_NAME.items():
+        if name.lower().endswith(known.lower()):
+            return value
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int):
+        return default + 2
+    if isinstance(default, dict):
+        return {"some": "thing"}
+    if place.startswith("principals."):
+        return f"{default}-2"
+    assert isinstance(default, str), (place, default)
+    return f"{default}x"
+
+
+def at(place: str, value: Any) -> Json:
+    """A tree of values with this one alone."""
+    tree = value
+    for name in reversed(place.split(".")):
+        tree = {name: tree}
+    return dict(tree)
+
+
+def seen(values: Json, directory: Path) -> str:
+    """What is rendered, without keys, which are made anew each time: of a certificate the day on which it expires."""
+    objects = render(values, apis=(CERT_MANAGER, PROMETHEUS))
+    for each in objects:
+        if each["kind"] == "Secret":
+            data = each.pop("data")
+            if "tls-combined.pem" in data:
+                store, trusted = directory / "store.pem", directory / "ca.crt"
+                store.write_bytes(base64.b64decode(data["tls-combined.pem"]))
+                trusted.write_bytes(base64.b64decode(data["ca.crt"]))
+                each["expires"] = read_stores(store, trusted).expires_at // 86_400
+    return repr(objects)
+
+
+@pytest.fixture(scope="module")
+def before() -> dict[str, str]:
+    """What was rendered, by the values beside the one that changes."""
+    return {}
+
+
+@pytest.mark.parametrize(("place", "default"), [(place, default) for place, default, _ in LEAVES], ids=str)
+def test_a_value_that_is_changed_changes_what_is_rendered(
+    place: str, default: Any, before: dict[str, str], tmp_path: Path
+) -> None:
+    helm()
+    beside: Json = next((values for beginning, values in WHERE.items() if place.startswith(beginning)), {})
+    if place == "tls.source":
+        beside = {"tls": {"existingSecrets": OWN_CERTIFICATES["tls"]["existingSecrets"]}}
+    if str(beside) not in before:
+        before[str(beside)] = seen(beside, tmp_path)
+
+    assert before[str(beside)] != seen(merged(beside, at(place, another(place, default))), tmp_path)
+
+
+def test_every_value_is_in_the_schema_and_says_what_it_means() -> None:
+    assert [] == [place for place, _, shape in LEAVES if not shape.get("description", "").endswith(".")]
+    # Helm's own, and what has no default: a Secret's name is asked for where it is needed.
+    assert ["global"] == list(unset(schema(), values_file()))
+
+
+def test_the_schema_is_closed_everywhere() -> None:
+    """But where a schema is Kubernetes' own, as of an affinity: the API server has that."""
+    open_ones = []
+
+    def look(shape: Any, place: str) -> None:
+        if isinstance(shape, dict):
+            if shape.get("type") == "object" and shape.get("additionalProperties") is not False:
+                open_ones.append(place)
+            for name, inner in shape.items():
+                look(inner, f"{place}/{name}")
+
+    look(schema(), "")
+    affinity = "/definitions/affinity/properties"
+
+    assert [f"{affinity}/{name}" for name in ("nodeAffinity", "podAffinity", "podAntiAffinity")] + [
+        "/properties/global"
+    ] == open_ones
+
+
+def test_the_readme_has_the_table_of_all_values() -> None:
+    _, _, rest = README.read_text().partition(BEGIN)
+
+    assert table() == rest.partition(END)[0], "python -m tests.deploy.chart_values"
