@@ -72,11 +72,6 @@ class Admins:
         code = ErrorCode(answer.topics[0].error_code)
         return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
 
-    async def refusal(self, node_id: NodeId, rpc: str, request: Any, metadata: Metadata) -> ErrorCode:
-        with pytest.raises(ApiError) as refused:
-            await self.ask(node_id, rpc, request, metadata)
-        return refused.value.code
-
     async def ends(self, end: Callable[[NodeId], Any], wanted: ErrorCode) -> dict[NodeId, ErrorCode]:
         """How something ends at each controller, once it has replayed what was written before."""
         return {

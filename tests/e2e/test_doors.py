@@ -165,10 +165,10 @@ OWN, OTHER = 2, 1
 
 
 def speaking_for(node_id: NodeId) -> dict[str, dict[str, Any]]:
-    """Of each RPC whose request says which node its sender is: a request of this node."""
+    """Of each RPC whose request says which node its sender is: a request of this node, in an epoch long past."""
     topic = METADATA_TOPIC
-    voter = {"topics": [{"topic_name": topic, "partitions": [{"replica_id": node_id, "replica_epoch": 1}]}]}
-    leader = {"topics": [{"topic_name": topic, "partitions": [{"leader_id": node_id, "leader_epoch": 1}]}]}
+    voter = {"topics": [{"topic_name": topic, "partitions": [{"replica_id": node_id}]}]}
+    leader = {"topics": [{"topic_name": topic, "partitions": [{"leader_id": node_id}]}]}
     fetch = {"replica_state": {"replica_id": node_id}, "topics": [{"partitions": [{"fetch_offset": 1}]}]}
     broker, voter_id = {"broker_id": node_id, "broker_epoch": 1}, {"voter_id": node_id}
     return {
@@ -402,9 +402,10 @@ def ends_speaking_for(
 ) -> dict[str, str | tuple[str | ErrorCode, ...]]:
     """How these requests end for who has these credentials."""
     found = {}
-    for rpc in (each for each in RPCS if each.name in asked):
-        with grpc.secure_channel(plane.server(rpc).address, credentials) as channel:
-            found[rpc.name] = rpc.end(channel, asked[rpc.name])
+    chosen = [rpc for rpc in RPCS if rpc.name in asked]
+    for process in {plane.server(rpc).name: plane.server(rpc) for rpc in chosen}.values():
+        with grpc.secure_channel(process.address, credentials) as channel:
+            found |= {rpc.name: rpc.end(channel, asked[rpc.name]) for rpc in chosen if plane.server(rpc) is process}
     return found
 
 
