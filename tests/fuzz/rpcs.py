@@ -57,9 +57,14 @@ SERVED: Final = {
 
 
 def rpcs_of(program: str) -> list[Rpc]:
-    """What a process of `program` serves: its own services, health, reflection, and the observer OTLP."""
+    """What a process of `program` serves: its own services, health, reflection, and the observer OTLP.
+
+    A gateway has its health port alone, with nothing else.
+    """
     services = [(name, KRAFT[name]) for name in SERVED[program]]
-    services += [(HEALTH.full_name, HEALTH), (REFLECTION.full_name, REFLECTION), (REFLECTION_V1, REFLECTION)]
+    services.append((HEALTH.full_name, HEALTH))
+    if program != "gateway":
+        services += [(REFLECTION.full_name, REFLECTION), (REFLECTION_V1, REFLECTION)]
     if program == "observer":
         services.append((OTLP.full_name, OTLP))
     return [rpc for name, service in services for rpc in _rpcs(name, service)]
