@@ -75,6 +75,12 @@ class Node:
         """Whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The id of the process, which was started."""
+        assert self._process is not None, self.directory
+        return self._process.pid
+
     def format(self, cluster_id: str, *arguments: object) -> str:
         """Writes the meta.properties (and the first checkpoint) of every directory of this node. Raises ToolFailed."""
         how = ("format", "-t", cluster_id, "-c", self._config, *arguments)

@@ -28,6 +28,7 @@ BENCHES: Final = {
     "activation": "controller_activation",
     "windows": "controller_windows",
     "tls": "tls",
+    "beside-kafka": "beside_kafka",
     "start": "start",
     "heartbeats": "heartbeats",
     "loop_holds": "loop_holds",

@@ -186,7 +186,7 @@ class MixedQuorum(Cluster):
 
         async def made() -> ErrorCode:
             try:
-                await self._unfence(at=at)
+                await self.unfence(at=at)
                 return await self._created(topic, at=at)
             except ApiError as refusal:
                 return refusal.code
@@ -201,7 +201,7 @@ class MixedQuorum(Cluster):
         async def made() -> bool:
             for node_id in nodes:
                 try:
-                    await self._unfence(at=node_id)
+                    await self.unfence(at=node_id)
                     if await self._created(topic, at=node_id) in MADE:
                         return True
                 except (ApiError, OSError):
@@ -215,10 +215,10 @@ class MixedQuorum(Cluster):
         answer: CreateTopicsResponse = await self.ask(at, CreateTopicsRequest(topics=(asked,), timeout_ms=10_000))
         return ErrorCode(answer.topics[0].error_code)
 
-    async def _unfence(self, *, at: NodeId) -> None:
-        """The broker registers, or is registered already, and says that it has replayed its registration."""
+    async def unfence(self, broker_id: NodeId = BROKER, *, at: NodeId) -> None:
+        """A broker registers, or is registered already, and says that it has replayed its registration."""
         registration = BrokerRegistrationRequest(
-            broker_id=BROKER,
+            broker_id=broker_id,
             cluster_id=self.plan.cluster_id,
             incarnation_id=self._incarnation,
             listeners=(BrokerRegistrationRequest.Listener("PLAINTEXT", HOST, 9092, 0),),
@@ -233,7 +233,7 @@ class MixedQuorum(Cluster):
             raise refusal_of(registered.error_code, "BrokerRegistration")
         replayed = (await self.described(at=at)).high_watermark - 1
         epoch = registered.broker_epoch
-        beat = BrokerHeartbeatRequest(broker_id=BROKER, broker_epoch=epoch, current_metadata_offset=replayed)
+        beat = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=replayed)
         heard: BrokerHeartbeatResponse = await self.ask(at, beat)
         if heard.error_code:
             raise refusal_of(heard.error_code, "BrokerHeartbeat")

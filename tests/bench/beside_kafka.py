@@ -1,0 +1,204 @@
+"""What a CreateTopics costs here and on a released Kafka's controllers, alive at once and measured in turns.
+
+Both have three voters, three fenced-off stand-ins of brokers that send no more heartbeats than it takes to be unfenced,
+and answer on loopback in the clear. Ours are quorum, controller and gateway three times, placer, heartbeat service and
+observer, without traces. CPU is that of all processes of a side. The client is one process of Python: over Kafka's
+wire it has a connection for each request in flight, because a Kafka takes the next request of a connection only when it
+has answered the last; over gRPC one channel for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.service.controller_pb2_grpc import ControllerStub
+from quorate.errors import ApiError
+from quorate.network.client import Connection, connect
+from quorate.nouns import NodeId
+from quorate.runtime.client import open_channel
+from quorate.wire.protobuf import to_protobuf, to_struct
+from tests.bench.measure import Table, calibrate
+from tests.bench.quorum_commit import ms
+from tests.bench.quorum_nodes import QUIET, cpu_seconds, run_loop
+from tests.interop.mixed_quorum import PATIENT, MixedQuorum, kafkas_alone, ours_first
+
+VOTERS: Final = 3
+BROKERS: Final = (101, 102, 103)
+ROUNDS: Final = 4
+WARM_UP: Final = 640
+SERIAL: Final = 200
+IN_FLIGHT: Final = 64
+AT_ONCE: Final = 1_280
+LARGE: Final = 4
+"""Large requests in a round, of each size."""
+SIZES: Final = ((1, 1_000), (1, 5_000), (100, 1))
+"""Topics and partitions of each."""
+TIMEOUT_MS: Final = 60_000
+
+Create = Callable[[int, CreateTopicsRequest], Awaitable[CreateTopicsResponse]]
+"""Asks by one of the ways in flight, by its number."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Side:
+    """One way to the active controller of one quorum, with the processes behind it."""
+
+    name: str
+    quorum: MixedQuorum
+    create: Create
+
+    @property
+    def cpu_s(self) -> float:
+        """What all processes have used so far."""
+        ours = [each for each in self.quorum.plan.processes if self.quorum.running.is_up(each)]
+        pids = [self.quorum.running.pid(each) for each in ours] + [node.pid for node in self.quorum.kafkas.values()]
+        return sum(map(cpu_seconds, pids))
+
+
+def run() -> list[Table]:
+    """Needs a JDK 17 and Maven; some minutes."""
+    os.environ.update(QUIET)
+    return run_loop(_measure())
+
+
+async def _measure() -> list[Table]:
+    directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    loops = []
+    try:
+        async with AsyncExitStack() as life:
+            kafkas = await life.enter_async_context(
+                kafkas_alone(directory / "kafkas", ours=1, kafkas=VOTERS, settings=PATIENT)
+            )
+            ours = await life.enter_async_context(ours_first(directory / "ours", ours=VOTERS, kafkas=0))
+            sides = [
+                await _by_wire("Kafka", kafkas, [*kafkas.kafkas], life),
+                await _by_grpc(ours, life),
+                await _by_wire("Quorate, Kafka's wire", ours, ours.ours, life),
+            ]
+            numbers = count()
+            for side in sides:
+                await _at_once(side, numbers, WARM_UP)
+            for _ in range(ROUNDS):
+                loops.append(calibrate())
+                for side in sides:
+                    for what, figure in (await _figures(side, numbers)).items():
+                        found[what][side.name].append(figure)
+    finally:
+        shutil.rmtree(directory)
+    return [_table(found, [side.name for side in sides], statistics.median(loops))]
+
+
+async def _active(quorum: MixedQuorum, nodes: list[NodeId]) -> NodeId:
+    """The active controller, where the brokers are unfenced then."""
+    while True:
+        for node_id in nodes:
+            try:
+                leader_id = (await quorum.described(at=node_id)).leader_id
+                for broker_id in BROKERS:
+                    await quorum.unfence(broker_id, at=leader_id)
+            except (ApiError, OSError):
+                await asyncio.sleep(0.1)
+            else:
+                return leader_id
+
+
+async def _by_wire(name: str, quorum: MixedQuorum, nodes: list[NodeId], life: AsyncExitStack) -> Side:
+    host, _, port = quorum.kafka_address(await _active(quorum, nodes)).rpartition(":")
+    connections: list[Connection] = [
+        await life.enter_async_context(await connect(host, int(port))) for _ in range(IN_FLIGHT)
+    ]
+
+    async def create(place: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        answer = await connections[place].ask(request)
+        assert isinstance(answer, CreateTopicsResponse), answer
+        return answer
+
+    return Side(name=name, quorum=quorum, create=create)
+
+
+async def _by_grpc(quorum: MixedQuorum, life: AsyncExitStack) -> Side:
+    address = quorum.controller(await _active(quorum, quorum.ours)).address
+    stub = ControllerStub(await life.enter_async_context(open_channel(address)))
+
+    async def create(_: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        answer = to_struct(await stub.CreateTopics(to_protobuf(request), timeout=TIMEOUT_MS / 1000))
+        assert isinstance(answer, CreateTopicsResponse), answer
+        return answer
+
+    return Side(name="Quorate, gRPC", quorum=quorum, create=create)
+
+
+def _wanted(numbers: count[int], topics: int = 1, partitions: int = 1) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic
+    made = (topic(f"bench-{next(numbers)}", partitions, len(BROKERS)) for _ in range(topics))
+    return CreateTopicsRequest(topics=tuple(made), timeout_ms=TIMEOUT_MS)
+
+
+async def _created(side: Side, place: int, request: CreateTopicsRequest) -> float:
+    """Seconds until the answer."""
+    began = time.perf_counter()
+    answer = await side.create(place, request)
+    took = time.perf_counter() - began
+    assert not any(topic.error_code for topic in answer.topics), answer.topics[0]
+    return took
+
+
+async def _at_once(side: Side, numbers: count[int], requests: int) -> None:
+    async def several(place: int) -> None:
+        for _ in range(requests // IN_FLIGHT):
+            await _created(side, place, _wanted(numbers))
+
+    await asyncio.gather(*map(several, range(IN_FLIGHT)))
+
+
+async def _figures(side: Side, numbers: count[int]) -> Mapping[str, float]:
+    """One round of a side."""
+    figures = {}
+    used = side.cpu_s
+    took = [await _created(side, 0, _wanted(numbers)) for _ in range(SERIAL)]
+    figures["one at a time, p50"] = statistics.median(took)
+    figures["one at a time, CPU a topic"] = (side.cpu_s - used) / SERIAL
+    used, began = side.cpu_s, time.perf_counter()
+    await _at_once(side, numbers, AT_ONCE)
+    figures[f"{IN_FLIGHT} in flight, topics/s"] = AT_ONCE / (time.perf_counter() - began)
+    figures[f"{IN_FLIGHT} in flight, CPU a topic"] = (side.cpu_s - used) / AT_ONCE
+    for topics, partitions in SIZES:
+        took = [await _created(side, 0, _wanted(numbers, topics, partitions)) for _ in range(LARGE)]
+        figures[f"{topics} × {partitions:,}, partitions/s"] = topics * partitions / statistics.median(took)
+    return figures
+
+
+def _table(found: Mapping[str, Mapping[str, list[float]]], names: list[str], loop_s: float) -> Table:
+    """Medians of the rounds; a ratio above 1 says that ours is better."""
+    rows, data = [], []
+    theirs, *ours = names
+    for what, by_side in found.items():
+        is_rate = what.endswith("/s")
+        values = {name: statistics.median(by_side[name]) for name in names}
+        cells = [what, _text(values[theirs], is_rate)]
+        for name in ours:
+            ratio = values[name] / values[theirs] if is_rate else values[theirs] / values[name]
+            cells += [_text(values[name], is_rate), f"{ratio:.2f}"]
+        rows.append(tuple(cells))
+        data.append({"what": what, **values})
+    columns = ("CreateTopics, RF 3", theirs, *(each for name in ours for each in (name, "better by")))
+    title = f"Beside Kafka's controllers: medians of {ROUNDS} rounds in turns; calibration loop {loop_s * 1000:.0f} ms"
+    return Table(title=title, columns=columns, rows=rows, data=data)
+
+
+def _text(value: float, is_rate: bool) -> str:
+    return f"{value:,.0f}" if is_rate else ms(value)
