@@ -302,14 +302,20 @@ async def main(life: ServiceLife) -> None:
     transport = PLAIN if plain else Transport(keystore=config.keystore, truststore=config.truststore)
     telemetry = Telemetry.start(service="check", instance="check", environ=os.environ, transport=transport)
     check = Check(config, transport, telemetry)
+    running, asked = asyncio.ensure_future(check.run()), asyncio.ensure_future(life.stopping())
     try:
-        async with asyncio.timeout(config.timeout_ms / 1000):
-            await check.run()
-    except TimeoutError:
-        raise TimeoutError(f"could not {check.step} within {config.timeout_ms} ms") from None
+        await asyncio.wait((running, asked), timeout=config.timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            why = "was asked to stop" if asked.done() else f"{config.timeout_ms} ms are over"
+            failed = check.step
+            running.cancel()
+            await asyncio.wait((running,))  # what it made is taken away
+            raise TimeoutError(f"could not {failed}: {why}")
+        await running
     except ApiError as refusal:
         raise ApiError(refusal.code, f"could not {check.step}: {refusal.message}") from None
     finally:
+        asked.cancel()
         await check.close()
         await telemetry.close()
     log.info("all is well", cluster_id=config.cluster_id)

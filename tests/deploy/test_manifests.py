@@ -127,14 +127,15 @@ def test_every_hour_the_same_is_run() -> None:
 def test_what_it_runs_is_in_the_image_and_understood() -> None:
     spec = documents("application.yaml")[0]["spec"]
     dockerfile = (FOLDER / "Dockerfile").read_text()
-    home = re.findall(r"^WORKDIR (\S+)$", dockerfile, re.MULTILINE)
-    copied = re.findall(r"^COPY (\w+) \1$", dockerfile, re.MULTILINE)
+    last = dockerfile.rpartition("\nFROM ")[2]
+    home = re.findall(r"^WORKDIR (\S+)$", last, re.MULTILINE)
+    copied = re.findall(r"^COPY (?:--from=protos \S+/)?(\w+) \1$", last, re.MULTILINE)
     main = spec["mainApplicationFile"].removeprefix("local://")
     asked = parser().parse_args(spec["arguments"])
     mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in spec["driver"]["volumeMounts"]}
 
     assert [f"{home[0]}/deploy/spark/job.py"] == [main]
-    assert ["libs", "services", "deploy"] == copied
+    assert ["deploy", "libs", "services"] == sorted(copied)
     assert (FOLDER / "job.py").is_file()
     assert "run" == asked.name
     assert {"/logs": True, "/lake": False} == mounts
@@ -156,7 +157,7 @@ def test_versions_are_those_of_the_lock() -> None:
 
     assert [documents("application.yaml")[0]["spec"]["sparkVersion"]] == locked
     assert re.findall(r"SPARK_IMAGE=spark:([\d.]+)-", dockerfile) == locked
-    assert re.findall(r"uv==(\S+)", dockerfile) == uv
+    assert {*re.findall(r"uv==(\S+)", dockerfile)} == {*uv}
 
 
 @NEEDS_YAML

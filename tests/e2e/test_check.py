@@ -18,7 +18,7 @@ from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from quorate.runtime.loop import ExitCode
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane
-from tests.e2e.test_first_start import ended
+from tests.e2e.test_first_start import ended, says
 from tests.network.certificates import Authority, authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -31,8 +31,8 @@ class Plane:
     cluster: Cluster
     issuer: Authority
 
-    async def check(self, *, name: str = CLIENTS, **settings: str) -> tuple[ExitCode, str]:
-        """The program to its end, with the certificate of `name`: the exit code, and what it said."""
+    async def begin(self, **settings: str) -> asyncio.subprocess.Process:
+        """The program, under way."""
         plan = self.cluster.plan
         given = {
             "controller.endpoint": plan.controllers[0].address,
@@ -40,11 +40,11 @@ class Plane:
             "observer.endpoint": plan.observer.address,
             "cluster.id": plan.cluster_id,
             "check.broker.id": str(BROKER),
-            "ssl.keystore.location": str(self.issuer.directory / f"{name}.pem"),
+            "ssl.keystore.location": str(self.issuer.directory / f"{CLIENTS}.pem"),
             "ssl.truststore.location": str(self.issuer.certificate),
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
-        child = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "services.observer.check"),
             *(part for key, value in given.items() for part in ("--set", f"{key}={value}")),
             cwd=ROOT,
@@ -52,7 +52,10 @@ class Plane:
             stdout=PIPE,
             stderr=STDOUT,
         )
-        return await ended(child)
+
+    async def check(self, **settings: str) -> tuple[ExitCode, str]:
+        """The program to its end: the exit code, and what it said."""
+        return await ended(await self.begin(**settings))
 
     async def is_clean(self) -> None:
         """Waits until neither a topic nor the broker of a check is left."""
@@ -96,12 +99,25 @@ async def test_it_passes_through_all_doors_and_takes_away_what_it_made(plane: Pl
     await plane.is_clean()
 
 
-async def test_what_is_not_seen_in_time_fails_it_and_is_taken_away(plane: Plane) -> None:
+async def test_what_is_not_seen_fails_it_and_is_taken_away(plane: Plane) -> None:
     """A placer has nothing to tell of topics."""
-    code, said = await plane.check(check_timeout_ms="15000", observer_endpoint=plane.cluster.plan.placer.address)
+    child = await plane.begin(observer_endpoint=plane.cluster.plan.placer.address)
+    try:
+        await says(child, 'step="see the topic')
+        child.terminate()
+    finally:
+        code, said = await ended(child)
 
     assert ExitCode.FAILED == code, said
-    assert "could not see the topic on 1 observers within 15000 ms" in said
+    assert "could not see the topic on 1 observers: was asked to stop" in said
+    await plane.is_clean()
+
+
+async def test_what_takes_too_long_fails_it(plane: Plane) -> None:
+    code, said = await plane.check(check_timeout_ms="1")
+
+    assert ExitCode.FAILED == code, said
+    assert ": 1 ms are over" in said
     await plane.is_clean()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from deploy.local.plan import ClusterPlan
 from deploy.local.processes import ROOT
 from quorate.nouns import uuid_text
 from quorate.random_uuid import random_uuid
@@ -31,6 +32,10 @@ WAITS = "waits for nodes"
 class Pods(Nodes):
     """Nodes as a StatefulSet has them: an init container formats the volume, and then the node starts."""
 
+    def __init__(self, plan: ClusterPlan) -> None:
+        super().__init__(plan)
+        self._begun: list[asyncio.subprocess.Process] = []
+
     def volume(self, node_id: int) -> Path:
         return self.plan.log_dir(node_id)
 
@@ -38,13 +43,15 @@ class Pods(Nodes):
         """The init container, under way."""
         config = self.plan.directory / f"first-start-{node_id}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in self[node_id].settings.items()))
-        return await asyncio.create_subprocess_exec(
+        child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "services.quorum.first_start", "--config", str(config)),
             cwd=ROOT,
             env={**os.environ, "QUORATE_CLUSTER_ID": cluster_id or self.plan.cluster_id},
             stdout=PIPE,
             stderr=STDOUT,
         )
+        self._begun.append(child)
+        return child
 
     async def init(self, node_id: int, *, cluster_id: str | None = None) -> tuple[ExitCode, str]:
         """The init container to its end: the exit code, and what it said."""
@@ -53,6 +60,13 @@ class Pods(Nodes):
     async def format(self, node_id: int) -> None:
         code, said = await self.init(node_id)
         assert ExitCode.STOPPED == code, said
+
+    async def stop(self) -> None:
+        for child in self._begun:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        await super().stop()
 
     async def start_all(self, *node_ids: int) -> None:
         """Pods that start together."""
@@ -76,6 +90,15 @@ async def ended(child: asyncio.subprocess.Process) -> tuple[ExitCode, str]:
             child.kill()
             await child.wait()
     return ExitCode(child.returncode or 0), said.decode()
+
+
+async def says(child: asyncio.subprocess.Process, what: str) -> str:
+    """The first line of a process that says this."""
+    assert child.stdout is not None
+    async with asyncio.timeout(WITHIN_S):
+        while what not in (line := (await child.stdout.readline()).decode()):
+            assert line, f"it has ended and has not said: {what}"
+    return line
 
 
 @pytest_asyncio.fixture
@@ -104,12 +127,8 @@ async def test_the_first_waits_for_every_other_node_before_it_begins_a_quorum(po
     """A node that cannot be asked may be the one that knows a quorum."""
     await pods.start(2)
     child = await pods.begin(FIRST)
-    assert child.stdout is not None
-    async with asyncio.timeout(WITHIN_S):
-        line = (await child.stdout.readline()).decode()
 
-    assert WAITS in line
-    assert pods[3].address in line
+    assert pods[3].address in await says(child, WAITS)
     assert not pods.volume(FIRST).exists()
 
     await pods.start(3)
@@ -144,11 +163,7 @@ async def test_a_lost_volume_of_the_first_begins_no_quorum_while_those_who_know_
         await pods.running.kill(pods[node_id])
     shutil.rmtree(pods.volume(FIRST))
     child = await pods.begin(FIRST)
-    assert child.stdout is not None
-    async with asyncio.timeout(WITHIN_S):
-        line = (await child.stdout.readline()).decode()
-
-    assert WAITS in line
+    await says(child, WAITS)
 
     await pods.start(2)  # one is enough to know that there is a quorum
     code, said = await ended(child)

@@ -13,7 +13,7 @@ import pytest_asyncio
 from deploy.local.processes import ROOT
 from quorate.runtime.loop import ExitCode
 from tests.e2e.calls import eventually
-from tests.e2e.test_first_start import Pods, ended
+from tests.e2e.test_first_start import Pods, ended, says
 from tests.e2e.voters import planned
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -32,8 +32,8 @@ async def pods(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pods]:
     await made.stop()
 
 
-async def resize(pods: Pods, *node_ids: int, **settings: str) -> tuple[ExitCode, str]:
-    """The program to its end: the exit code, and what it said."""
+async def begin(pods: Pods, *node_ids: int, **settings: str) -> asyncio.subprocess.Process:
+    """The program, under way."""
     given = {
         "quorum.node.ids": ",".join(map(str, node_ids)),
         "controller.quorum.bootstrap.servers": ",".join(node.address for node in pods.plan.quorum),
@@ -41,30 +41,42 @@ async def resize(pods: Pods, *node_ids: int, **settings: str) -> tuple[ExitCode,
         "security.protocol": "PLAINTEXT",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
-    child = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "services.quorum.resize"),
         *(part for key, value in given.items() for part in ("--set", f"{key}={value}")),
         cwd=ROOT,
         stdout=PIPE,
         stderr=STDOUT,
     )
-    return await ended(child)
+
+
+async def resize(pods: Pods, *node_ids: int, **settings: str) -> tuple[ExitCode, str]:
+    """The program to its end: the exit code, and what it said."""
+    return await ended(await begin(pods, *node_ids, **settings))
+
+
+async def held_up(pods: Pods, why: str, *node_ids: int, **settings: str) -> None:
+    """The program says why it cannot go on, and again once it is asked to stop, and fails."""
+    child = await begin(pods, *node_ids, **settings)
+    try:
+        await says(child, why)
+        child.terminate()
+    finally:
+        code, said = await ended(child)
+
+    assert ExitCode.FAILED == code, said
+    assert "was asked to stop before the voters had become" in said
+    assert why in said
 
 
 async def test_a_node_that_does_not_vote_does_not_stay_in_place_of_one_that_does(pods: Pods) -> None:
     """Otherwise the quorum would be one of two, and the next lost node would end it."""
-    code, said = await resize(pods, 1, 2, 4, resize_timeout_ms="2000")
-
-    assert ExitCode.FAILED == code, said
-    assert "of the nodes that stay, 4 do not vote" in said
+    await held_up(pods, "of the nodes that stay, 4 do not vote", 1, 2, 4)
     await pods.vote(*ALL)
 
 
 async def test_another_cluster_is_left_alone(pods: Pods) -> None:
-    code, said = await resize(pods, 1, cluster_id="another", resize_timeout_ms="2000")
-
-    assert ExitCode.FAILED == code, said
-    assert f"is of cluster {pods.plan.cluster_id}; another is meant" in said
+    await held_up(pods, f"is of cluster {pods.plan.cluster_id}; another is meant", 1, cluster_id="another")
     await pods.vote(*ALL)
 
 
