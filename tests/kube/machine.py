@@ -20,6 +20,8 @@ from tests.kube.places import ROOT
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 CGROUP: Final = "quorate-kube"
+SHARES: Final = 16 * 1024
+"""Of the processor's time: as many as sixteen processes on the host, which have 1,024 each; a cgroup has that in all."""
 READY_S: Final = 60
 END_S: Final = 60
 Spawned = subprocess.Popen[bytes]
@@ -154,6 +156,8 @@ def _make_cgroup(cgroup: str) -> None:
             if hierarchy.name == "cpuset":
                 for file in ("cpuset.cpus", "cpuset.mems"):
                     (place / file).write_text((above / file).read_text())
+            if hierarchy.name == "cpu":
+                (place / "cpu.shares").write_text(str(SHARES))
 
 
 def _has_tasks(cgroup: str) -> bool:
