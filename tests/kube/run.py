@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -39,7 +40,11 @@ def run(names: Sequence[str], *, keep: bool) -> None:
             show_begun = time.monotonic()
             say(f"== {name}")
             SHOWS[name](release)
-            say(f"== {name}: {time.monotonic() - show_begun:.0f} s")
+            # Two runs differ by what else the machine had to do.
+            load = os.getloadavg()[0]
+            say(
+                f"== {name}: {time.monotonic() - show_begun:.0f} s; {load:.0f} processes waited for {os.cpu_count()} processors"
+            )
         uninstall(release)
     finally:
         if not keep:
