@@ -21,7 +21,7 @@ from tests.kube.places import ROOT
 CGROUPS: Final = Path("/sys/fs/cgroup")
 CGROUP: Final = "quorate-kube"
 SHARES: Final = 16 * 1024
-"""Of the processor's time: as many as sixteen processes on the host, which have 1,024 each; a cgroup has that in all."""
+"""Of the processor's time: as many as sixteen processes of the host, which have 1,024 each, as has a new cgroup."""
 READY_S: Final = 60
 END_S: Final = 60
 Spawned = subprocess.Popen[bytes]

@@ -42,9 +42,7 @@ def run(names: Sequence[str], *, keep: bool) -> None:
             SHOWS[name](release)
             # Two runs differ by what else the machine had to do.
             load = os.getloadavg()[0]
-            say(
-                f"== {name}: {time.monotonic() - show_begun:.0f} s; {load:.0f} processes waited for {os.cpu_count()} processors"
-            )
+            say(f"== {name}: {time.monotonic() - show_begun:.0f} s; {load:.0f} wished for {os.cpu_count()} processors")
         uninstall(release)
     finally:
         if not keep:
