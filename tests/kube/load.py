@@ -33,6 +33,8 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
+    # A pod that has gone answers nothing: by default gRPC waits 20 s for a connection.
+    ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.max_receive_message_length", 1 << 28),
 )

@@ -124,9 +124,9 @@ def install(cluster: Cluster) -> Release:
 
 
 def uninstall(release: Release) -> None:
-    """Until no pod is left."""
+    """Until no process of it is left. The pod of `helm test`, which has ended, is not part of a release."""
     release.helm("uninstall", "--wait", "--timeout", HELM_WAIT)
-    until("no pod is left", lambda: not release.kubectl.get("pods")["items"])
+    until("no pod runs", lambda: not release.kubectl.get("pods", "--field-selector=status.phase!=Succeeded")["items"])
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
