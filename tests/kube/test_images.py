@@ -51,6 +51,13 @@ def test_has_nothing_to_build_or_install_with(root: Path) -> None:
     assert [] == list(root.glob("**/site-packages/pip")) + list(root.glob("**/ensurepip"))
 
 
+def test_a_new_volume_is_its_user_s(root: Path) -> None:
+    """Docker takes the owner of a new volume from the image's directory."""
+    owner = (root / "var" / "lib" / "quorate").stat()
+
+    assert (10001, 10001) == (owner.st_uid, owner.st_gid)
+
+
 def test_has_one_service_and_its_bytecode(service: str, root: Path) -> None:
     services = root / "opt" / "quorate" / "services"
     sources = list((root / "opt" / "quorate").rglob("*.py"))
