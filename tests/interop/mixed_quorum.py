@@ -14,7 +14,7 @@ from typing import Any, Final
 from deploy.kafka.node import Node, ToolFailed, tool
 from deploy.local.plan import ClusterPlan, Process, make_plan
 from deploy.local.ports import HOST, free_ports
-from kraft import Message
+from kraft import Message, Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -52,8 +52,8 @@ class MixedQuorum(Cluster):
     def __init__(self, plan: ClusterPlan, kafkas: Mapping[NodeId, Node]) -> None:
         super().__init__(plan)
         self.kafkas = dict(kafkas)
-        self._incarnation = random_uuid()
-        self._directory = random_uuid()
+        self._brokers: dict[NodeId, tuple[Uuid, Uuid]] = {}
+        """The incarnation and the log directory of each broker that registers here."""
 
     @property
     def ours(self) -> list[NodeId]:
@@ -217,16 +217,17 @@ class MixedQuorum(Cluster):
 
     async def unfence(self, broker_id: NodeId = BROKER, *, at: NodeId) -> None:
         """A broker registers, or is registered already, and says that it has replayed its registration."""
+        incarnation_id, directory_id = self._brokers.setdefault(broker_id, (random_uuid(), random_uuid()))
         registration = BrokerRegistrationRequest(
             broker_id=broker_id,
             cluster_id=self.plan.cluster_id,
-            incarnation_id=self._incarnation,
+            incarnation_id=incarnation_id,
             listeners=(BrokerRegistrationRequest.Listener("PLAINTEXT", HOST, 9092, 0),),
             features=tuple(
                 BrokerRegistrationRequest.Feature(name, low, high)
                 for name, (low, high) in sorted(supported_features().items())
             ),
-            log_dirs=(self._directory,),
+            log_dirs=(directory_id,),
         )
         registered: BrokerRegistrationResponse = await self.ask(at, registration)
         if registered.error_code:
