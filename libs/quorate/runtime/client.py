@@ -73,6 +73,8 @@ def open_channel(
         ("grpc.initial_reconnect_backoff_ms", 20),
         ("grpc.min_reconnect_backoff_ms", 500),
         ("grpc.max_reconnect_backoff_ms", 500),
+        # gRPC looks a name up again after 30 s at the earliest; a pod that is restarted has another address at once.
+        ("grpc.dns_min_time_between_resolutions_ms", 500),
         # Each channel has its own connection: otherwise they share one backoff for the same address.
         ("grpc.use_local_subchannel_pool", 1),
         # All retries are done here, where the deadline and the leader are known.
