@@ -176,7 +176,7 @@ def active_address(driver: ControllerDriver, listener: str | None = None) -> str
 
 
 def is_of_kafka(driver: ControllerDriver, listener: str | None) -> bool:
-    """Whether the active controller has registered, and has no listener of this name: it speaks Kafka's wire alone."""
+    """Returns whether the active controller is Kafka's own: it has registered without a listener of this name."""
     listeners = _active_listeners(driver)
     return listener is not None and bool(listeners) and listener not in {each.name for each in listeners}
 

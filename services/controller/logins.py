@@ -101,7 +101,7 @@ class Logins:
         )
 
     def _live(self, token_id: str) -> tuple[DelegationTokenRecord, int] | None:
-        """Returns a token, and when it ends (ms since 1970); None if there is none, or it has ended."""
+        """Returns a delegation token and its expiry (ms since 1970); None for an unknown or expired one (KIP-48)."""
         token = self._tokens.now().get(token_id) if self._settings.are_on else None
         if token is None:
             return None

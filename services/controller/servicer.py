@@ -115,7 +115,7 @@ class ControllerService:
             self._apis.authorizing.check_node(CHANGE_BROKER_STATE, request, caller)
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
             answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=CHANGE_BROKER_STATE.lane)
-            self._speak_of(answer, context)
+            self._set_position(answer, context)
             return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
 
         return await self._forwarding.serve(CHANGE_BROKER_STATE, request, context, change)
@@ -195,7 +195,7 @@ class ControllerService:
                 timeout_ms=timeout_of(api, request),
             )
             answer = await answer_to(self._apis, call)
-            self._speak_of(answer, context)
+            self._set_position(answer, context)
             return await encoded_in_turns(answer.response)
 
         if api.is_read_on_standby and self._forwarding.is_led_by_kafka:
@@ -220,8 +220,8 @@ class ControllerService:
         self._apis.authorizing.check(api, caller)
         return caller
 
-    def _speak_of(self, answer: Answer, context: Any) -> None:
-        """Puts leader id, leader epoch and offset of the answer into the call's trailing metadata."""
+    def _set_position(self, answer: Answer, context: Any) -> None:
+        """Sets the call's trailing metadata: leader id, leader epoch, and the log offset of the answer."""
         context.set_trailing_metadata(
             (
                 ("kraft-leader-id", str(self._driver.leader_id)),

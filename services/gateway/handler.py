@@ -200,7 +200,7 @@ def _gone_or(refusal: ApiError, what: str) -> Exception:
 
 
 def _read(answer: Any) -> Message:
-    """Returns the struct of a service's answer. Raises ApiError(UNKNOWN_SERVER_ERROR) if it is none of Kafka's."""
+    """Converts a service's protobuf answer to the struct of Kafka's message. Raises ApiError(UNKNOWN_SERVER_ERROR)."""
     try:
         found = _struct(answer)
     except ApiError as misfit:

@@ -11,10 +11,9 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
@@ -39,17 +38,14 @@ from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.setting_types import (
     Endpoint,
     boolean,
-    choice,
     endpoint,
     integer,
     milliseconds,
-    optional,
-    path,
     text,
 )
 from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport import PLAIN, Transport
-from quorate.runtime.transport_settings import KEYSTORE, PLAINTEXT, PROTOCOLS, SSL, TRUSTSTORE
+from quorate.runtime.transport import Transport
+from quorate.runtime.transport_settings import ClientSettings
 
 __all__ = ["CheckConfig"]
 
@@ -65,7 +61,7 @@ WRITES_PASS: Final = frozenset({"check", "controller", "quorum"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckConfig:
+class CheckConfig(ClientSettings):
     """Where the control plane is, and what is asked of it."""
 
     controller: Endpoint = setting("controller.endpoint", endpoint(), "The controllers.")
@@ -77,15 +73,6 @@ class CheckConfig:
     )
     finds_traces: bool = setting("check.traces", boolean(), "Whether observers are to have its trace.", default=True)
     timeout_ms: int = setting("check.timeout.ms", milliseconds(1, None), "How long it may take.", default=120_000)
-    security_protocol: str = setting("security.protocol", choice(*PROTOCOLS), "What they speak.", default=SSL)
-    keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
-    truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
-
-    def problems(self) -> Iterator[str]:
-        """Yields the violated rules: with TLS both files are there."""
-        for name, value in (("ssl.keystore.location", self.keystore), ("ssl.truststore.location", self.truststore)):
-            if self.security_protocol == SSL and value is None:
-                yield f"{name}: is missing; {SSL} is spoken, in the clear only by security.protocol = {PLAINTEXT}"
 
 
 class Check:
@@ -298,8 +285,7 @@ async def main(life: ServiceLife) -> None:
     """Checks once. Raises TimeoutError with the step that could not be done, and ApiError for a refusal."""
     start_logs(os.environ)
     config = load(CheckConfig, sys.argv[1:], os.environ)
-    plain = config.security_protocol == PLAINTEXT
-    transport = PLAIN if plain else Transport(keystore=config.keystore, truststore=config.truststore)
+    transport = config.transport()
     telemetry = Telemetry.start(service="check", instance="check", environ=os.environ, transport=transport)
     check = Check(config, transport, telemetry)
     running, asked = asyncio.ensure_future(check.run()), asyncio.ensure_future(life.stopping())

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import grpc
@@ -27,18 +26,14 @@ from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.setting_types import (
     Endpoint,
-    choice,
     endpoint,
     integer,
     list_of,
     milliseconds,
-    optional,
-    path,
     text,
 )
 from quorate.runtime.statuses import error_from_call, is_retriable
-from quorate.runtime.transport import PLAIN, Transport
-from quorate.runtime.transport_settings import KEYSTORE, PLAINTEXT, PROTOCOLS, SSL, TRUSTSTORE
+from quorate.runtime.transport_settings import ClientSettings
 
 __all__ = ["ResizeConfig", "target_of"]
 
@@ -49,7 +44,7 @@ CALL_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResizeConfig:
+class ResizeConfig(ClientSettings):
     """The settings of one change."""
 
     node_ids: tuple[NodeId, ...] = setting(
@@ -62,15 +57,6 @@ class ResizeConfig:
     timeout_ms: int = setting(
         "resize.timeout.ms", milliseconds(1, None), "How long the change may take.", default=300_000
     )
-    security_protocol: str = setting("security.protocol", choice(*PROTOCOLS), "What the nodes speak.", default=SSL)
-    keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
-    truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
-
-    def problems(self) -> Iterator[str]:
-        """Yields the violated rules: with TLS both files are there."""
-        for name, value in (("ssl.keystore.location", self.keystore), ("ssl.truststore.location", self.truststore)):
-            if self.security_protocol == SSL and value is None:
-                yield f"{name}: is missing; the nodes speak {SSL}, in the clear only by security.protocol = {PLAINTEXT}"
 
 
 class NotYet(Exception):
@@ -94,8 +80,7 @@ async def main(life: ServiceLife) -> None:
     """Changes the voters. Raises TimeoutError with the last reason, ApiError for a refusal that no retry changes."""
     start_logs(os.environ)
     config = load(ResizeConfig, sys.argv[1:], os.environ)
-    plain = config.security_protocol == PLAINTEXT
-    transport = PLAIN if plain else Transport(keystore=config.keystore, truststore=config.truststore)
+    transport = config.transport()
     nodes = [_Node(open_channel(str(server), transport)) for server in config.servers]
     why = "no node has answered"
     try:

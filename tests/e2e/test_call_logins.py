@@ -169,7 +169,11 @@ async def test_a_stream_has_the_login_with_which_it_was_opened(admins: Admins) -
         return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
 
     for metadata, end in (((), DENIED), (by_password(WRONG), "UNAUTHENTICATED"), (by_password(), ErrorCode.NONE)):
-        await eventually(lambda metadata=metadata: ends(metadata), lambda found, end=end: found == end)  # type: ignore[misc]
+
+        async def ended(metadata: Metadata = metadata) -> str | ErrorCode:
+            return await ends(metadata)
+
+        assert end == await eventually(ended, end.__eq__)
 
 
 async def test_a_delegation_token_gives_its_owners_rights_and_no_other_token(admins: Admins) -> None:

@@ -40,7 +40,7 @@ async def test_copies_with_one_node_id_are_listed_apart_and_both_follow(cluster:
         described = await cluster.describe_quorum(await cluster.active())
         return {each.replica_directory_id for each in described.observers if each.replica_id == own}
 
-    await eventually(listed, lambda found: len(found) == 2)
+    assert 2 == len(await eventually(listed, lambda found: len(found) == 2))
     for number in range(5):
         await cluster.create(f"seen-{number}", at=await cluster.active())
     topic = DescribeTopicPartitionsRequest.TopicRequest(name="seen-4")
@@ -53,4 +53,4 @@ async def test_copies_with_one_node_id_are_listed_apart_and_both_follow(cluster:
         ]
         return {answer.topics[0].error_code for answer in answers}
 
-    await eventually(codes, lambda found: found == {ErrorCode.NONE})
+    assert {ErrorCode.NONE} == await eventually(codes, lambda found: found == {ErrorCode.NONE})

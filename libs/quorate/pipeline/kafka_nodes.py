@@ -73,7 +73,7 @@ class KafkaNodes:
         return FetchAnswer(response)
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """Sends a FetchSnapshot; notes the leader as `fetch` does."""
+        """Sends a FetchSnapshot (KIP-630); if the answer names a leader elsewhere, `leave` turns to that one."""
         response = self._ask(FetchSnapshotResponse, request)
         leaders = {each.current_leader.leader_id for topic in response.topics for each in topic.partitions}
         self._leader = self._named(leaders, response.node_endpoints)

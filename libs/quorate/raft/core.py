@@ -202,7 +202,7 @@ class Raft:
         turn = self._turn(now_ms)
         flight = self._requests.take(token)
         if flight is not None:
-            turn.pause_flight(flight)
+            turn.give_up(flight)
         self._pursue(turn)
 
     @property
@@ -351,7 +351,7 @@ class Raft:
         """Enters the response's epoch, and passes it to its handler unless that has changed the role."""
         if fencing.has_epoch(response):
             if not fencing.is_believable(turn, self._role, response):
-                turn.pause_flight(flight)
+                turn.give_up(flight)
                 return
             before = self._role
             self._enter_epoch(turn, response.epoch, response.leader_id, f"{type(response).__name__} of {turn.peer}")
@@ -359,7 +359,7 @@ class Raft:
                 return  # the request was of the previous role, so its answer has no use
         handler = matrix.handler(self._role, response)
         if handler is None:
-            turn.pause_flight(flight)
+            turn.give_up(flight)
         else:
             self._become(turn, handler(turn, self._role, response))
 

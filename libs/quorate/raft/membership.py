@@ -112,7 +112,7 @@ def take_kraft_versions(turn: StepContext, role: Leader, response: ApiVersionsRe
     assert isinstance(request, AddRaftVoterRequest), request
     assert request.voter.key.id == turn.peer, (request, turn.peer)
     if response.error is not ErrorCode.NONE:
-        turn.pause_flight(turn.flight)
+        turn.give_up(turn.flight)
         return
     voter = replace(request.voter, kraft_versions=response.kraft_versions)
     fault = _range_fault(turn, voter) or progress_fault(turn, role, request)

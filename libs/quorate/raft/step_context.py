@@ -205,9 +205,9 @@ class StepContext(msgspec.Struct, kw_only=True):
         assert 0 < wait_ms <= self.settings.retry_backoff_max_ms, wait_ms  # else it would be sent in an endless loop
         self.requests.fail(peer, lane, retry_at_ms=self.now_ms + wait_ms)
 
-    def pause_flight(self, flight: InFlightRequest) -> None:
-        """Does the same for the peer and class of `flight`, whose answer is useless or will not come."""
-        self.pause(flight.to, flight.lane)
+    def give_up(self, request: InFlightRequest) -> None:
+        """Gives up an in-flight request, whose answer is useless or will not come, and pauses as `pause` does."""
+        self.pause(request.to, request.lane)
 
     def answer(self, request: Request, response: Response) -> None:
         """Sends `response` to the sender of `request`."""

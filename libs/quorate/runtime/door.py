@@ -183,6 +183,7 @@ class Door:
                         set_login(await log_in(context))
                     if guard is not None:
                         guard.check(method, context)
+                    # gRPC's stubs say iterator; a handler with `yield` is a generator, which has `aclose`.
                     async with aclosing(behavior(take(request, context), context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             yield response

@@ -56,7 +56,7 @@ class Guard:
         self._super_users = super_users
 
     def check(self, method: str, context: Any) -> None:
-        """Returns if the caller may call the method. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED)."""
+        """Checks that the caller is among `super.users`. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it is not."""
         who = self._principal(context)
         is_allowed = str(who) in self._super_users
         host = host_of(context.peer())

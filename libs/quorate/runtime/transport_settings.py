@@ -23,7 +23,17 @@ from quorate.runtime.setting_types import (
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.tls.ssl_principals import DEFAULT_RULES, parse_rules
 
-__all__ = ["KEYSTORE", "PLAINTEXT", "PROTOCOLS", "SSL", "TRUSTSTORE", "TransportSettings", "tell", "transport_of"]
+__all__ = [
+    "KEYSTORE",
+    "PLAINTEXT",
+    "PROTOCOLS",
+    "SSL",
+    "TRUSTSTORE",
+    "ClientSettings",
+    "TransportSettings",
+    "tell",
+    "transport_of",
+]
 
 log = logger(__name__)
 
@@ -87,6 +97,27 @@ class TransportSettings(CallSettings):
             if value is None:
                 instead = f"listener.security.protocol.map = {listener}:{PLAINTEXT}"
                 yield f"{name}: is missing; the listener {listener} speaks {SSL}, and in the clear only by {instead}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """The security of the calls of a program that has no listener, in its Config as a base class."""
+
+    security_protocol: str = setting("security.protocol", choice(*PROTOCOLS), "What the services speak.", default=SSL)
+    keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
+    truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
+
+    def problems(self) -> Iterator[str]:
+        """Yields the violated rules: with TLS both files are there."""
+        for name, value in (("ssl.keystore.location", self.keystore), ("ssl.truststore.location", self.truststore)):
+            if self.security_protocol == SSL and value is None:
+                yield f"{name}: is missing; {SSL} is spoken, in the clear only by security.protocol = {PLAINTEXT}"
+
+    def transport(self) -> Transport:
+        """Returns how to call the services, from the files that the settings name. Raises ConfigError."""
+        if self.security_protocol == PLAINTEXT:
+            return PLAIN
+        return Transport(keystore=self.keystore, truststore=self.truststore)
 
 
 def transport_of(settings: TransportSettings, listener: str) -> Transport:
