@@ -1,1 +1,3 @@
-"""Deployments: `local` runs the whole control plane on loopback, `spark` runs the pipeline on a Spark cluster."""
+"""Deployments: `local` runs the whole control plane on loopback, `spark` the pipeline on a Spark cluster; `pyspark`
+builds the pipeline's data source as a wheel.
+"""

@@ -208,7 +208,7 @@ async def test_a_log_that_is_another_one_now_is_refused() -> None:
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     from quorate.pipeline.tail import EpochWentBack
-    from services.pipeline.source.live import LiveStreamReader
+    from services.pipeline.source.live_stream import LiveStreamReader
 
     async with quorum(voters=1) as (plan, running):
         (node,) = plan.quorum

@@ -16,7 +16,7 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError
 from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 from quorate.runtime.client import RECEIVE_BYTES_MAX
-from quorate.runtime.log_reader import DEADLINE_S
+from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX
 from quorate.wire.protobuf import to_protobuf, to_struct
 
 __all__ = ["GrpcNodes"]
@@ -49,7 +49,8 @@ class GrpcNodes:
         answer = self._ask(lambda stub: next(stub.RelayFetchStream(iter([asked]), timeout=DEADLINE_S), None))
         if answer is None:
             raise NodeUnavailable(f"endpoint {self.endpoint} ended the stream without an answer")
-        return FetchAnswer(cast(FetchResponse, self._read(answer.response)), answer.silent_ms)
+        silent_ms = answer.silent_ms if answer.silent_ms > SILENT_MS_MAX else None
+        return FetchAnswer(cast(FetchResponse, self._read(answer.response)), silent_ms)
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
         """Calls RelayFetchSnapshot."""

@@ -14,7 +14,6 @@ from quorate.errors import ErrorCode, error_name
 from quorate.network.metadata_fetch import FETCH_BYTES_MAX, fetch_request, fetch_snapshot_request
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Epoch, Offset, OffsetAndEpoch
 from quorate.pipeline.nodes import Nodes, NodeUnavailable, Unanswered
-from quorate.runtime.log_reader import SILENT_MS_MAX
 from quorate.wire.batch import batches
 
 __all__ = ["AnotherCluster", "EpochBehind", "FetchedBatches", "QuorumReader"]
@@ -158,7 +157,7 @@ class QuorumReader:
                 raise _NodeBehind(f"{self._where} is in epoch {self._epoch}, behind epoch {epoch}")
             if self._epoch == known:
                 raise NodeUnavailable(f"{self._where} does not know its leader's epoch; it is in {known}")
-        if answer.silent_ms > SILENT_MS_MAX:
+        if answer.silent_ms is not None:
             raise NodeUnavailable(f"{self._where} has not heard the leader for {answer.silent_ms} ms")
         snapshot, diverging = partition.snapshot_id, partition.diverging_epoch
         return FetchedBatches(

@@ -19,10 +19,10 @@ class NodeUnavailable(Exception):
 
 
 class FetchAnswer(NamedTuple):
-    """A response to Fetch, and how many ms ago the node that gave it was in contact with the leader."""
+    """A response to Fetch; `silent_ms` is how long ago the node heard the leader if that is too long, else None."""
 
     response: FetchResponse
-    silent_ms: int = 0
+    silent_ms: int | None = None
 
 
 class Nodes(Protocol):

@@ -10,8 +10,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-import kraft.api
 from kraft import Message
+from kraft import api as kraft_api
 from quorate.wire.schema import layout_of
 
 __all__ = ["API_VERSIONS", "SASL_AUTHENTICATE", "SASL_HANDSHAKE", "ApiMessageType", "all_apis", "api_of"]
@@ -47,7 +47,7 @@ class ApiMessageType:
 @cache
 def all_apis() -> Mapping[int, ApiMessageType]:
     """Returns every API of the schema, by key."""
-    modules = (module.name for module in pkgutil.iter_modules(kraft.api.__path__))
+    modules = (module.name for module in pkgutil.iter_modules(kraft_api.__path__))
     found = [_read(name) for name in modules if not name.endswith(("_pb2", "_pb2_grpc"))]
     return MappingProxyType({api.key: api for api in sorted(found, key=lambda api: api.key)})
 
@@ -62,7 +62,7 @@ def api_of(request: type[Message]) -> ApiMessageType:
 
 def _read(module: str) -> ApiMessageType:
     name = "".join(part.capitalize() for part in module.split("_"))
-    loaded = importlib.import_module(f"kraft.api.{module}")
+    loaded = importlib.import_module(f".{module}", kraft_api.__name__)
     request, response = getattr(loaded, f"{name}Request"), getattr(loaded, f"{name}Response")
     layout = layout_of(request)
     assert layout.key is not None, request

@@ -20,6 +20,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Final
 
+import kraft
 from kraft import Message
 from quorate.wire.primitives import read_uvarint, uvarint
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout
@@ -400,7 +401,8 @@ def _write_tags(tags: list[tuple[int, bytes]], w: Callable[[bytes], None]) -> No
 def struct_class(layout: Layout | None) -> type[Message]:
     """Returns the generated struct class of this layout."""
     assert layout is not None
-    found: Any = importlib.import_module(layout.module)
+    # Relative to the package `kraft`, wherever it is: in the wheel pyspark-kraft it lies in another package.
+    found: Any = importlib.import_module(layout.module.removeprefix("kraft"), kraft.__name__)
     for part in layout.name.split("."):
         found = getattr(found, part)
     assert isinstance(found, type)

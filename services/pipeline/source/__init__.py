@@ -5,7 +5,8 @@ options     parses and checks the reader's options
 columns     the schema, and the conversion of decoded records to Arrow batches
 conditions  filter pushdown: turns a query's conditions into offset, time and type limits
 stream      the stream reader of files that grow
-live        the batch reader and the stream reader of a running quorum
+live        the live log of a running quorum, and its batch reader
+live_stream its stream reader
 nodes       the nodes of a running quorum that the options name
 """
 

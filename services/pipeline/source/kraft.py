@@ -5,11 +5,13 @@
     spark.readStream.format("kraft").load("/var/lib/kafka/metadata")
 
 It only reads. Each task decodes parts of files (`quorate.pipeline.rows`) and returns Arrow batches, so that rows
-do not pass one by one between Python and the JVM.
+do not pass one by one between Python and the JVM. In the wheel pyspark-kraft, KraftSource is the package's
+`DefaultSource`, which Spark finds by itself.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -25,11 +27,14 @@ from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, SCHEMA, Bundle, arrow_batch, check_columns
 from services.pipeline.source.conditions import narrowed
 from services.pipeline.source.options import parse
-from services.pipeline.source.stream import KraftStreamReader
 
 __all__ = ["KraftSource", "register"]
 
+READ_LIMITS: Final = "pyspark.sql.streaming.datasource"
+"""A module that a stream reader with limits needs, and that Spark 4.1 does not have."""
 CLOCK: Final = SystemClock()
+PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module of the Python worker that asks a reader which conditions it knows."""
 
 
 def register(spark: SparkSession) -> None:
@@ -53,21 +58,54 @@ class KraftSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns the batch reader of files or of a quorum. Raises ValueError, naming option, value and rule."""
         options = dict(self.options)
+        reader: DataSourceReader
         if parse(options).paths:
-            return KraftReader(options, schema.fieldNames())
-        # Imported here because the clients would double the start time of every worker, and most of them read files.
-        from services.pipeline.source.live import LiveReader
+            reader = KraftReader(options, schema.fieldNames())
+        else:
+            # Imported here because the clients would double the start time of every worker, and most of them read
+            # files.
+            from services.pipeline.source.live import LiveReader
 
-        return LiveReader(options, schema.fieldNames())
+            reader = LiveReader(options, schema.fieldNames())
+        return reader if PUSHDOWN_WORKER in sys.modules else WithoutPushdown(reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
-        """Returns the stream reader of files or of a quorum. Raises ValueError, naming option, value and rule."""
-        options = dict(self.options)
-        if parse(options).paths:
-            return KraftStreamReader(options, schema.fieldNames())
-        from services.pipeline.source.live import LiveStreamReader
+        """Returns the stream reader of files or of a quorum.
 
-        return LiveStreamReader(options, schema.fieldNames())
+        Raises ValueError, naming option, value and rule; NotImplementedError on Spark 4.1.
+        """
+        options = dict(self.options)
+        from_files = bool(parse(options).paths)
+        try:
+            if from_files:
+                from services.pipeline.source.stream import KraftStreamReader
+
+                return KraftStreamReader(options, schema.fieldNames())
+            from services.pipeline.source.live_stream import LiveStreamReader
+
+            return LiveStreamReader(options, schema.fieldNames())
+        except ModuleNotFoundError as missing:
+            if missing.name != READ_LIMITS:
+                raise
+            raise NotImplementedError(f"streams of the source {NAME} need Spark 4.2: {missing}") from None
+
+
+class WithoutPushdown(DataSourceReader):
+    """A reader that Spark takes in a session without filter pushdown, where it refuses one that has pushFilters.
+
+    A worker is not told the setting, but Spark 4.1 to 4.3 pushes filters in a worker module of its own.
+    """
+
+    def __init__(self, reader: DataSourceReader) -> None:
+        self._reader = reader
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plans the tasks."""
+        return self._reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a task as Arrow batches."""
+        return self._reader.read(partition)
 
 
 class KraftReader(DataSourceReader):

@@ -1,4 +1,4 @@
-"""The batch reader and the stream reader of the source `kraft` for a running quorum: committed records only.
+"""The live log of a running quorum, and its batch reader for the source `kraft`: committed records only.
 
 A stream offset is {cluster: {"offset": 71, "epoch": 3, "snapshot": [58, 2]}}: the next offset to read, the epoch of the
 record before it, and the snapshot that replaced records that the log no longer has (null if none did).
@@ -11,8 +11,7 @@ from contextlib import closing
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from quorate.network.metadata_fetch import FETCH_BYTES_MAX
 from quorate.nouns import Offset, OffsetAndEpoch
@@ -26,7 +25,7 @@ from services.pipeline.source.conditions import narrowed
 from services.pipeline.source.nodes import nodes_of
 from services.pipeline.source.options import BOOTSTRAP, FOREVER, Options, parse
 
-__all__ = ["LiveReader", "LiveStreamReader"]
+__all__ = ["Entry", "LiveLog", "LiveReader"]
 
 TASK_OFFSETS: Final = 100_000
 """How many offsets one task reads: a few seconds of work."""
@@ -175,41 +174,6 @@ class LiveReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Plans ranges of offsets, and the snapshot before them if the log was cleaned."""
         return self._live.ranges({}, self._live.latest({}, FOREVER))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of an offset range or a snapshot as Arrow batches."""
-        return self._live.read(partition)
-
-
-class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a running quorum's records as they are committed."""
-
-    def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
-        self._live = LiveLog(parse(options), check_columns(columns))
-        self._below = FOREVER
-
-    def initialOffset(self) -> dict[str, Entry]:  # Spark's name
-        """Returns the empty stream offset: nothing was read yet."""
-        return {}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # Spark's name
-        """Returns the limit that the option maxOffsetsPerTrigger sets; without it, all that is available."""
-        limit = self._live.options.offsets_max
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # Spark's name
-        """Fixes the present high watermark as the end of the stream."""
-        (entry,) = self._live.latest({}, FOREVER).values()
-        self._below = entry["offset"]
-
-    def latestOffset(self, start: dict[str, Entry], limit: ReadLimit) -> dict[str, Entry]:  # Spark's name
-        """Returns the end of the next micro-batch: the high watermark, or the end of a batch if the limit is lower."""
-        room = limit.max_rows if isinstance(limit, ReadMaxRows) else FOREVER
-        return self._live.latest(start, room, below=self._below)
-
-    def partitions(self, start: dict[str, Entry], end: dict[str, Entry]) -> list[InputPartition]:
-        """Plans the ranges between two stream offsets, and a snapshot where the log was cleaned."""
-        return self._live.ranges(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of an offset range or a snapshot as Arrow batches."""

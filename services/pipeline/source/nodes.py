@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from quorate.network.client_config import parse_bootstrap, parse_client_config
-from quorate.pipeline.grpc_nodes import GrpcNodes
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.nodes import Nodes
 from services.pipeline.source.options import BOOTSTRAP, KAFKA, Options
@@ -12,8 +11,13 @@ __all__ = ["nodes_of"]
 
 
 def nodes_of(options: Options) -> Nodes:
-    """Returns the nodes, without a connection yet. Raises ValueError with the option; OSError for a file it names."""
+    """Returns the nodes, without a connection yet.
+
+    Raises ValueError with the option, OSError for a file it names, ModuleNotFoundError if gRPC is not installed.
+    """
     if not options.kafka:
+        from quorate.pipeline.grpc_nodes import GrpcNodes  # the wheel pyspark-kraft has gRPC as an extra
+
         return GrpcNodes(options.endpoints)
     properties = dict(options.kafka)
     try:

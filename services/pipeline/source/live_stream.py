@@ -1,0 +1,50 @@
+"""The stream reader of the source `kraft` for a running quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from services.pipeline.source.columns import check_columns
+from services.pipeline.source.live import Entry, LiveLog
+from services.pipeline.source.options import FOREVER, parse
+
+__all__ = ["LiveStreamReader"]
+
+
+class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a running quorum's records as they are committed."""
+
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
+        self._live = LiveLog(parse(options), check_columns(columns))
+        self._below = FOREVER
+
+    def initialOffset(self) -> dict[str, Entry]:  # Spark's name
+        """Returns the empty stream offset: nothing was read yet."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # Spark's name
+        """Returns the limit that the option maxOffsetsPerTrigger sets; without it, all that is available."""
+        limit = self._live.options.offsets_max
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # Spark's name
+        """Fixes the present high watermark as the end of the stream."""
+        (entry,) = self._live.latest({}, FOREVER).values()
+        self._below = entry["offset"]
+
+    def latestOffset(self, start: dict[str, Entry], limit: ReadLimit) -> dict[str, Entry]:  # Spark's name
+        """Returns the end of the next micro-batch: the high watermark, or the end of a batch if the limit is lower."""
+        room = limit.max_rows if isinstance(limit, ReadMaxRows) else FOREVER
+        return self._live.latest(start, room, below=self._below)
+
+    def partitions(self, start: dict[str, Entry], end: dict[str, Entry]) -> list[InputPartition]:
+        """Plans the ranges between two stream offsets, and a snapshot where the log was cleaned."""
+        return self._live.ranges(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of an offset range or a snapshot as Arrow batches."""
+        return self._live.read(partition)
