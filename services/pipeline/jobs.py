@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import find, is_being_written
 from quorate.runtime.clock import SystemClock
 from services.pipeline import bronze, gold, verify
@@ -219,7 +220,7 @@ def _show_files(asked: argparse.Namespace) -> None:
     by_ms = SystemClock().wall_ms() - SETTLE_MS
     with suppress(FileNotFoundError):
         places = find([asked.source], cluster_id=asked.cluster_id)
-        size = sum(Path(place.path).stat().st_size for place in places)
+        size = sum(size_of(place.path, place.access) for place in places)
         say(f"files: {len(places)}, {size / 1e6:,.1f} MB")
         for place in places:
             if is_being_written(place, by_ms):

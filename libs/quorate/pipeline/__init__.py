@@ -1,5 +1,6 @@
 """Decodes metadata logs and checkpoints into columns, without Spark; records become Kafka's JSON.
 
+files        files on this machine or in an object store
 log_files    finds segments and checkpoints below a path, their cluster, and cuts them into parts
 columns      the columns that the decoding loop fills
 rows         decodes the records of a part into columns; damaged bytes become rows too

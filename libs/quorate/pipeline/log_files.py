@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import mmap
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.storage.meta_properties import read_meta_properties
-from quorate.storage.names import BOOTSTRAP, CHECKPOINT, LOG, PART, PARTITION_DIRECTORY, checkpoint_id
+from quorate.pipeline.files import Buffer, S3Access, files_at, modified_ms, opened, size_of, written
+from quorate.storage.meta_properties import MetaProperties, parse_meta_properties, read_meta_properties
+from quorate.storage.names import (
+    BOOTSTRAP,
+    CHECKPOINT,
+    LOG,
+    META_PROPERTIES,
+    PART,
+    PARTITION_DIRECTORY,
+    checkpoint_id,
+)
 from quorate.wire.batch import HEADER_BYTES, peek_header
 
 __all__ = [
@@ -34,6 +41,9 @@ __all__ = [
     "parts",
 ]
 
+AnyPath = Path | PurePosixPath
+"""A path of this machine, or the path of a URL."""
+NO_ACCESS: Final = S3Access()
 LOG_KIND: Final = "log"
 CHECKPOINT_KIND: Final = "checkpoint"
 PART_BYTES: Final = 32 << 20
@@ -49,7 +59,8 @@ class LogFile(NamedTuple):
 
     A segment begins at `base_offset`; `following` is the base offset of the next segment, None for the last one.
     A checkpoint holds the state at `base_offset` (exclusive), and `epoch` is that of the last record in it.
-    `problem` says why the file is not read; None if it is.
+    `problem` says why the file is not read; None if it is. `path` is a path of this machine, or a URL that `access`
+    reaches.
     """
 
     path: str
@@ -59,6 +70,7 @@ class LogFile(NamedTuple):
     epoch: Epoch | None = None
     following: Offset | None = None
     problem: str | None = None
+    access: S3Access = NO_ACCESS
 
 
 class FilePart(NamedTuple):
@@ -88,7 +100,7 @@ def parse_endpoints(text: str) -> tuple[str, ...]:
     return found
 
 
-def find(patterns: Iterable[str], *, cluster_id: str | None = None) -> list[LogFile]:
+def find(patterns: Iterable[str], *, cluster_id: str | None = None, access: S3Access = NO_ACCESS) -> list[LogFile]:
     """Lists every segment and checkpoint at or below the paths or globs, once each, by directory and name.
 
     The cluster id comes from the meta.properties beside the files or one directory above; else it is `cluster_id`,
@@ -96,16 +108,16 @@ def find(patterns: Iterable[str], *, cluster_id: str | None = None) -> list[LogF
     file itself. An unfinished checkpoint (`.part`) is listed with a `problem`. Raises FileNotFoundError, naming the
     pattern, if a pattern matches no segment and no checkpoint.
     """
-    found = {pattern: _matching(pattern) for pattern in patterns}
+    found = {pattern: _matching(pattern, access) for pattern in patterns}
     for pattern, paths in found.items():
         if all(path.suffix == _HALF for path in paths):
             raise FileNotFoundError(f"{pattern}: there is no segment (*{LOG}) and no checkpoint (*{CHECKPOINT}) there")
-    return _places(found, cluster_id)
+    return _places(found, cluster_id, access)
 
 
-def named(patterns: Iterable[str], *, cluster_id: str | None = None) -> list[LogFile]:
+def named(patterns: Iterable[str], *, cluster_id: str | None = None, access: S3Access = NO_ACCESS) -> list[LogFile]:
     """Like `find`, but a directory may be empty: raises FileNotFoundError only if the path itself does not exist."""
-    return _places({pattern: _matching(pattern) for pattern in patterns}, cluster_id)
+    return _places({pattern: _matching(pattern, access) for pattern in patterns}, cluster_id, access)
 
 
 def parts(place: LogFile, *, part_bytes: int = PART_BYTES) -> Iterator[FilePart]:
@@ -114,7 +126,7 @@ def parts(place: LogFile, *, part_bytes: int = PART_BYTES) -> Iterator[FilePart]
     A segment of up to `part_bytes` is one part and is not opened; so is a file that is empty or has a `problem`. Of all
     other files, checkpoints of any size included, only the batch headers are read.
     """
-    size = Path(place.path).stat().st_size
+    size = size_of(place.path, place.access)
     first = 0 if place.kind == CHECKPOINT_KIND else place.base_offset
     if place.problem is not None or size == 0:
         yield FilePart(place, 0, size, first, True)
@@ -122,7 +134,7 @@ def parts(place: LogFile, *, part_bytes: int = PART_BYTES) -> Iterator[FilePart]
     if place.kind == LOG_KIND and size <= part_bytes:
         yield FilePart(place, 0, size, first, True)
         return
-    starts, fingerprint = _boundaries(Path(place.path), part_bytes)
+    starts, fingerprint = _boundaries(place, part_bytes)
     ends = [*(at for at, _ in starts[1:]), size]
     for index, ((start, offset), end) in enumerate(zip(starts, ends, strict=True)):
         known = first if index == 0 else offset
@@ -146,7 +158,7 @@ def bundled(every: Iterable[FilePart], *, part_bytes: int = PART_BYTES) -> list[
 def has_settled(place: LogFile, by_ms: int) -> bool:
     """Returns whether the file was last modified at or before `by_ms` (ms since 1970); False if it no longer exists."""
     try:
-        return Path(place.path).stat().st_mtime_ns // 1_000_000 <= by_ms
+        return modified_ms(place.path, place.access) <= by_ms
     except FileNotFoundError:
         return False
 
@@ -156,33 +168,39 @@ def is_being_written(place: LogFile, by_ms: int) -> bool:
     return place.problem == HALF and not has_settled(place, by_ms)
 
 
-def _places(found: Mapping[str, Sequence[Path]], cluster_id: str | None) -> list[LogFile]:
+def _places(found: Mapping[str, Sequence[AnyPath]], cluster_id: str | None, access: S3Access) -> list[LogFile]:
     every = sorted({path for paths in found.values() for path in paths})
     places: list[LogFile] = []
     for directory, group in groupby(every, key=lambda path: path.parent):
-        owner, problem = _cluster_of(directory, cluster_id)
-        places += _of_directory(sorted(group), owner, problem)
+        owner, problem = _cluster_of(directory, cluster_id, access)
+        places += [place._replace(access=access) for place in _of_directory(sorted(group), owner, problem)]
     return places
 
 
-def _matching(pattern: str) -> list[Path]:
-    tops = [Path(each) for each in sorted(glob.glob(pattern, recursive=True))]  # Path.glob refuses absolute ones
-    if Path(pattern).exists() and not tops:
-        tops = [Path(pattern)]  # an existing path whose name contains brackets
-    if not tops:
-        raise FileNotFoundError(f"{pattern}: there is no such file or directory")
-    files = [path for path in tops if path.is_file() and path.suffix in (LOG, CHECKPOINT)]
-    below = [path for top in tops if top.is_dir() for path in top.rglob("*") if _is_log_file(path)]
-    return [path.absolute() for path in (*files, *below)]
+def _matching(pattern: str, access: S3Access) -> list[AnyPath]:
+    found = files_at(pattern, access)
+    return [path for path, is_named in found if _is_log_file(path) or (is_named and path.suffix in (LOG, CHECKPOINT))]
 
 
-def _is_log_file(path: Path) -> bool:
-    if path.name == BOOTSTRAP or not path.is_file():
+def _is_log_file(path: AnyPath) -> bool:
+    if path.name == BOOTSTRAP:
         return False
     return (path.suffix == LOG and path.stem.isdecimal()) or _snapshot(path) is not None
 
 
-def _snapshot(path: Path) -> OffsetAndEpoch | None:
+def _meta_properties(directory: AnyPath, access: S3Access) -> MetaProperties | None:
+    """Reads a directory's meta.properties; None if there is none. Raises Corrupt."""
+    if isinstance(directory, Path):
+        return read_meta_properties(directory)
+    path = directory / META_PROPERTIES
+    try:
+        with opened(written(path), access) as data:
+            return parse_meta_properties(data[:], Path(path))
+    except FileNotFoundError:
+        return None
+
+
+def _snapshot(path: AnyPath) -> OffsetAndEpoch | None:
     """Parses the end offset and epoch from the name of a checkpoint, finished or not; None for other files.
 
     >>> _snapshot(Path("00000000000000000058-0000000001-4711260935.checkpoint.part"))
@@ -190,45 +208,47 @@ def _snapshot(path: Path) -> OffsetAndEpoch | None:
 
     """
     part = _PART_NAME.fullmatch(path.name)
-    return checkpoint_id(path if part is None else Path(f"{part[1]}{CHECKPOINT}"))
+    return checkpoint_id(Path(path.name if part is None else f"{part[1]}{CHECKPOINT}"))
 
 
-def _cluster_of(directory: Path, given: str | None) -> tuple[str, str | None]:
+def _cluster_of(directory: AnyPath, given: str | None, access: S3Access) -> tuple[str, str | None]:
     """Returns the cluster id of a directory's files, and the reason why they are not read, None if they are."""
-    clusters: dict[str, Path] = {}
+    clusters: dict[str, AnyPath] = {}
     home = directory.parent if directory.name == PARTITION_DIRECTORY else directory
     fallback = given or home.name
     try:
         for place in (directory, directory.parent):
-            meta = read_meta_properties(place)
+            meta = _meta_properties(place, access)
             if meta is not None:
                 clusters.setdefault(meta.cluster_id, place)
     except Corrupt as damage:
         return fallback, str(damage)
     if len(clusters) > 1:
-        claims = " and ".join(f"{place / 'meta.properties'} says {cluster}" for cluster, place in clusters.items())
+        claims = " and ".join(
+            f"{written(place / META_PROPERTIES)} says {cluster}" for cluster, place in clusters.items()
+        )
         return fallback, f"two clusters in one place: {claims}"
     for cluster in clusters:
         if given is not None and cluster != given:
             return (
                 given,
-                f"{clusters[cluster] / 'meta.properties'} says cluster {cluster}, the option clusterId {given}",
+                f"{written(clusters[cluster] / META_PROPERTIES)} says cluster {cluster}, the option clusterId {given}",
             )
         return cluster, None
     return fallback, None
 
 
-def _of_directory(paths: Sequence[Path], cluster_id: str, problem: str | None) -> Iterator[LogFile]:
+def _of_directory(paths: Sequence[AnyPath], cluster_id: str, problem: str | None) -> Iterator[LogFile]:
     segments = [path for path in paths if path.suffix == LOG]
     bases = [int(path.stem) if path.stem.isdecimal() else 0 for path in segments]
     following = [*bases[1:], None] if bases else []
     for path, base, after in zip(segments, bases, following, strict=True):
-        yield LogFile(str(path), cluster_id, LOG_KIND, base, following=after, problem=problem)
+        yield LogFile(written(path), cluster_id, LOG_KIND, base, following=after, problem=problem)
     for path in paths:
         if path.suffix != LOG:
             snapshot = _snapshot(path) or OffsetAndEpoch(epoch=0, offset=0)
             why = problem or (HALF if path.suffix == _HALF else None)
-            yield LogFile(str(path), cluster_id, CHECKPOINT_KIND, snapshot.offset, snapshot.epoch, problem=why)
+            yield LogFile(written(path), cluster_id, CHECKPOINT_KIND, snapshot.offset, snapshot.epoch, problem=why)
 
 
 def fingerprint(content: bytes) -> str:
@@ -236,13 +256,13 @@ def fingerprint(content: bytes) -> str:
     return _cut(content, len(content) + 1)[1]
 
 
-def _boundaries(path: Path, part_bytes: int) -> tuple[list[tuple[int, Offset | None]], str]:
+def _boundaries(place: LogFile, part_bytes: int) -> tuple[list[tuple[int, Offset | None]], str]:
     """Returns the start of each part as (byte position, base offset), and the fingerprint of the content."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with opened(place.path, place.access) as data:
         return _cut(data, part_bytes)
 
 
-def _cut(data: mmap.mmap | bytes, part_bytes: int) -> tuple[list[tuple[int, Offset | None]], str]:
+def _cut(data: Buffer, part_bytes: int) -> tuple[list[tuple[int, Offset | None]], str]:
     """Scans batch headers, starts a part at each `part_bytes`, and hashes the headers. Stops at the first bad header.
 
     The bytes from a bad header on stay in the last part, so that the reader reports them as damage.

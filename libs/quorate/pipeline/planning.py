@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from quorate.errors import Corrupt
+from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import PART_BYTES, FilePart, LogFile, parts
 from quorate.pipeline.tail import Cursor, Directory, TailSettings, name_of, opened, resume, walk
 from quorate.storage.recovery import sound_batch_after
@@ -104,7 +104,8 @@ class _Cutter:
             yield FilePart(place, start, end, offset, is_last, epoch=begin.epoch)
 
     def _size(self) -> int:
-        return Path(self._places[self._begin.segment].path).stat().st_size
+        place = self._places[self._begin.segment]
+        return size_of(place.path, place.access)
 
 
 def _behind_damage(place: LogFile, at: Cursor) -> tuple[int, int | None]:
@@ -112,7 +113,7 @@ def _behind_damage(place: LogFile, at: Cursor) -> tuple[int, int | None]:
 
     Without such a batch, returns the end of the file and None.
     """
-    with opened(place, _ALL) as data:
+    with opened(place, _ALL, at.position) as data:
         try:
             header = check_batch(data, at.position)
             if header.base_offset >= at.offset:

@@ -6,7 +6,6 @@ with the reason and the bytes, and reading continues behind them; with `failfast
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from kraft import Message
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
 from quorate.pipeline.columns import COLUMNS, Columns
+from quorate.pipeline.files import Buffer, opened
 from quorate.pipeline.json_text import writer
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS, text_of
@@ -51,7 +51,6 @@ CONTROL_TYPES: Final = {
     ControlType.KRAFT_VOTERS: "KRAFT_VOTERS",
 }
 """Type names of control records, as in Kafka's ControlRecordType."""
-Buffer = mmap.mmap | bytes
 _KEY: Final = struct.Struct(">hh")
 _OURS: Final = frozenset((TRACE_TAG, REQUEST_TAG, TARGET_TAG))
 
@@ -76,12 +75,11 @@ def read(part: FilePart, wanted: RowFilter) -> Iterator[Columns]:
 
     Raises OSError. With `wanted.failfast` it raises Corrupt at the first damage, which names file and position.
     """
-    path = Path(part.place.path)
     reader = _PartReader(part, wanted)
     if part.place.problem is not None:
         reader.add_damage(None, None, part.place.problem, 0, 0)
     elif part.start < part.end:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with opened(part.place.path, part.place.access, start=part.start, end=part.end) as data:
             yield from reader.run(data)
     elif part.place.kind == CHECKPOINT_KIND:
         reader.add_damage(None, None, "a checkpoint of no bytes", 0, 0)

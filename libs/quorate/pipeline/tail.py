@@ -7,8 +7,6 @@ once the file has not changed for the settle time.
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -17,6 +15,8 @@ from typing import NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
+from quorate.pipeline import files
+from quorate.pipeline.files import Buffer, size_of
 from quorate.pipeline.log_files import HALF, LOG_KIND, LogFile
 from quorate.storage.recovery import sound_batch_after
 from quorate.wire.batch import check_batch, peek_header
@@ -141,7 +141,7 @@ def walk(segments: Sequence[LogFile], at: Cursor, look: TailSettings) -> Iterato
         if name > at.segment and place.base_offset > at.offset and not look.is_settled(place):
             return
         position = at.position if name == at.segment else 0
-        with opened(place, look) as data:
+        with opened(place, look, position) as data:
             while position < len(data):
                 try:
                     header = check_batch(data, position)
@@ -163,15 +163,14 @@ def walk(segments: Sequence[LogFile], at: Cursor, look: TailSettings) -> Iterato
 
 
 @contextmanager
-def opened(place: LogFile, look: TailSettings) -> Iterator[mmap.mmap | bytes]:
-    """Opens a segment or checkpoint as a context manager and yields its bytes, at most as many as `look` allows."""
-    with Path(place.path).open("rb") as file:
-        size = _size(place, look, os.fstat(file.fileno()).st_size)
-        if size == 0:
-            yield b""
-            return
-        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-            yield data
+def opened(place: LogFile, look: TailSettings, start: int = 0) -> Iterator[Buffer]:
+    """Opens a segment or checkpoint as a context manager and yields its bytes, at most as many as `look` allows.
+
+    The bytes before `start` may be zeros.
+    """
+    size = None if look.sizes is None else look.sizes.get(place.path, 0)
+    with files.opened(place.path, place.access, start=start, size_max=size) as data:
+        yield data
 
 
 def _size(place: LogFile, look: TailSettings, size: int) -> int:
@@ -201,7 +200,7 @@ def _log_end(directory: Directory, at: Cursor, look: TailSettings, limit: int) -
 
 def _has_rest(segments: Sequence[LogFile], at: Cursor, look: TailSettings) -> bool:
     """Returns whether bytes behind the last undamaged batch are damage: all files that hold them have settled."""
-    sizes = {name_of(place): _size(place, look, Path(place.path).stat().st_size) for place in segments}
+    sizes = {name_of(place): _size(place, look, size_of(place.path, place.access)) for place in segments}
     rest = sum(size for name, size in sizes.items() if name >= at.segment) - at.position
     return rest > 0 and all(look.is_settled(place) for place in segments if name_of(place) >= at.segment)
 
@@ -210,9 +209,8 @@ def _is_as_it_was(place: LogFile, at: Cursor) -> bool:
     """Returns whether the batch before the cursor still lies at the same bytes, with the same offsets and epoch."""
     if at.last < 0:
         return True
-    with Path(place.path).open("rb") as file:
-        file.seek(at.last)
-        head = file.read(at.position - at.last)
+    with files.opened(place.path, place.access, start=at.last, end=at.position) as data:
+        head = data[at.last : at.position]
     try:
         header = peek_header(head)
     except Corrupt:

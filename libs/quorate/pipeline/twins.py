@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
+from quorate.pipeline.files import opened
 from quorate.pipeline.log_files import LOG_KIND, LogFile
 from quorate.wire.batch import BatchHeader, check_batch, peek_header
 
@@ -56,18 +56,18 @@ def _batch_at(segments: Sequence[LogFile], offset: Offset) -> _Found | None:
     """Returns the undamaged batch that holds the offset; None if there is none."""
     for place in segments:
         if place.base_offset <= offset and (place.following is None or offset < place.following):
-            header = _header_at(Path(place.path), offset)
+            header = _header_at(place, offset)
             return None if header is None else _Found(place, header)
     return None
 
 
-def _header_at(path: Path, offset: Offset) -> BatchHeader | None:
+def _header_at(place: LogFile, offset: Offset) -> BatchHeader | None:
     """Returns the header of the batch that holds the offset; only that batch's checksum is verified."""
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with opened(place.path, place.access) as data:
             position = 0
             while (header := peek_header(data, position)).next_offset <= offset:
                 position += header.size
             return check_batch(data, position)
-    except (Corrupt, OSError, ValueError):
-        return None  # the log's reader reports damage; ValueError: an empty file cannot be mapped
+    except (Corrupt, OSError):
+        return None  # the log's reader reports damage

@@ -46,6 +46,11 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    return parse_meta_properties(data, path)
+
+
+def parse_meta_properties(data: bytes, path: Path) -> MetaProperties:
+    """Parses the content of a meta.properties. Raises Corrupt, naming `path`, key and value."""
     try:
         _check_sum(data)
         found = parse_properties(data.decode("utf-8"))

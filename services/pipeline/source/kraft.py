@@ -130,7 +130,7 @@ class KraftReader(DataSourceReader):
         old.
         """
         by_ms = self._clock.wall_ms() - self.options.settle_ms
-        found = find(self.options.paths, cluster_id=self.options.cluster_id)
+        found = find(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)
         places = [place for place in found if self._may_hold(place) and not is_being_written(place, by_ms)]
         part_bytes = self.options.part_bytes
         # All files are compared, also those that a filter excludes: it must not hide that there are two clusters.

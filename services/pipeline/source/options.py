@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from quorate.pipeline.files import S3Access, local_path
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, LogFile, parse_endpoints
 from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, RowFilter
 from quorate.records import RECORDS
@@ -31,6 +32,12 @@ OPTIONS: Final = (
     "maxOffsetsPerTrigger",
     "settleMs",
     "retryMs",
+    "fs.s3a.endpoint",
+    "fs.s3a.endpoint.region",
+    "fs.s3a.connection.ssl.enabled",
+    "fs.s3a.access.key",
+    "fs.s3a.secret.key",
+    "fs.s3a.session.token",
 )
 FOREVER: Final = (1 << 63) - 1
 SETTLE_MS: Final = 600_000
@@ -59,6 +66,7 @@ class Options(NamedTuple):
     offsets_max: int | None
     settle_ms: int
     retry_ms: int
+    access: S3Access
 
     def may_hold(self, place: LogFile) -> bool:
         """Returns whether a file may hold rows from startOffset to endOffset; the query's conditions do not count."""
@@ -95,6 +103,7 @@ def parse(options: Mapping[str, Any]) -> Options:
         else None,
         settle_ms=_number(options, "settleMs", SETTLE_MS),
         retry_ms=_number(options, "retryMs", RETRY_MS),
+        access=_s3_access(options),
     )
 
 
@@ -138,7 +147,18 @@ def _include(options: Mapping[str, Any]) -> frozenset[str]:
 def _paths(options: Mapping[str, Any]) -> tuple[str, ...]:
     path, paths = _option(options, "path"), _option(options, "paths")
     found = json.loads(paths) if paths else [path] if path else []
-    return tuple(str(each).removeprefix("file://") for each in found)
+    return tuple(local_path(str(each)) for each in found)
+
+
+def _s3_access(options: Mapping[str, Any]) -> S3Access:
+    return S3Access(
+        endpoint=_option(options, "fs.s3a.endpoint"),
+        region=_option(options, "fs.s3a.endpoint.region"),
+        is_encrypted=_flag(options, "fs.s3a.connection.ssl.enabled", default=True),
+        access_key=_option(options, "fs.s3a.access.key"),
+        secret_key=_option(options, "fs.s3a.secret.key"),
+        session_token=_option(options, "fs.s3a.session.token"),
+    )
 
 
 def _kafka(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

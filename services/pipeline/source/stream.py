@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import LogFile, bundled, has_settled, named
 from quorate.pipeline.planning import between
 from quorate.pipeline.rows import read
@@ -97,7 +97,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         assert isinstance(partition, Bundle), partition
         for part in partition.parts:
-            size = Path(part.place.path).stat().st_size
+            size = size_of(part.place.path, part.place.access)
             if size < part.end:
                 raise OSError(
                     f"{part.place.path} was cut to {size} bytes while {part.end} were to be read: start again"
@@ -106,7 +106,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield arrow_batch(part, columns, self._columns)
 
     def _directories(self) -> list[Directory]:
-        places = named(self.options.paths, cluster_id=self.options.cluster_id)
+        places = named(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)
         if self._sizes is not None:
             places = [place for place in places if place.path in self._sizes]
         return directories(place for place in places if self.options.may_hold(place))
@@ -115,7 +115,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _size(place: LogFile) -> int | None:
     """Returns the file's size in bytes; None if it no longer exists: a finished checkpoint loses its `.part` suffix."""
     try:
-        return Path(place.path).stat().st_size
+        return size_of(place.path, place.access)
     except FileNotFoundError:
         return None
 
