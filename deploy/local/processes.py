@@ -20,6 +20,7 @@ from quorate.cli.failures import Failed
 from quorate.cli.node_config import read_node_config
 from quorate.errors import Corrupt
 from quorate.runtime import loop
+from quorate.runtime.health import READINESS, STARTUP
 
 READY_TIMEOUT_S: Final = 120.0
 """Time limit of a start: each process needs seconds of CPU time, and 61 s in all were measured on a busy machine."""
@@ -90,7 +91,10 @@ class Running:
             )
 
     async def ready(self, processes: Iterable[Process]) -> None:
-        """Waits until each process reports SERVING. Raises NotReady for the first that ends or exceeds the limit."""
+        """Waits until each process reports SERVING; for a quorum node, that it has started: its peers may come later.
+
+        Raises NotReady for the first that ends or exceeds the limit.
+        """
         try:
             async with asyncio.TaskGroup() as waiting:
                 for process in processes:
@@ -180,11 +184,12 @@ def _format(config: Path, asked: formatting.FormatOptions) -> None:
 
 async def _heard(plan: ClusterPlan, process: Process, hoped: Collection[int]) -> None:
     """Watches a process until its health status is in `hoped`."""
+    asked = health_pb2.HealthCheckRequest(service=STARTUP if process.service == "quorum" else READINESS)
     async with plan.transport_to(process).open_channel(process.address, RECONNECT) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         while True:
             try:
-                async for answer in health.Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True):
+                async for answer in health.Watch(asked, wait_for_ready=True):
                     if answer.status in hoped:
                         return
             except grpc.aio.AioRpcError:

@@ -9,6 +9,7 @@ appends                                  the controller's appends: batching and 
 controller_events, controller_presence   the controller's Listen stream; whether it is present
 snapshot_upload, downloads, cleaner      snapshots in, snapshots out, retention (KIP-630)
 follower_fetch                           serves the committed log to observers
+readiness, handing_over                  whether this node counts in a rollout; to whom a leader hands over
 alter_quorum, describe                   AlterQuorum; DescribeQuorum and FindQuorum
 metrics, readings, recorder, tracing     metrics and spans
 first_start, resize                      programs of their own: format an empty directory, once; remove voters that go

@@ -39,10 +39,12 @@ from services.quorum.controller_presence import ControllerPresence
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
+from services.quorum.handing_over import HandingOver
 from services.quorum.kafka_wire import KafkaWire
 from services.quorum.metrics import watch
 from services.quorum.peer_wire import PeerWire
 from services.quorum.peers import MARGIN_S, Peers
+from services.quorum.readiness import Readiness
 from services.quorum.readings import MeasuredNode
 from services.quorum.servicer import PeerServicer, RaftClientService
 from services.quorum.tracing import AppendTracer
@@ -97,38 +99,31 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
             core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints
         )
     )
+    handing_over = HandingOver(driver, late_ms=config.election_timeout_ms, patience_ms=config.fetch_timeout_ms)
     presence = ControllerPresence(
-        driver, absence_timeout_ms=config.absence_timeout_ms, presence_timeout_ms=config.presence_timeout_ms
+        driver,
+        absence_timeout_ms=config.absence_timeout_ms,
+        presence_timeout_ms=config.presence_timeout_ms,
+        end=handing_over.end,
     )
-    peer = PeerServicer(driver, endpoints, cluster_id=meta.cluster_id, node_id=config.node_id, transport=transport)
+    client = RaftClientService(driver, presence, end=handing_over.end)
+    peer = _peer(config, meta, driver, endpoints, handing_over, transport)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
-    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, RaftClientService(driver, presence))
+    server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, client)
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     tell(transport, config.listeners.name)
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="quorum", instance=name):
-        peers = Peers(
-            endpoints,
-            tasks,
-            heard=driver.hear,
-            failed=driver.fail,
-            lost=driver.lose,
-            refused=driver.refuse,
-            request_timeout_ms=config.request_timeout_ms,
-            listeners=_listeners(config),
-            transport=transport,
-            kafka=kafka,
-        )
+        peers = _peers(config, driver, endpoints, tasks, transport, kafka)
         await server.start()
         driver.start(peers, life.fail)
-        alone = tasks.create_task(presence.run())
-        cleaning = tasks.create_task(Cleaner(driver, config.cleaning).run())
-        watching = tasks.create_task(transport.watch())
-        await server.set_ready(True)
+        readiness = Readiness(core, clock, lag_max_ms=config.fetch_timeout_ms, joins=config.auto_join)
+        work = (presence.run(), Cleaner(driver, config.cleaning).run(), transport.watch(), readiness.run(server))
+        running = [tasks.create_task(each) for each in work]
         await life.stopping()
-        for task in (alone, cleaning, watching):
+        for task in running:
             task.cancel()
-        driver.resign(core.role.epoch)  # a follower takes over before this node is gone
+        handing_over.end(core.role.epoch)  # a follower takes over before this node is gone
         await _released(core)
         await server.stop(drain_s=DRAIN_S, grace_s=1.0)
         driver.stop()
@@ -150,6 +145,46 @@ def _server(life: ServiceLife, config: QuorumConfig, telemetry: Telemetry, trans
     )
     life.at_end(server.abort)
     return server
+
+
+def _peer(
+    config: QuorumConfig,
+    meta: MetaProperties,
+    driver: QuorumDriver,
+    endpoints: NodeEndpoints,
+    handing_over: HandingOver,
+    transport: Transport,
+) -> PeerServicer:
+    return PeerServicer(
+        driver,
+        endpoints,
+        cluster_id=meta.cluster_id,
+        node_id=config.node_id,
+        handing_over=handing_over,
+        transport=transport,
+    )
+
+
+def _peers(
+    config: QuorumConfig,
+    driver: QuorumDriver,
+    endpoints: NodeEndpoints,
+    tasks: asyncio.TaskGroup,
+    transport: Transport,
+    kafka: dict[str, PeerWire],
+) -> Peers:
+    return Peers(
+        endpoints,
+        tasks,
+        heard=driver.hear,
+        failed=driver.fail,
+        lost=driver.lose,
+        refused=driver.refuse,
+        request_timeout_ms=config.request_timeout_ms,
+        listeners=_listeners(config),
+        transport=transport,
+        kafka=kafka,
+    )
 
 
 def _open(config: QuorumConfig, static: VoterSet) -> Disk:

@@ -20,11 +20,12 @@ loop is blocked, sends none. A controller that is only busy does not count as hu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.nouns import Epoch
 from quorate.raft import Presence
 from quorate.runtime.logs import logger
 from services.quorum.controller_events import ControllerEvents
@@ -54,10 +55,19 @@ class ControllerPresence:
 
     `absence_timeout_ms` is the time for which the node may lead without a controller; 0 turns the check off.
     `presence_timeout_ms` is the time after which a controller without heartbeats counts as hung; 0 for never.
+    `end` ends an epoch whose active controller has gone, by default by resigning.
     """
 
-    def __init__(self, driver: QuorumDriver, *, absence_timeout_ms: int, presence_timeout_ms: int = 0) -> None:
+    def __init__(
+        self,
+        driver: QuorumDriver,
+        *,
+        absence_timeout_ms: int,
+        presence_timeout_ms: int = 0,
+        end: Callable[[Epoch], None] | None = None,
+    ) -> None:
         self._driver = driver
+        self._end = end or driver.resign
         self._absence_timeout_ms = absence_timeout_ms
         self._presence_timeout_ms = presence_timeout_ms
         self._sessions: list[_Session] = []
@@ -79,7 +89,7 @@ class ControllerPresence:
             self._sessions.remove(session)
             self._look()
             if listener.active_epoch is not None:
-                self._driver.resign(listener.active_epoch)
+                self._end(listener.active_epoch)
 
     def hear(self, session_id: int) -> None:
         """Notes a heartbeat of the controller with this session id."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any, Final
 
 from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -31,7 +31,7 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import NodeId
+from quorate.nouns import Epoch, NodeId
 from quorate.raft import messages as raft
 from quorate.runtime.passing_on import listener_of
 from quorate.runtime.transport import PLAIN, Transport
@@ -43,6 +43,7 @@ from services.quorum.describe import announced_voters, describe_quorum, failed_s
 from services.quorum.driver import Answer, AppendResult, QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.follower_fetch import NodeLogService
+from services.quorum.handing_over import HandingOver
 from services.quorum.membership import MembershipServicer
 from services.quorum.snapshot_upload import take_snapshot
 from services.quorum.translate import Endpoints
@@ -53,7 +54,10 @@ OFFSET_MAX: Final = 2**62
 
 
 class PeerServicer(MembershipServicer, NodeLogService):
-    """Serves `kraft.service.Quorum`: passes each request to the core as a message, and returns its answer."""
+    """Serves `kraft.service.Quorum`: passes each request to the core as a message, and returns its answer.
+
+    `handing_over` is told when a replica's stream of fetches opens and ends.
+    """
 
     def __init__(
         self,
@@ -62,9 +66,11 @@ class PeerServicer(MembershipServicer, NodeLogService):
         *,
         cluster_id: str,
         node_id: NodeId,
+        handing_over: HandingOver | None = None,
         transport: Transport = PLAIN,
     ) -> None:
         super().__init__(driver, endpoints, transport)
+        self._handing_over = handing_over
         self._endpoints: NodeEndpoints = endpoints
         self._cluster_id = cluster_id
         self._node_id = node_id
@@ -126,12 +132,16 @@ class PeerServicer(MembershipServicer, NodeLogService):
                 if replica != request.replica_state.replica_id:
                     replica = request.replica_state.replica_id
                     self._streams[replica] = stream
+                    if self._handing_over is not None:
+                        self._handing_over.opened(replica)
                 yield await self._fetched(request, self._endpoints)
         finally:
             # A dead stream may end long after the replica has opened another one, whose parked fetch must stay.
             if self._streams.get(replica) is stream:
                 del self._streams[replica]
                 if replica != NOBODY:
+                    if self._handing_over is not None:
+                        self._handing_over.closed(replica)
                     self._driver.lose(replica)
 
     async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
@@ -165,11 +175,14 @@ class PeerServicer(MembershipServicer, NodeLogService):
 
 
 class RaftClientService(RaftClientServicer):
-    """Serves `kraft.service.RaftClient` to this node's controller."""
+    """Serves `kraft.service.RaftClient` to this node's controller; `end` ends an epoch, by default by resigning."""
 
-    def __init__(self, driver: QuorumDriver, presence: ControllerPresence) -> None:
+    def __init__(
+        self, driver: QuorumDriver, presence: ControllerPresence, *, end: Callable[[Epoch], None] | None = None
+    ) -> None:
         self._driver = driver
         self._presence = presence
+        self._end = end or driver.resign
 
     async def Append(
         self, request_iterator: AsyncIterable[AppendRequest], context: Any
@@ -234,7 +247,7 @@ class RaftClientService(RaftClientServicer):
 
     async def Resign(self, request: ResignRequest, context: Any) -> ResignResponse:
         """Resigns the leadership of an epoch in which the controller cannot continue."""
-        self._driver.resign(request.epoch)
+        self._end(request.epoch)
         return ResignResponse()
 
 

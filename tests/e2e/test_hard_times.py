@@ -14,7 +14,7 @@ from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
 from services.quorum import translate
-from tests.e2e.calls import WITHIN_S
+from tests.e2e.calls import WITHIN_S, eventually
 from tests.e2e.cluster import VOTERS, Cluster, others, stored_batches
 from tests.e2e.writer import Writer, caught_up, check, writing
 
@@ -113,7 +113,7 @@ async def test_a_crowd_that_never_says_what_it_wants(cluster: Cluster, writer: W
         async with writing(writer, "crowd"):
             pass
         for each in (cluster.quorum(leader), cluster.controller(leader), cluster.plan.heartbeat):
-            assert await cluster.health(each)
+            await eventually(lambda each=each: cluster.health(each))
 
 
 @pytest.mark.parametrize("who", ["leader", "followers"])

@@ -116,7 +116,7 @@ async def test_idle_streams_of_one_caller_leave_the_service_to_the_others(cluste
         async with idle_at(process, paths) as stranger:
             await eventually(lambda: _held(stranger), dict.fromkeys(paths, HELD).__eq__)
 
-            assert await cluster.health(process), process.name
+            await eventually(lambda process=process: cluster.health(process))
             assert {grpc.StatusCode.RESOURCE_EXHAUSTED} == await stranger.refused(), process.name
             assert 1 == len((await cluster.create(f"during-{process.name}", at=active)).topics)
             for broker in cluster.brokers.values():

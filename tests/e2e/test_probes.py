@@ -114,7 +114,7 @@ async def test_a_process_alone_has_started_and_lives_and_what_needs_the_quorum_i
     unknown = await pod.told(plan.placer, "mallory")
 
     assert {process.name: ALONE for process in pod.alone} == told
-    waiting = ["controller", "heartbeat", "observer"]
+    waiting = ["quorum", "controller", "heartbeat", "observer"]
     assert {service: {"readiness": "NOT_SERVING"} for service in waiting} == {each: ready[each] for each in waiting}
     assert {"UNIMPLEMENTED"} == {end for each in others.values() for end in each.values()}, others
     assert {"mallory": "NOT_FOUND"} == unknown

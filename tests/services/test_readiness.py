@@ -1,0 +1,74 @@
+"""When a quorum node is ready: what its role and its log say, and for how long that is believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from quorate.errors import ErrorCode
+from quorate.nouns import Offset, ReplicaKey, Uuid
+from quorate.raft.core import Raft
+from quorate.raft.messages import FetchRequest, FetchResponse
+from quorate.raft.roles import Follower
+from services.quorum.readiness import Readiness, is_caught_up
+from tests.services.clocks import MovedClock
+from tests.services.nodes import open_disk, sole_leader
+
+LAG_MAX_MS = 2_000
+
+
+def follower(directory: Path, *, high_watermark: Offset) -> Raft:
+    """A node with an empty log that does not vote; the leader has told it that so much is committed."""
+    core = Raft(
+        node=ReplicaKey(9, Uuid(bytes(15) + b"\x07")),
+        cluster_id="c",
+        log=open_disk(directory).view(),
+        election=None,
+        random=Random(1),
+        now_ms=0,
+        bootstrap=[1],
+    )
+    for error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE):  # the first answer says who leads
+        (send,) = [each for each in core.ready().requests if isinstance(each.request, FetchRequest)]
+        answer = FetchResponse(
+            epoch=1, leader_id=1, error=error, high_watermark=high_watermark, reply_to=send.request.reply_to
+        )
+        core.step(answer, 0)
+    assert isinstance(core.role, Follower), core.role
+    return core
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "joins", "expected"),
+    [
+        pytest.param(0, False, True, id="it has all that is committed"),
+        pytest.param(7, False, False, id="it lacks records"),
+        pytest.param(-1, False, False, id="its leader does not know what is committed"),
+        pytest.param(0, True, False, id="it has all, and does not vote yet"),
+    ],
+)
+def test_a_follower_is_ready_by_its_log_and_its_vote(
+    tmp_path: Path, high_watermark: Offset, joins: bool, expected: bool
+) -> None:
+    core = follower(tmp_path, high_watermark=high_watermark)
+
+    assert expected is is_caught_up(core, joins=joins)
+
+
+async def test_a_leader_is_ready_once_its_epoch_has_a_committed_record(tmp_path: Path) -> None:
+    async with sole_leader(tmp_path) as driver:
+        assert is_caught_up(driver.core, joins=True)
+
+
+def test_a_node_stays_ready_for_the_lag_that_is_allowed_and_no_longer(tmp_path: Path) -> None:
+    clock = MovedClock()
+    core = follower(tmp_path, high_watermark=0)
+    readiness = Readiness(core, clock, lag_max_ms=LAG_MAX_MS, joins=False)
+    found = [readiness.is_ready()]
+    core.peer_lost(1, 0)
+    for clock.now_ms in (LAG_MAX_MS, LAG_MAX_MS + 1):
+        found.append(readiness.is_ready())
+
+    assert [True, True, False] == found
