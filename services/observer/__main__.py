@@ -64,7 +64,7 @@ async def main(life: ServiceLife) -> None:
         servers, connect, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
     )
     replica = Replica(reader, SystemClock(), telemetry)
-    limits = ServerLimits(calls=config.call_limits)
+    limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
     guard = entry_guard_of(
         config, transport, replica, OPERATIONS, is_open_without_entries=config.is_open_without_entries
     )

@@ -16,6 +16,7 @@ from quorate.runtime.setting_types import (
     integer,
     list_of,
     listener,
+    milliseconds,
     optional,
     text,
 )
@@ -53,6 +54,12 @@ class ObserverConfig(GuardedSettings):
     )
     database: str = setting(
         "observer.database.url", database_url(), "Where spans are kept.", default="sqlite://", secret=True
+    )
+    connection_age_max_ms: int = setting(
+        "connection.max.age.ms",
+        milliseconds(0),
+        "A connection is closed at this age, so that clients look the name up again, and find new copies; 0 for never.",
+        default=0,
     )
     is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import grpc
 import pytest
 import pytest_asyncio
 
@@ -17,11 +18,28 @@ from tests.e2e.cluster import PATIENT, Cluster, control_plane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+MAX_AGE_MS = 1_000
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with control_plane(tmp_path_factory.mktemp("cluster"), quorum_settings=PATIENT) as running:
+    settings = {"connection.max.age.ms": str(MAX_AGE_MS)}
+    directory = tmp_path_factory.mktemp("cluster")
+    async with control_plane(directory, quorum_settings=PATIENT, observer_settings=settings) as running:
         yield running
+
+
+async def test_a_connection_ends_at_its_age_so_that_a_client_looks_for_new_copies(cluster: Cluster) -> None:
+    """A channel that is left alone goes from connected to idle only when the other side has closed it."""
+    async with grpc.aio.insecure_channel(cluster.plan.observer.address) as channel:
+        await call_with_retries(ObserverStub(channel).DescribeTopicPartitions, DescribeTopicPartitionsRequest())
+
+        async def state() -> grpc.ChannelConnectivity:
+            return channel.get_state()
+
+        await eventually(state, grpc.ChannelConnectivity.IDLE.__eq__)
+        # And the next call connects again.
+        await call_with_retries(ObserverStub(channel).DescribeTopicPartitions, DescribeTopicPartitionsRequest())
 
 
 async def test_copies_with_one_node_id_are_listed_apart_and_both_follow(cluster: Cluster) -> None:
