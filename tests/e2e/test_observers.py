@@ -37,7 +37,7 @@ async def test_a_connection_ends_at_its_age_so_that_a_client_looks_for_new_copie
         async def state() -> grpc.ChannelConnectivity:
             return channel.get_state()
 
-        await eventually(state, grpc.ChannelConnectivity.IDLE.__eq__)
+        await eventually(state, lambda found: found is grpc.ChannelConnectivity.IDLE)
         # And the next call connects again.
         await call_with_retries(ObserverStub(channel).DescribeTopicPartitions, DescribeTopicPartitionsRequest())
 
