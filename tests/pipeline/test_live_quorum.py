@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -200,6 +201,48 @@ async def test_a_service_that_is_no_quorum_is_refused_at_once() -> None:
             await asyncio.to_thread(QuorumReader, GrpcNodes((f"127.0.0.1:{port}",)), retry_s=PATIENT_S)
     finally:
         await server.stop(grace_s=0)
+
+
+async def test_a_stream_starts_at_the_present_end_and_a_batch_within_its_bounds() -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from services.pipeline.source.live import LiveReader
+    from services.pipeline.source.live_stream import LiveStreamReader
+
+    async with quorum(voters=1) as (plan, running):
+        del running
+        (node,) = plan.quorum
+        options = {"endpoints": node.address, "retryMs": str(int(PATIENT_S * 1000))}
+
+        def rows(reader: LiveReader | LiveStreamReader, partitions: Sequence[object]) -> list[int]:
+            return [
+                offset for each in partitions for found in reader.read(each) for offset in found["offset"].to_pylist()
+            ]
+
+        async with Writer(plan.quorum) as writer:
+
+            async def append(count: int) -> int:
+                await writer.append(value(), count, may_join=False)
+                await writer.until(lambda: writer.committed >= writer.next_offset)
+                return writer.committed
+
+            await writer.active()
+            before = await append(20)
+            stream = LiveStreamReader({**options, "startingOffsets": "latest"}, ["offset"])
+            start = await asyncio.to_thread(stream.initialOffset)
+            after = await append(20)
+            end = await asyncio.to_thread(stream.latestOffset, start, ReadAllAvailable())
+            came = await asyncio.to_thread(lambda: rows(stream, stream.partitions(start, end)))
+            bounds = {
+                "startingOffsets": json.dumps({plan.cluster_id: 7}),
+                "endingOffsets": f'{{"{plan.cluster_id}": 11}}',
+            }
+            batch = LiveReader({**options, **bounds}, ["offset"])
+            found = await asyncio.to_thread(lambda: rows(batch, batch.partitions()))
+
+        assert list(range(before, after)) == came
+        assert [7, 8, 9, 10] == found
 
 
 async def test_a_log_that_is_another_one_now_is_refused() -> None:

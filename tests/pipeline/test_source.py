@@ -79,6 +79,58 @@ def test_a_filter_spares_reading() -> None:
     ]
 
 
+def test_conditions_on_kind_and_cluster_choose_files(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from pyspark.sql.datasource import EqualTo, Filter, In
+
+    from services.pipeline.source.columns import Bundle
+    from services.pipeline.source.kraft import KraftReader
+
+    for cluster in ("one", "two"):
+        partition = node(tmp_path / cluster, cluster)
+        segment(partition, batches(history(3)))
+        checkpoint(partition, history(2)[0], OffsetAndEpoch(epoch=1, offset=3))
+
+    def read_files(*filters: Filter) -> set[tuple[str, str]]:
+        reader = KraftReader({"path": str(tmp_path)}, ["offset"])
+        assert list(filters) == list(reader.pushFilters(list(filters)))
+        bundles = [bundle for bundle in reader.partitions() if isinstance(bundle, Bundle)]
+        return {(part.place.cluster_id, part.place.kind) for bundle in bundles for part in bundle.parts}
+
+    kind, cluster_id = ("kind",), ("cluster_id",)
+    assert {("one", "log"), ("one", "checkpoint"), ("two", "log"), ("two", "checkpoint")} == read_files()
+    assert {("one", "log"), ("two", "log")} == read_files(EqualTo(kind, "log"))
+    assert {("two", "checkpoint")} == read_files(EqualTo(cluster_id, "two"), In(kind, ("checkpoint",)))
+    assert set() == read_files(EqualTo(cluster_id, "two"), In(cluster_id, ("one", "three")))
+
+
+def test_what_no_column_needs_is_not_decoded(spark: SparkSession) -> None:
+    """The same records are counted; their payloads are never written."""
+    from quorate.pipeline.log_files import find, parts
+    from quorate.pipeline.rows import RowFilter
+    from quorate.pipeline.rows import read as read_part
+
+    every = [part for place in find([str(THREE / "controller-1")]) for part in parts(place)]
+    decoded, heads = (
+        [columns.by_name() for part in every for columns in read_part(part, RowFilter(decoded=is_decoded))]
+        for is_decoded in (True, False)
+    )
+    names = ("offset", "epoch", "timestamp", "api_key", "type", "version", "is_control")
+    of_data = [
+        payload
+        for rows in heads
+        for payload, is_control in zip(rows["payload"], rows["is_control"], strict=True)
+        if not is_control
+    ]
+    whole = read(spark, THREE / "controller-1")
+    short = read(spark, THREE / "controller-1", columns="type, offset")
+
+    assert [[rows[name] for name in names] for rows in decoded] == [[rows[name] for name in names] for rows in heads]
+    assert [None] * len(of_data) == of_data
+    assert ["type", "offset"] == short.columns
+    assert sorted(short.collect()) == sorted(whole.select("type", "offset").collect())
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -58,7 +58,10 @@ _OURS: Final = frozenset((TRACE_TAG, REQUEST_TAG, TARGET_TAG))
 class RowFilter(NamedTuple):
     """Selects rows by offset, timestamp (ms since 1970) and type name; ends are exclusive, `types` None selects all.
 
-    Damage is always reported. Data batches entirely outside the ranges are not decoded.
+    Damage is always reported. Data batches entirely outside the ranges are not decoded. `kinds` and `cluster_ids`
+    select whole files, None all; whoever lists the files asks `is_of`. Without `decoded` only the head of a record is
+    read: its payload, trace id and raw bytes are None, and damage within its own bytes is not found, unless `failfast`
+    asks for it.
     """
 
     start_offset: Offset = 0
@@ -68,6 +71,15 @@ class RowFilter(NamedTuple):
     types: frozenset[str] | None = None
     control: bool = True
     failfast: bool = False
+    kinds: frozenset[str] | None = None
+    cluster_ids: frozenset[str] | None = None
+    decoded: bool = True
+
+    def is_of(self, cluster_id: str, kind: str) -> bool:
+        """Returns whether files of this cluster and kind are selected."""
+        return (self.kinds is None or kind in self.kinds) and (
+            self.cluster_ids is None or cluster_id in self.cluster_ids
+        )
 
 
 def read(part: FilePart, wanted: RowFilter) -> Iterator[Columns]:
@@ -104,6 +116,7 @@ class _PartReader:
         self.columns = Columns()
         self._part = part
         self._wanted = wanted
+        self._decodes = wanted.decoded or wanted.failfast
         self._next = part.offset
         self._epoch: Epoch = part.epoch if part.place.epoch is None else part.place.epoch
         self._is_checkpoint = part.place.kind == CHECKPOINT_KIND
@@ -218,8 +231,11 @@ class _PartReader:
         raws: list[bytes | None] = [None] * count
         try:
             keys, names, versions, writers, texts = zip(*[_SHAPES[value[:HEAD_BYTES]] for value in values], strict=True)
-            payloads = [text(value) for text, value in zip(texts, values, strict=True)]
-            if None in payloads:  # common: the leader tags the first record of a batch (trace context, request id)
+            payloads: list[str | None] = [None] * count
+            if self._decodes:
+                payloads = [text(value) for text, value in zip(texts, values, strict=True)]
+            if self._decodes and None in payloads:
+                # Common: the leader tags the first record of a batch (trace context, request id).
                 for at in [at for at, payload in enumerate(payloads) if payload is None]:
                     payloads[at], traces[at], raws[at] = _looked_into(values[at], writers[at])
         except (KeyError, *MISFITS):
@@ -243,7 +259,7 @@ class _PartReader:
         trace = raw = corrupt = payload = None
         if write is None:
             raw = value
-        else:
+        elif self._decodes:
             try:
                 payload, trace, raw = _looked_into(value, write)
             except Corrupt as damage:

@@ -23,7 +23,7 @@ from services.pipeline.bronze.quarantine import CLAIM, claim
 from services.pipeline.bronze.span_files import SpanFile, find_spans
 from services.pipeline.bronze.span_store import Store, read_stores
 from services.pipeline.memory import kept
-from services.pipeline.source.columns import SCHEMA as RECORD_SCHEMA
+from services.pipeline.source.columns import schema_of
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.tables import Growing, add
 
@@ -216,4 +216,4 @@ def _add_spans(tables: Growing, rows: DataFrame, days: tuple[str, str]) -> int:
 def _add_damaged(spark: SparkSession, tables: Growing, rows: DataFrame) -> int:
     """Appends claims with the columns that quarantine has for records; most of these are null for spans."""
     claims = rows.select(*CLAIM, "raw", "timestamp").withColumn("kind", fn.lit("span"))
-    return claim(tables, spark.createDataFrame([], RECORD_SCHEMA).unionByName(claims, allowMissingColumns=True))
+    return claim(tables, spark.createDataFrame([], schema_of(())).unionByName(claims, allowMissingColumns=True))

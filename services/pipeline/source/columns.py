@@ -9,16 +9,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
-from quorate.pipeline.rows import Columns
+from quorate.pipeline.rows import Columns, RowFilter
 
-__all__ = ["NAME", "SCHEMA", "Bundle", "arrow_batch", "check_columns"]
+__all__ = ["NAME", "Bundle", "arrow_batch", "check_columns", "schema_of", "spared"]
 
 NAME: Final = "kraft"
-SCHEMA: Final = """
-    cluster_id string, source string, kind string, snapshot_offset bigint, snapshot_epoch int, fingerprint string,
-    `offset` bigint, epoch int, timestamp timestamp, batch_base_offset bigint, is_control boolean, api_key int,
-    type string, version int, payload string, trace_id string, raw binary, _corrupt string
-"""
 _TYPES: Final = {
     "cluster_id": pa.string(),
     "source": pa.string(),
@@ -41,6 +36,18 @@ _TYPES: Final = {
 }
 
 
+_SPARK: Final = {
+    pa.string(): "string",
+    pa.int64(): "bigint",
+    pa.int32(): "int",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+}
+_DECODED: Final = frozenset({"payload", "trace_id", "raw", "_corrupt"})
+"""The columns for which a record has to be decoded; the others are in its batch and in its head."""
+
+
 class Bundle(InputPartition):
     """A Spark input partition: the file parts that one task reads."""
 
@@ -55,6 +62,16 @@ def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
     if strange:
         raise ValueError(f"the source {NAME} has no column {', '.join(strange)}: it has {', '.join(_TYPES)}")
     return tuple(columns)
+
+
+def schema_of(columns: Sequence[str]) -> str:
+    """Returns the schema in Spark's DDL with these columns; without any, with all. Raises ValueError."""
+    return ", ".join(f"`{name}` {_SPARK[_TYPES[name]]}" for name in check_columns(columns) or _TYPES)
+
+
+def spared(wanted: RowFilter, columns: Sequence[str]) -> RowFilter:
+    """Returns `wanted` without decoding if no requested column needs it: a count writes no JSON."""
+    return wanted._replace(decoded=not _DECODED.isdisjoint(columns))
 
 
 def arrow_batch(part: FilePart, columns: Columns, wanted: Sequence[str]) -> pa.RecordBatch:

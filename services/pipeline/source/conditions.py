@@ -1,4 +1,7 @@
-"""Filter pushdown of the source `kraft`: conditions on offset, type and timestamp limit which records are decoded."""
+"""Filter pushdown of the source `kraft`: what a query says limits which files are read and which records are decoded.
+
+Conditions on cluster_id and kind select files; those on offset, type and timestamp select records.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,17 @@ def narrowed(wanted: RowFilter, one: Filter) -> RowFilter:
         case LessThanOrEqual(attribute=("offset",), value=int(value)):
             return _offsets(wanted, 0, value + 1)
         case EqualTo(attribute=("type",), value=str(value)):
-            return _of_types(wanted, (value,))
+            return wanted._replace(types=_both(wanted.types, (value,)))
         case In(attribute=("type",), value=values):
-            return _of_types(wanted, values)
+            return wanted._replace(types=_both(wanted.types, values))
+        case EqualTo(attribute=("kind",), value=str(value)):
+            return wanted._replace(kinds=_both(wanted.kinds, (value,)))
+        case In(attribute=("kind",), value=values):
+            return wanted._replace(kinds=_both(wanted.kinds, values))
+        case EqualTo(attribute=("cluster_id",), value=str(value)):
+            return wanted._replace(cluster_ids=_both(wanted.cluster_ids, (value,)))
+        case In(attribute=("cluster_id",), value=values):
+            return wanted._replace(cluster_ids=_both(wanted.cluster_ids, values))
         case (
             GreaterThan(attribute=("timestamp",), value=datetime() as value)
             | GreaterThanOrEqual(attribute=("timestamp",), value=datetime() as value)
@@ -55,8 +66,8 @@ def _offsets(wanted: RowFilter, start: int, end: int) -> RowFilter:
     return wanted._replace(start_offset=max(wanted.start_offset, start), end_offset=min(wanted.end_offset, end))
 
 
-def _of_types(wanted: RowFilter, types: Sequence[str]) -> RowFilter:
-    return wanted._replace(types=frozenset(types) if wanted.types is None else wanted.types & frozenset(types))
+def _both(before: frozenset[str] | None, values: Sequence[str]) -> frozenset[str]:
+    return frozenset(values) if before is None else before & frozenset(values)
 
 
 def _ms(moment: datetime) -> int:

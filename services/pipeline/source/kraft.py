@@ -24,7 +24,7 @@ from quorate.pipeline.log_files import CHECKPOINT_KIND, LogFile, bundled, find, 
 from quorate.pipeline.rows import read
 from quorate.pipeline.twins import twins
 from quorate.runtime.clock import Clock, SystemClock
-from services.pipeline.source.columns import NAME, SCHEMA, Bundle, arrow_batch, check_columns
+from services.pipeline.source.columns import NAME, Bundle, arrow_batch, check_columns, schema_of, spared
 from services.pipeline.source.conditions import narrowed
 from services.pipeline.source.options import parse
 
@@ -52,8 +52,11 @@ class KraftSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Returns the schema with all columns; a query may select fewer."""
-        return SCHEMA
+        """Returns the schema: all columns, or those of the option `columns`. Raises ValueError for an unknown one.
+
+        Spark does not tell a Python source which columns a query uses: all that are in the schema are decoded.
+        """
+        return schema_of(parse(dict(self.options)).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns the batch reader of files or of a quorum. Raises ValueError, naming option, value and rule."""
@@ -114,11 +117,12 @@ class KraftReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], columns: Sequence[str], clock: Clock = CLOCK) -> None:
         self._clock = clock
         self.options = parse(options)
-        self.wanted = self.options.wanted
+        self.options.bounds.check_for_batch()
         self._columns = check_columns(columns)
+        self.wanted = spared(self.options.wanted, self._columns)
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
-        """Notes the conditions on offset, timestamp and type. Returns all of them, so Spark checks each row again."""
+        """Notes the conditions that spare reading and decoding. Returns all of them: Spark checks each row again."""
         for each in filters:
             self.wanted = narrowed(self.wanted, each)
             yield each
@@ -143,10 +147,12 @@ class KraftReader(DataSourceReader):
         if not isinstance(partition, Bundle):
             return  # Spark passes another partition if the plan is empty
         for part in partition.parts:
-            for columns in read(part, self.wanted):
+            for columns in read(part, self.options.bounds.limited(self.wanted, part.place.cluster_id)):
                 yield arrow_batch(part, columns, self._columns)
 
     def _may_hold(self, place: LogFile) -> bool:
+        if not self.wanted.is_of(place.cluster_id, place.kind):
+            return False
         if place.kind == CHECKPOINT_KIND:
             return self.options.may_hold(place)  # a query's filters select rows of a checkpoint, not checkpoints
         return self.options._replace(wanted=self.wanted).may_hold(place)

@@ -20,7 +20,7 @@ from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, FilePart, LogF
 from quorate.pipeline.rows import RowFilter, read, read_bytes
 from quorate.pipeline.tail import EpochWentBack
 from quorate.wire.batch import peek_header
-from services.pipeline.source.columns import arrow_batch, check_columns
+from services.pipeline.source.columns import arrow_batch, check_columns, spared
 from services.pipeline.source.conditions import narrowed
 from services.pipeline.source.nodes import nodes_of
 from services.pipeline.source.options import BOOTSTRAP, FOREVER, Options, parse
@@ -53,7 +53,7 @@ class LiveLog:
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self.options = options
-        self.wanted = options.wanted
+        self.wanted = spared(options.wanted, columns)
         """The rows to return: the options, narrowed by the query's conditions.
 
         The conditions do not influence from which snapshot reading starts.
@@ -61,6 +61,13 @@ class LiveLog:
         self._columns = tuple(columns)
         self._addresses = dict(options.kafka).get(BOOTSTRAP) or ",".join(options.endpoints)
         self._source = f"kraft://{self._addresses}"
+
+    def first(self) -> dict[str, Entry]:
+        """Returns the stream offset of a new stream: nothing was read, or all that is committed (startingOffsets)."""
+        bounds = self.options.bounds
+        if bounds.from_latest == frozenset():
+            return {}
+        return {cluster: end for cluster, end in self.latest({}, FOREVER).items() if bounds.begins_at_end(cluster)}
 
     def latest(self, start: Mapping[str, Entry], limit: Offset, *, below: Offset = FOREVER) -> dict[str, Entry]:
         """Returns the stream offset about `limit` offsets after `start`, at a batch's end, and at most about `below`.
@@ -75,8 +82,10 @@ class LiveLog:
                     f"{self._addresses} is of cluster {cluster_id}, and {others[0]} was read from it before"
                 )
             entry = start.get(cluster_id)
-            entry = _first(quorum, self.options.wanted.start_offset) if entry is None else _checked(quorum, entry)
-            target = min(entry["committed"], below, self.wanted.end_offset, entry["offset"] + limit)
+            bounded = self.options.bounds.limited(self.wanted, cluster_id)
+            first = self.options.limited(cluster_id).start_offset
+            entry = _first(quorum, first) if entry is None else _checked(quorum, entry)
+            target = min(entry["committed"], below, bounded.end_offset, entry["offset"] + limit)
             end = quorum.batch_end(target - 1) if target > entry["offset"] else None
             if end is not None:
                 entry |= {"offset": end.offset, "epoch": end.epoch}
@@ -87,17 +96,18 @@ class LiveLog:
         found: list[InputPartition] = []
         for cluster_id, entry in end.items():
             before = start.get(cluster_id, {})
-            low = before.get("offset", self.options.wanted.start_offset)
+            bounded = self.options.bounds.limited(self.wanted, cluster_id)
+            low = before.get("offset", self.options.limited(cluster_id).start_offset)
             snapshot = _point(entry["snapshot"])
             if snapshot is not None and entry["snapshot"] != before.get("snapshot"):
                 if before.get("epoch", -1) >= 0 and snapshot.offset > low:
                     why = f"offsets {low} to {snapshot.offset - 1} were removed before they were read"
                     found.append(ReadRange(cluster_id, low, snapshot.offset, problem=why))
-                if CHECKPOINT_KIND in self.options.include:
+                if self._reads(cluster_id, CHECKPOINT_KIND):
                     found.append(ReadRange(cluster_id, 0, snapshot.offset, snapshot=snapshot))
                 low = max(low, snapshot.offset)
-            if LOG_KIND in self.options.include:
-                low, high = max(low, self.wanted.start_offset), min(entry["offset"], self.wanted.end_offset)
+            if self._reads(cluster_id, LOG_KIND):
+                low, high = max(low, bounded.start_offset), min(entry["offset"], bounded.end_offset)
                 found += [
                     ReadRange(cluster_id, at, min(high, at + TASK_OFFSETS)) for at in range(low, high, TASK_OFFSETS)
                 ]
@@ -116,13 +126,17 @@ class LiveLog:
             else:
                 yield from self._checkpoint(quorum, partition, partition.snapshot)
 
+    def _reads(self, cluster_id: str, kind: str) -> bool:
+        return kind in self.options.include and self.wanted.is_of(cluster_id, kind)
+
     def _quorum(self, cluster_id: str | None) -> QuorumReader:
         """Opens a client of the quorum; the caller closes it."""
         return QuorumReader(nodes_of(self.options), cluster_id=cluster_id, retry_s=self.options.retry_ms / 1000)
 
     def _log(self, quorum: QuorumReader, asked: ReadRange) -> Iterator[pa.RecordBatch]:
         place = LogFile(self._source, asked.cluster_id, LOG_KIND, 0)
-        wanted = self.wanted._replace(start_offset=asked.start, end_offset=asked.end)
+        bounded = self.options.bounds.limited(self.wanted, asked.cluster_id)
+        wanted = bounded._replace(start_offset=asked.start, end_offset=asked.end)
         at = asked.start
         while at < asked.end:
             data = quorum.records(at, bytes_max=min(FETCH_BYTES_MAX, (asked.end - at) * RECORD_BYTES)).records
@@ -161,6 +175,7 @@ class LiveReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         self._live = LiveLog(parse(options), check_columns(columns))
+        self._live.options.bounds.check_for_batch()
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
         """Notes the conditions that reduce fetching and decoding.

@@ -20,11 +20,12 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         self._live = LiveLog(parse(options), check_columns(columns))
+        self._live.options.bounds.check_for_stream()
         self._below = FOREVER
 
     def initialOffset(self) -> dict[str, Entry]:  # Spark's name
-        """Returns the empty stream offset: nothing was read yet."""
-        return {}
+        """Returns the stream offset at which a new stream starts."""
+        return self._live.first()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # Spark's name
         """Returns the limit that the option maxOffsetsPerTrigger sets; without it, all that is available."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from quorate.pipeline.files import S3Access, local_path
@@ -11,6 +12,7 @@ from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, Lo
 from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, RowFilter
 from quorate.records import RECORDS
 from quorate.wire.json_names import type_name
+from services.pipeline.source.bounds import BOUNDS, Bounds, parse_bounds
 
 __all__ = ["FOREVER", "SETTLE_MS", "Options", "parse"]
 
@@ -32,6 +34,8 @@ OPTIONS: Final = (
     "maxOffsetsPerTrigger",
     "settleMs",
     "retryMs",
+    "columns",
+    *BOUNDS,
     "fs.s3a.endpoint",
     "fs.s3a.endpoint.region",
     "fs.s3a.connection.ssl.enabled",
@@ -67,15 +71,23 @@ class Options(NamedTuple):
     settle_ms: int
     retry_ms: int
     access: S3Access
+    columns: tuple[str, ...]
+    """The columns of the schema; empty for all."""
+    bounds: Bounds
 
     def may_hold(self, place: LogFile) -> bool:
         """Returns whether a file may hold rows from startOffset to endOffset; the query's conditions do not count."""
         if place.kind not in self.include:
             return False
-        low, high = self.wanted.start_offset, self.wanted.end_offset
+        wanted = self.limited(place.cluster_id)
+        low, high = wanted.start_offset, wanted.end_offset
         if place.kind == CHECKPOINT_KIND:
             return low <= place.base_offset <= high
         return place.base_offset < high and (place.following is None or place.following > low)
+
+    def limited(self, cluster_id: str) -> RowFilter:
+        """Returns which rows of a cluster are wanted."""
+        return self.bounds.limited(self.wanted, cluster_id)
 
 
 def parse(options: Mapping[str, Any]) -> Options:
@@ -104,6 +116,8 @@ def parse(options: Mapping[str, Any]) -> Options:
         settle_ms=_number(options, "settleMs", SETTLE_MS),
         retry_ms=_number(options, "retryMs", RETRY_MS),
         access=_s3_access(options),
+        bounds=parse_bounds(partial(_option, options)),
+        columns=tuple(each.strip() for each in (_option(options, "columns") or "").split(",") if each.strip()),
     )
 
 

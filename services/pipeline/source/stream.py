@@ -21,7 +21,7 @@ from quorate.pipeline.planning import between
 from quorate.pipeline.rows import read
 from quorate.pipeline.tail import Cursor, Directory, TailSettings, advance, directories
 from quorate.runtime.clock import Clock, SystemClock
-from services.pipeline.source.columns import Bundle, arrow_batch, check_columns
+from services.pipeline.source.columns import Bundle, arrow_batch, check_columns, spared
 from services.pipeline.source.options import FOREVER, parse
 
 __all__ = ["KraftStreamReader"]
@@ -42,13 +42,24 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str], columns: Sequence[str], clock: Clock = CLOCK) -> None:
         self._clock = clock
         self.options = parse(options)
+        self.options.bounds.check_for_stream()
         self._columns = check_columns(columns)
+        self._wanted = spared(self.options.wanted, self._columns)
         self._sizes: dict[str, int] | None = None
 
     def initialOffset(self) -> StreamOffset:  # Spark's name
-        """Returns the empty stream offset. Raises FileNotFoundError if a path does not exist."""
-        self._directories()
-        return {}
+        """Returns the empty stream offset, or with startingOffsets latest the present ends of the logs.
+
+        Raises FileNotFoundError if a path does not exist.
+        """
+        every = self._directories()
+        look = self._look()
+        ends = [
+            (directory, _advanced(directory, Cursor(), look, limit=FOREVER))
+            for directory in every
+            if self.options.bounds.begins_at_end(directory.cluster_id)
+        ]
+        return _gathered({}, [(directory, end) for directory, end in ends if end != Cursor()])
 
     def getDefaultReadLimit(self) -> ReadLimit:  # Spark's name
         """Returns the limit that the option maxOffsetsPerTrigger sets; without it, all that is available."""
@@ -66,8 +77,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises EpochWentBack.
         """
-        look = TailSettings(partial(has_settled, by_ms=self._clock.wall_ms() - self.options.settle_ms), self._sizes)
-        reached = {cluster: {**each, _LOGS: dict(each[_LOGS])} for cluster, each in start.items()}
+        look = self._look()
+        reached: list[tuple[Directory, Cursor]] = []
         every = self._directories()
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else FOREVER
         for left, directory in zip(range(len(every), 0, -1), every, strict=True):
@@ -77,8 +88,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = _advanced(directory, at, look, limit=max(1, room // left))
             room -= max(0, end.offset - at.offset)
             if end != at:
-                reached.setdefault(directory.cluster_id, {_LOGS: {}})[_LOGS][directory.path] = end._asdict()
-        return {cluster: _summed(each[_LOGS]) for cluster, each in sorted(reached.items())}
+                reached.append((directory, end))
+        return _gathered(start, reached)
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
         """Returns the file parts between two stream offsets, in bundles for tasks. Raises EpochWentBack."""
@@ -102,8 +113,12 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise OSError(
                     f"{part.place.path} was cut to {size} bytes while {part.end} were to be read: start again"
                 )
-            for columns in read(part, self.options.wanted):
+            for columns in read(part, self.options.bounds.limited(self._wanted, part.place.cluster_id)):
                 yield arrow_batch(part, columns, self._columns)
+
+    def _look(self) -> TailSettings:
+        by_ms = self._clock.wall_ms() - self.options.settle_ms
+        return TailSettings(partial(has_settled, by_ms=by_ms), self._sizes)
 
     def _directories(self) -> list[Directory]:
         places = named(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)
@@ -130,6 +145,14 @@ def _advanced(directory: Directory, at: Cursor, look: TailSettings, *, limit: in
 def _cursor(offset: StreamOffset, directory: Directory) -> Cursor:
     found = offset.get(directory.cluster_id, {}).get(_LOGS, {}).get(directory.path)
     return Cursor() if found is None else Cursor(**found)
+
+
+def _gathered(start: StreamOffset, reached: Sequence[tuple[Directory, Cursor]]) -> StreamOffset:
+    """Returns the stream offset `start` with these cursors in place of its own."""
+    clusters = {cluster: {**each, _LOGS: dict(each[_LOGS])} for cluster, each in start.items()}
+    for directory, end in reached:
+        clusters.setdefault(directory.cluster_id, {_LOGS: {}})[_LOGS][directory.path] = end._asdict()
+    return {cluster: _summed(each[_LOGS]) for cluster, each in sorted(clusters.items())}
 
 
 def _summed(logs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
