@@ -2,9 +2,11 @@
 
 Three brokers of Kafka with an idempotent and a transactional producer, acks=all. The same faults, drawn from a seed,
 strike the leader's node, another node, or a broker: SIGKILL, SIGTERM, SIGSTOP for a while. On our side a fault of a
-node strikes one of its processes: quorum, controller, gateway, or the heartbeat service. What was acknowledged must be
-there once, and no broker may be fenced that was left alone. Printed are the waits of each producer between two
-acknowledgements on both sides, the longest after each fault: their median and the longest of all.
+node strikes one of its processes: quorum, controller, gateway, or the heartbeat service. A broker that is struck leads
+a partition of the idempotent producer, on both sides, and nothing is struck before all brokers are in all ISRs: how
+long a producer waits depends on both. What was acknowledged must be there once, and no broker may be fenced that was
+left alone. Printed is how long records wait for their acknowledgement, on both sides: of the longest wait after each
+fault the median and the longest.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import signal
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +46,9 @@ OF_BROKERS: Final = {
 }
 LEADER, OTHER, BROKER = WHERE = ("leader", "other node", "broker")
 KILL, STOP, PAUSE = HOW = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
-CALM_S: Final = 4.0
-"""Between two faults."""
+TOPICS: Final = ("idempotent", "transactional", "__transaction_state")
+CALM_S: Final = 2.0
+"""Before a fault, and after it, once all brokers are in all ISRs."""
 PAUSE_S: Final = 3.0
 DOWN_S: Final = 1.0
 
@@ -59,11 +62,26 @@ class Fault:
     number: int
 
     @classmethod
-    def drawn(cls, seed: int, count: int) -> Iterator[Fault]:
-        """So many; a third strikes brokers."""
-        random = Random(seed)
-        for _ in range(count):
-            yield cls(random.choice(WHERE), random.choice(HOW), random.randrange(1 << 16))
+    def drawn(cls, faults: Faults) -> Iterator[Fault]:
+        """So many of these; a third strikes brokers, unless said otherwise."""
+        random = Random(faults.seed)
+        for _ in range(faults.count):
+            yield cls(random.choice(faults.where), random.choice(faults.how), random.randrange(1 << 16))
+
+    @property
+    def kind(self) -> str:
+        """Under what its waits are told: to a producer the death of a broker is not its pause."""
+        return f"{self.where} {self.how.name}" if self.where == BROKER else self.where
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How many, the seed they are drawn from, and among which."""
+
+    count: int
+    seed: int
+    where: Sequence[str] = WHERE
+    how: Sequence[signal.Signals] = HOW
 
 
 class OnOurs:
@@ -128,7 +146,7 @@ async def strike_kafka(node: Node, how: signal.Signals) -> None:
     await asyncio.to_thread(node.start().wait_ready)
 
 
-async def run(directory: Path, *, on_ours: bool, faults: int, seed: int) -> str:
+async def run(directory: Path, *, on_ours: bool, faults: Faults) -> str:
     """One side under its faults; what was found, in lines. Raises AssertionError for what must not be."""
     async with AsyncExitStack() as life:
         kafkas = 0 if on_ours else VOTERS
@@ -136,27 +154,30 @@ async def run(directory: Path, *, on_ours: bool, faults: int, seed: int) -> str:
         quorum = await life.enter_async_context(start(directory, ours=VOTERS, kafkas=kafkas, settings=SETTINGS))
         controllers = quorum.ours if on_ours else [*quorum.kafkas]
         brokers = Brokers(quorum, BROKERS, controllers, OF_BROKERS)
-        writers = [Writer(brokers, "idempotent"), TransactionalWriter(brokers, "transactional")]
+        writers = [Writer(brokers, TOPICS[0]), TransactionalWriter(brokers, TOPICS[1])]
         await life.enter_async_context(at_work(brokers, *writers))
         struck: Counter[str] = Counter()
         hit: Counter[NodeId] = Counter()
         waits: dict[tuple[str, str], list[float]] = defaultdict(list)
         side = OnOurs(quorum) if on_ours else OnKafkas(quorum)
-        await asyncio.sleep(CALM_S)
-        for number, fault in enumerate(Fault.drawn(seed, faults), 1):
+        for number, fault in enumerate(Fault.drawn(faults), 1):
+            leaders = await brokers.whole(TOPICS)
+            await asyncio.sleep(CALM_S)
             for writer in writers:
                 writer.longest_wait_s()
             if fault.where == BROKER:
-                broker_id = BROKERS[fault.number % len(BROKERS)]
+                leading = sorted({leaders[each] for each in leaders if each[0] == writers[0].topic})
+                broker_id = leading[fault.number % len(leading)]
                 hit[broker_id] += 1
                 await strike_kafka(brokers.nodes[broker_id], fault.how)
                 what = "broker"
             else:
                 what = await side.strike(fault)
+            await brokers.whole(TOPICS)
             await asyncio.sleep(CALM_S)
             struck[f"{what} {fault.how.name}"] += 1
             for writer in writers:
-                waits[writer.topic, fault.where].append(writer.longest_wait_s())
+                waits[writer.topic, fault.kind].append(writer.longest_wait_s())
             if number % 10 == 0:
                 print(f"  {number} faults, {[len(writer.acknowledged) for writer in writers]} records", flush=True)
         for writer in writers:
@@ -165,12 +186,12 @@ async def run(directory: Path, *, on_ours: bool, faults: int, seed: int) -> str:
     left_alone = {broker_id: fenced[broker_id] - hit[broker_id] for broker_id in BROKERS}
     assert max(left_alone.values()) <= 0, f"fenced more often than hit: {fenced}, {hit}"
     name = "Quorate" if on_ours else "Kafka's controllers"
-    lines = [f"{name}: {faults} faults ({_listed(struck)}); none lost, none doubled"]
+    lines = [f"{name}: {faults.count} faults ({_listed(struck)}); none lost, none doubled"]
     for writer in writers:
         told = ", ".join(
-            f"{where} {median(seen):.2f} s ({max(seen):.2f} s)"
-            for where in WHERE
-            if (seen := waits[writer.topic, where])
+            f"{kind} {median(seen):.2f} s ({max(seen):.2f} s)"
+            for (topic, kind), seen in sorted(waits.items())
+            if topic == writer.topic
         )
         lines.append(f"  {writer.topic}, {len(writer.acknowledged)} acknowledged; wait, median (longest): {told}")
     return "\n".join(lines)
@@ -192,12 +213,19 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--side", choices=("ours", "kafka"), help="one side only")
+    parser.add_argument("--where", choices=WHERE, help="only there")
+    parser.add_argument("--how", choices=[each.name for each in HOW], help="only so")
     arguments = parser.parse_args()
+    faults = Faults(
+        arguments.faults,
+        arguments.seed,
+        WHERE if arguments.where is None else (arguments.where,),
+        HOW if arguments.how is None else (signal.Signals[arguments.how],),
+    )
     for on_ours in (True, False):
         if arguments.side in (None, "ours" if on_ours else "kafka"):
             with tempfile.TemporaryDirectory() as directory:
-                ran = run(Path(directory), on_ours=on_ours, faults=arguments.faults, seed=arguments.seed)
-                print(asyncio.run(ran), flush=True)
+                print(asyncio.run(run(Path(directory), on_ours=on_ours, faults=faults)), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ from deploy.kafka.node import Node, Properties
 from deploy.local.kafka import broker_of
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import NodeId
+from tests.e2e.calls import eventually
 from tests.interop.mixed_quorum import MixedQuorum
 
 PARTITIONS: Final = 2
 WITHIN_S: Final = 300.0
 """Against hanging alone."""
+ASK_S: Final = 10.0
 SEND_EVERY_S: Final = 0.02
 A_TRANSACTION: Final = 5
 """Records in each."""
@@ -44,6 +46,7 @@ class Brokers:
         }
         self.servers = ",".join(f"{HOST}:{port}" for port in ports.values())
         self._cluster_id = quorum.plan.cluster_id
+        self._admin = confluent.AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     async def start(self) -> None:
         """Formats and starts them; each is unfenced at the end."""
@@ -53,6 +56,22 @@ class Brokers:
         for node in self.nodes.values():
             await asyncio.to_thread(node.wait_ready)
 
+    async def whole(self, topics: Sequence[str]) -> dict[tuple[str, int], NodeId]:
+        """The leader of each partition of these topics, once every broker is in the ISR of each."""
+
+        async def leaders() -> dict[tuple[str, int], NodeId]:
+            try:
+                found = (await asyncio.to_thread(self._admin.list_topics, timeout=ASK_S)).topics
+            except confluent_kafka.KafkaException:
+                return {}
+            if not set(topics) <= found.keys():
+                return {}  # __transaction_state is made when it is first needed
+            parts = {(name, each.id): each for name in topics for each in found[name].partitions.values()}
+            is_whole = all(len(each.isrs) == len(self.nodes) and each.leader in self.nodes for each in parts.values())
+            return {name: each.leader for name, each in parts.items()} if is_whole else {}
+
+        return await eventually(leaders, within_s=WITHIN_S)
+
     async def close(self) -> None:
         """Ends those that run."""
         for node in self.nodes.values():
@@ -61,9 +80,8 @@ class Brokers:
 
     async def create(self, topic: str) -> None:
         """Makes a topic on all of them, through one: the first request has to do, whoever leads by then."""
-        admin = confluent.AdminClient({"bootstrap.servers": self.servers})
         wanted = confluent.NewTopic(topic, num_partitions=PARTITIONS, replication_factor=len(self.nodes))
-        made = admin.create_topics([wanted], operation_timeout=WITHIN_S, request_timeout=WITHIN_S)
+        made = self._admin.create_topics([wanted], operation_timeout=WITHIN_S, request_timeout=WITHIN_S)
         await asyncio.to_thread(made[topic].result, WITHIN_S)
 
     def read(self, topic: str, count: int) -> list[int]:
@@ -96,7 +114,8 @@ class Writer:
         self._wait_s = 0.0
         self._brokers = brokers
         self._writes = True
-        self._last_s = 0.0
+        self._sent_s: dict[int, float] = {}
+        """When each number was first sent that is not acknowledged yet."""
 
     def finish(self) -> None:
         """Lets it write what it has begun, and no more."""
@@ -111,6 +130,7 @@ class Writer:
         producer = self.producer()
         number = 0
         while self._writes:
+            self.send(number)
             producer.produce(self.topic, str(number).encode(), on_delivery=self._delivered)
             producer.poll(0)
             number += 1
@@ -123,18 +143,25 @@ class Writer:
         else:
             self.refused.append(str(error))
 
+    def send(self, *numbers: int) -> None:
+        """Notes that these are about to be sent, perhaps once more."""
+        now_s = time.monotonic()
+        for number in numbers:
+            self._sent_s.setdefault(number, now_s)
+
     def acknowledge(self, *numbers: int) -> None:
         now_s = time.monotonic()
-        if self.acknowledged:
-            self._wait_s = max(self._wait_s, now_s - self._last_s)
-        self._last_s = now_s
+        self._wait_s = max(self._wait_s, *(now_s - self._sent_s.pop(number) for number in numbers))
         self.acknowledged += numbers
 
     def longest_wait_s(self) -> float:
-        """The longest time (s) between two acknowledgements since this was last asked, the present wait included."""
+        """The longest time (s) from a record's first sending to its acknowledgement since this was last asked.
+
+        What waits now counts as far as it has waited.
+        """
         now_s = time.monotonic()
-        longest_s = max(self._wait_s, now_s - self._last_s) if self.acknowledged else 0.0
-        self._wait_s = 0.0
+        first_s = min(list(self._sent_s.values()), default=now_s)
+        longest_s, self._wait_s = max(self._wait_s, now_s - first_s), 0.0
         return longest_s
 
     async def judge(self) -> None:
@@ -158,6 +185,7 @@ class TransactionalWriter(Writer):
         while self._writes:
             producer.begin_transaction()
             numbers = range(number, number + A_TRANSACTION)
+            self.send(*numbers)
             try:
                 for each in numbers:
                     producer.produce(self.topic, str(each).encode())

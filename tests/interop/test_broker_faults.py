@@ -23,6 +23,6 @@ pytestmark = [
 async def test_what_producers_were_promised_is_there_once_and_no_broker_was_fenced_for_our_faults(
     tmp_path: Path,
 ) -> None:
-    said = await broker_faults.run(tmp_path, on_ours=True, faults=3, seed=1)
+    said = await broker_faults.run(tmp_path, on_ours=True, faults=broker_faults.Faults(3, seed=1))
 
     assert "none lost, none doubled" in said
