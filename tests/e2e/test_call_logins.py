@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
+import os
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -16,6 +21,7 @@ from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls
 from kraft.api.alter_user_scram_credentials_pb2 import AlterUserScramCredentialsRequest
 from kraft.api.create_acls_pb2 import CreateAclsRequest
 from kraft.api.create_delegation_token_pb2 import CreateDelegationTokenRequest
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.api.expire_delegation_token_pb2 import ExpireDelegationTokenRequest
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
 from kraft.service.controller_pb2_grpc import ControllerStub
@@ -26,14 +32,18 @@ from quorate.metadata.acls import AclOperation, AclPermission, PatternType, Reso
 from quorate.nouns import NodeId
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
-from tests.network.certificates import Authority, authority
+from tests.e2e.test_run import grpcurl as grpcurl  # a fixture
+from tests.network.certificates import Authority, authority, openssl_says
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 PASSWORD: Final = "correct horse battery"
 WRONG: Final = "wrong horse battery"
+ROOT: Final = Path(__file__).resolve().parents[2]
 DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 UNKNOWN: Final = ErrorCode.SASL_AUTHENTICATION_FAILED
+REVOKED: Final = "revoked"
+"""The file of what every controller refuses."""
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -49,8 +59,8 @@ class Admins:
     cluster: Cluster
     issuer: Authority
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        pem = (self.issuer.directory / "admins.pem").read_bytes()
+    def credentials(self, name: str = "admins") -> grpc.ChannelCredentials:
+        pem = (self.issuer.directory / f"{name}.pem").read_bytes()
         return grpc.ssl_channel_credentials(self.issuer.certificate.read_bytes(), pem, pem)
 
     async def ask(self, node_id: NodeId, rpc: str, request: Any, metadata: Metadata = ()) -> Any:
@@ -98,8 +108,10 @@ async def admins(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Admi
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "delegation.token.secret.key": "of this cluster",
+        "ssl.revoked.certificates.location": str(issuer.directory / REVOKED),
     }
     issuer.issue("admins", "/CN=admins")
+    (issuer.directory / REVOKED).write_text("# nobody yet\n")
     async with control_plane(
         tmp_path_factory.mktemp("logins"), quorum_settings=PATIENT, controller_settings=settings, tls=certificates
     ) as cluster:
@@ -215,3 +227,94 @@ async def test_no_password_is_written_anywhere(admins: Admins) -> None:
     assert "a login has failed" in written
     told = [value.removeprefix("Basic ") for ((_, value),) in (by_password(), by_password(WRONG))]
     assert [] == [secret for secret in (PASSWORD, WRONG, *told) if secret in written]
+
+
+async def test_who_has_a_certificate_that_is_revoked_is_refused_at_once_and_nobody_else_is(admins: Admins) -> None:
+    """Also on connections and streams that were open before; and no longer once the file lists it no more."""
+    file = admins.issuer.directory / REVOKED
+    store = admins.issuer.issue("stolen", "/CN=stolen")
+    stolen = by_password()
+
+    async def ends(stub: ControllerStub) -> str:
+        try:
+            asked = DescribeTopicPartitionsRequest()
+            await stub.DescribeTopicPartitions(asked, timeout=DEADLINE_MS / 1000, metadata=stolen)
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        return "OK"
+
+    def write(text: str) -> None:
+        beside = file.with_suffix(".new")
+        beside.write_text(text)
+        beside.replace(file)
+
+    address = admins.cluster.controller(1).address
+    async with grpc.aio.secure_channel(address, admins.credentials("stolen")) as channel:
+        stub = ControllerStub(channel)
+        stream = stub.AdminStream(timeout=WITHIN_S, metadata=stolen)
+        assert "OK" == await eventually(lambda: ends(stub), "OK".__eq__)
+        topics = topics_request(("alice-was-robbed",), timeout_ms=DEADLINE_MS)
+        envelope = AdminRequests(requests=[AdminRequest(correlation_id=1, create_topics=topics)])
+        await stream.write(envelope)
+        answer: Any = await stream.read()
+        assert 1 == len(answer.responses)
+
+        write(
+            f"# taken from a lost notebook\n{openssl_says('x509', '-noout', '-fingerprint', '-sha256', '-in', store)}"
+        )
+        refused = "UNAUTHENTICATED: the certificate of this caller is revoked"
+        assert refused == await eventually(lambda: ends(stub), refused.__eq__)
+        await stream.write(envelope)
+        with pytest.raises(grpc.aio.AioRpcError) as over:
+            await stream.read()
+        assert grpc.StatusCode.UNAUTHENTICATED is over.value.code()
+        assert ErrorCode.NONE == await admins.create(1, "alice-goes-on", by_password())  # by another certificate
+
+        write("what is no fingerprint")
+        told = "the new list of revoked certificates is not taken"
+        await eventually(lambda: asyncio.to_thread(lambda: told in admins.written()))
+        assert refused == await eventually(lambda: ends(stub), refused.__eq__)  # and the old one stays
+
+        write("")
+        assert "OK" == await eventually(lambda: ends(stub), "OK".__eq__)
+
+
+async def test_grpcurl_logs_in_with_the_lines_of_the_readme(admins: Admins, grpcurl: str) -> None:
+    """A password and a delegation token, each from the environment, so that no list of processes shows them."""
+    token = await admins.ask(
+        1, "CreateDelegationToken", CreateDelegationTokenRequest(max_lifetime_ms=-1), by_password()
+    )
+    environ = {
+        "ALICE": base64.b64encode(f"alice:{PASSWORD}".encode()).decode(),
+        "TOKEN_ID": token.token_id,
+        "HMAC": base64.b64encode(token.hmac).decode(),
+    }
+    readme = (ROOT / "services" / "README.md").read_text()
+    headers = re.findall(r"grpcurl -expand-headers -H '(authorization: [^']+)'", readme)
+    store = str(admins.issuer.directory / "admins.pem")
+    trusting = ("-cacert", str(admins.issuer.certificate), "-cert", store, "-key", store, "-max-time", str(WITHIN_S))
+    address = admins.cluster.controller(2).address
+
+    async def ends(header: str, name: str) -> str:
+        topic = json.dumps({"topics": [{"name": name, "num_partitions": 1, "replication_factor": 3}]})
+        call = ("-d", topic, address, "kraft.service.Controller/CreateTopics")
+        child = await asyncio.create_subprocess_exec(
+            grpcurl, "-expand-headers", "-H", header, *trusting, *call,
+            env={**os.environ, **environ}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        async with asyncio.timeout(WITHIN_S):
+            printed, _ = await child.communicate()
+        return printed.decode()
+
+    assert ["authorization: Basic ${ALICE}", "authorization: DelegationToken ${TOKEN_ID}:${HMAC}"] == headers
+    for number, header in enumerate(headers):
+
+        async def created(header: str = header, name: str = f"alice-by-grpcurl-{number}") -> bool:
+            await ends(header, name)
+            return name in await admins.cluster.topics(at=1)
+
+        assert await eventually(created)
+        assert "Unauthenticated" in await ends(
+            header.replace("${ALICE}", "YTpi").replace("${HMAC}", "AAAA"), "alice-no"
+        )
+    assert "alice-no" not in await admins.cluster.topics(at=1)

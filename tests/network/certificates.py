@@ -72,8 +72,14 @@ def der(keystore: Path) -> bytes:
 
 
 def openssl(*arguments: object) -> None:
+    openssl_says(*arguments)
+
+
+def openssl_says(*arguments: object) -> str:
+    """What a command of openssl prints."""
     done = subprocess.run(
         ["openssl", *map(str, arguments)], check=False, capture_output=True, text=True, timeout=OPENSSL_S
     )
 
     assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -43,6 +43,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
 Take: TypeAlias = Callable[[Any, Any], Any]
+Check: TypeAlias = Callable[[Any], None]
 
 
 class Guard(Protocol):
@@ -67,6 +68,7 @@ class Door:
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
     trace but never begin one. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; not
     for those services that are `open_to_all`. `claims` checks each request, also of a stream, before its handler.
+    `refuse` raises ApiError for the context of a caller that is not to be served any more; each message asks for it.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class Door:
         claims: Claims | None = None,
         log_in: LogIn | None = None,
         open_to_all: Collection[str] = (),
+        refuse: Check | None = None,
     ) -> None:
         assert deadline_cap_ms > 0, deadline_cap_ms
         self._admission = Admission(calls)
         self._guard = guard
         self._claims = claims
         self._log_in = log_in
+        self._refuse = refuse or _refuse_nobody
         self._open_to_all = frozenset(open_to_all)
         self._telemetry = telemetry
         self._quiet = frozenset(quiet)
@@ -109,7 +113,7 @@ class Door:
         is_open = method.rpartition("/")[0] in self._open_to_all
         guard, log_in = (None, None) if is_open else (self._guard, self._log_in)
         claim = None if self._claims is None else self._claims.check_of(method)
-        take = _taking(checked_each if handler.request_streaming else checked, claim, handler.request_streaming)
+        take = _taking_each(claim, self._refuse) if handler.request_streaming else _taking(claim)
         if inspect.isasyncgenfunction(behavior):
             made: object = self._stream(method, behavior, take, ledger, guard, log_in)
         else:
@@ -142,6 +146,7 @@ class Door:
         async def admitted(request: object, context: Context) -> Message | None:
             ip = ledger.enter(context.peer(), is_stream=is_stream)
             try:
+                self._refuse(context)
                 if log_in is not None:
                     set_login(await log_in(context))
                 if guard is not None:
@@ -179,6 +184,7 @@ class Door:
                 ip = None
                 try:
                     ip = ledger.enter(context.peer(), is_stream=True)
+                    self._refuse(context)
                     if log_in is not None:
                         set_login(await log_in(context))
                     if guard is not None:
@@ -186,6 +192,7 @@ class Door:
                     # gRPC's stubs say iterator; a handler with `yield` is a generator, which has `aclose`.
                     async with aclosing(behavior(take(request, context), context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
+                            self._refuse(context)
                             yield response
                 except grpc.aio.InternalError as gone:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
@@ -236,22 +243,34 @@ class Door:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message, {"correlation_id": correlation_id})
 
 
-def _taking(take: Callable[[Any], Any], claim: Callable[[Any, Any], None] | None, is_stream: bool) -> Take:
-    """Returns what gives a handler its request, or its requests, each of them checked."""
+def _refuse_nobody(context: Any) -> None:
+    """Serves every caller."""
+
+
+def _taking(claim: Callable[[Any, Any], None] | None) -> Take:
+    """Returns what gives a handler its request, checked."""
     if claim is None:
-        return lambda request, context: take(request)
+        return lambda request, context: checked(request)
 
     def one(request: Any, context: Any) -> Any:
-        taken = take(request)
+        taken = checked(request)
         claim(taken, context)
         return taken
 
+    return one
+
+
+def _taking_each(claim: Callable[[Any, Any], None] | None, refuse: Check) -> Take:
+    """Returns what gives a handler its requests, each of them checked."""
+
     async def each(requests: Any, context: Any) -> AsyncIterator[Any]:
-        async for request in take(requests):
-            claim(request, context)
+        async for request in checked_each(requests):
+            refuse(context)
+            if claim is not None:
+                claim(request, context)
             yield request
 
-    return each if is_stream else one
+    return each
 
 
 def _not_served(method: str) -> Unary:

@@ -71,7 +71,11 @@ class Server:
             calls=limits.calls,
             open_to_all=OPEN_TO_ALL,
         )
-        self._server = WrappedServer(self._make_door(guard=guard, claims=claims, log_in=log_in), limits, transport)
+        self._server = WrappedServer(
+            self._make_door(guard=guard, claims=claims, log_in=log_in, refuse=transport.check_not_revoked),
+            limits,
+            transport,
+        )
         self._for_probes: WrappedServer | None = None
         self._health = HealthServicer()
         self._services: list[str] = []

@@ -26,6 +26,7 @@ from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger
 from quorate.runtime.reloading_channel import Credentials, ReloadingChannel
 from quorate.tls.key_stores import Stores, read_stores
+from quorate.tls.revoked import fingerprint, read_revoked
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 
 __all__ = ["PLAIN", "Transport"]
@@ -52,6 +53,7 @@ class Transport:
         *,
         keystore: Path | None = None,
         truststore: Path | None = None,
+        revoked: Path | None = None,
         requires_certificate: bool = True,
         principal_rules: str = DEFAULT_RULES,
         clock: Clock = CLOCK,
@@ -63,14 +65,17 @@ class Transport:
         self._requires_certificate = requires_certificate
         self._principal = lru_cache(PRINCIPALS_MAX)(_principals(principal_rules))
         self._clock = clock
+        self._revocations = revoked
+        self._revoked: frozenset[str] = frozenset()
         self._stamp: Stamp = ()
         self._stores: Stores | None = None
         self._credentials: Credentials | None = None
         self._channels: WeakSet[ReloadingChannel] = WeakSet()
         if self._files is not None:
-            self._stamp = _stamp(*self._files)
+            self._stamp = self._seen()
             try:
                 self._take(read_stores(*self._files))
+                self._revoked = self._read_revoked()
             except ValueError as problem:
                 raise ConfigError([str(problem)]) from None
 
@@ -97,6 +102,18 @@ class Transport:
         if certificate is None:
             return ANONYMOUS
         return self._principal(certificate, next(iter(shown.get("peer_spiffe_id", ())), b""))
+
+    def check_not_revoked(self, context: Any) -> None:
+        """Raises ApiError(SASL_AUTHENTICATION_FAILED) if the certificate of a call's sender is revoked by now.
+
+        Whoever had connected before it was is found, too: the door asks for each message.
+        """
+        if not self._revoked:
+            return
+        certificate = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
+        if certificate is not None and fingerprint(certificate) in self._revoked:
+            log.info("refused a revoked certificate", host=context.peer(), fingerprint=fingerprint(certificate))
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the certificate of this caller is revoked")
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """Returns the credentials of a server, which has each connection made with the files of the time."""
@@ -135,18 +152,39 @@ class Transport:
         """Takes the files if they are others than at the last look, and fit each other."""
         assert self._files is not None
         assert self._stores is not None
-        stamp = _stamp(*self._files)
+        stamp = self._seen()
         if stamp == self._stamp:
             self._warn_of_expiry()
             return
         self._stamp = stamp
+        self._look_at_revoked()
         try:
             stores = read_stores(*self._files)
         except ValueError as problem:
             log.warning("the new certificate is not taken, and the old one stays", reason=str(problem))
             return
-        self._take(stores)
-        log.info("took a new certificate", **self.described)
+        if stores != self._stores:
+            self._take(stores)
+            log.info("took a new certificate", **self.described)
+
+    def _look_at_revoked(self) -> None:
+        try:
+            revoked = self._read_revoked()
+        except ValueError as problem:
+            log.warning("the new list of revoked certificates is not taken, and the old one stays", reason=str(problem))
+            return
+        if revoked != self._revoked:
+            self._revoked = revoked
+            log.info("took a new list of revoked certificates", count=len(revoked))
+
+    def _read_revoked(self) -> frozenset[str]:
+        """Raises ValueError."""
+        return frozenset() if self._revocations is None else read_revoked(self._revocations)
+
+    def _seen(self) -> Stamp:
+        """Returns the state of all files."""
+        assert self._files is not None
+        return _stamp(*self._files, *(() if self._revocations is None else (self._revocations,)))
 
     @property
     def described(self) -> dict[str, str]:

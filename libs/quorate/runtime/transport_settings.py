@@ -68,6 +68,12 @@ class TransportSettings(CallSettings):
     )
     keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
     truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
+    revoked: Path | None = setting(
+        "ssl.revoked.certificates.location",
+        optional(path()),
+        "A file of SHA-256 fingerprints: callers with these certificates are refused, whoever has issued them.",
+        default=None,
+    )
     client_auth: str = setting(
         "ssl.client.auth", choice("none", REQUIRED), "Whether a caller has to show a certificate.", default=REQUIRED
     )
@@ -92,6 +98,8 @@ class TransportSettings(CallSettings):
     def security_problems(self, listener: str) -> Iterator[str]:
         """Yields the violated rules of the listener with this name."""
         if self.security_protocol(listener) == PLAINTEXT:
+            if self.revoked is not None:
+                yield f"ssl.revoked.certificates.location = {self.revoked}: {listener} speaks in the clear"
             return
         for name, value in (("ssl.keystore.location", self.keystore), ("ssl.truststore.location", self.truststore)):
             if value is None:
@@ -127,6 +135,7 @@ def transport_of(settings: TransportSettings, listener: str) -> Transport:
     return Transport(
         keystore=settings.keystore,
         truststore=settings.truststore,
+        revoked=settings.revoked,
         requires_certificate=settings.client_auth == REQUIRED,
         principal_rules=settings.principal_rules,
     )
