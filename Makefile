@@ -84,6 +84,9 @@ chart: setup ## the Helm chart: lint, what it renders by the schemas of each Kub
 fuzz: setup ## malformed input at every RPC of live processes for SECONDS (SEED=, COUNT=, ARGS="--only placer")
 	@$(RUN) python -m tests.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+fuzz-decoders: setup ## COUNT damaged inputs for each decoder of bytes that others write, in one process (SEED=, ARGS="--only SCRAM")
+	@$(RUN) python -m tests.fuzz.decoders --count $(or $(COUNT),10000) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 soak: setup ## run the simulator for SEEDS seeds from BASE on, with progress
 	@$(RUN) python -m tests.sim soak --seeds $(or $(SEEDS),1000) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
@@ -153,4 +156,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats wheel pipeline e2e netns kube chart fuzz soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
