@@ -9,11 +9,11 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from deploy.kafka.release import HEAP, POM, java
+from deploy.kafka.release import HEAP, POM, QUICK, java
 
 __all__ = ["STARTED", "TOOL_TIMEOUT_S", "Node", "NodeFailed", "Properties", "ToolFailed", "tool"]
 
@@ -50,14 +50,26 @@ def tool(
 
 
 class Node:
-    """One server. `directory` has its properties, and what it says (`server.out`); `pom` names the release."""
+    """One server. `directory` has its properties, and what it says (`server.out`); `pom` names the release.
 
-    def __init__(self, directory: Path, properties: Properties, *, pom: Path = POM, heap: str = HEAP) -> None:
+    `options` are its JVM's.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        properties: Properties,
+        *,
+        pom: Path = POM,
+        heap: str = HEAP,
+        options: Sequence[str] = QUICK,
+    ) -> None:
         self.directory = directory
         self.properties = dict(properties)
         self.says = directory / "server.out"
         self._pom = pom
         self._heap = heap
+        self._options = options
         self._config = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -89,7 +101,7 @@ class Node:
     def start(self) -> Self:
         """Begins to run; `wait_ready` says when it serves."""
         assert not self.is_running, self.directory
-        command = java("kafka.Kafka", self._config, level="info", heap=self._heap, pom=self._pom)
+        command = java("kafka.Kafka", self._config, level="info", heap=self._heap, pom=self._pom, options=self._options)
         with self.says.open("wb") as out:
             self._process = subprocess.Popen(command, cwd=self.directory, stdout=out, stderr=subprocess.STDOUT)
         return self

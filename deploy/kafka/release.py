@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BUILD", "MAVEN_TIMEOUT_S", "POM", "NotFetched", "jars", "java", "missing", "version"]
+__all__ = ["BUILD", "MAVEN_TIMEOUT_S", "POM", "QUICK", "SERVER", "NotFetched", "jars", "java", "missing", "version"]
 
 HERE: Final = Path(__file__).parent
 POM: Final = HERE / "pom.xml"
@@ -23,6 +23,10 @@ COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-depen
 MAVEN_TIMEOUT_S: Final = 600
 """About 80 jars, 150 MB, from a registry that may be slow."""
 HEAP: Final = "512m"
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that is there to start soon: it compiles little."""
+SERVER: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+"""Those of Kafka's own start scripts: for whoever measures it."""
 
 HOW_TO_GET: Final = (
     "a released Kafka needs a JDK 17 and Maven 3.8 (Debian, Ubuntu: `apt-get install openjdk-17-jdk-headless maven`; "
@@ -73,16 +77,17 @@ def java(
     classes: Sequence[Path] = (),
     heap: str = HEAP,
     pom: Path = POM,
+    options: Sequence[str] = QUICK,
 ) -> list[str]:
     """Returns the command that runs a main class of the release that `pom` names.
 
-    `level` is what of its log it prints, `classes` are directories of classes before the release's jars. Raises
-    NotFetched.
+    `level` is what of its log it prints, `classes` are directories of classes before the release's jars, `options`
+    are the JVM's. Raises NotFetched.
     """
     classpath = ":".join((*map(str, classes), f"{jars(pom)}/*"))
-    options = [f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"]
+    of_jvm = [f"-Xmx{heap}", *options, "-Djava.net.preferIPv4Stack=true"]
     log = [f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Dquorate.kafka.level={level}"]
-    return ["java", *options, *log, "-cp", classpath, main, *map(str, arguments)]
+    return ["java", *of_jvm, *log, "-cp", classpath, main, *map(str, arguments)]
 
 
 def _fetched(pom: Path) -> bool:

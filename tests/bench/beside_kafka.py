@@ -33,7 +33,8 @@ from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.bench.measure import Table, calibrate
 from tests.bench.quorum_commit import ms
 from tests.bench.quorum_nodes import QUIET, cpu_seconds, run_loop
-from tests.interop.mixed_quorum import PATIENT, MixedQuorum, kafkas_alone, ours_first
+from tests.interop.mixed_plan import MEASURED, PATIENT
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
 
 VOTERS: Final = 3
 BROKERS: Final = (101, 102, 103)
@@ -81,7 +82,7 @@ async def _measure() -> list[Table]:
     try:
         async with AsyncExitStack() as life:
             kafkas = await life.enter_async_context(
-                kafkas_alone(directory / "kafkas", ours=1, kafkas=VOTERS, settings=PATIENT)
+                kafkas_alone(directory / "kafkas", ours=1, kafkas=VOTERS, settings=PATIENT, peers=MEASURED)
             )
             ours = await life.enter_async_context(ours_first(directory / "ours", ours=VOTERS, kafkas=0))
             sides = [

@@ -27,12 +27,12 @@ from typing import Final
 
 from deploy.kafka.node import Node
 from deploy.local.plan import Process
-from quorate.errors import ApiError
 from quorate.nouns import NodeId
 from quorate.records import BrokerRegistrationChangeRecord
 from tests.e2e.cluster import stored_records
 from tests.interop.busy_brokers import Brokers, TransactionalWriter, Writer, at_work
-from tests.interop.mixed_quorum import MixedQuorum, Settings, kafkas_alone, ours_first
+from tests.interop.mixed_plan import Settings
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
 
 BROKERS: Final = (101, 102, 103)
 VOTERS: Final = 3
@@ -119,19 +119,11 @@ class OnKafkas:
         self._quorum = quorum
 
     async def strike(self, fault: Fault) -> str:
-        leader_id = await self._leader()
+        leader_id = (await self._quorum.described_by_one_of([*self._quorum.kafkas])).leader_id
         others = [node_id for node_id in self._quorum.kafkas if node_id != leader_id]
         node_id = leader_id if fault.where == LEADER else others[fault.number % len(others)]
         await strike_kafka(self._quorum.kafkas[node_id], fault.how)
         return "controller"
-
-    async def _leader(self) -> NodeId:
-        while True:
-            for node_id in self._quorum.kafkas:
-                try:
-                    return (await self._quorum.described(at=node_id)).leader_id
-                except (ApiError, OSError):
-                    await asyncio.sleep(0.05)
 
 
 async def strike_kafka(node: Node, how: signal.Signals) -> None:

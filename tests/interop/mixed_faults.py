@@ -24,7 +24,8 @@ from quorate.errors import ApiError
 from quorate.nouns import NodeId
 from tests.e2e.calls import attempt, call_once, eventually
 from tests.e2e.cluster import stored_leaders
-from tests.interop.mixed_quorum import PATIENT, MixedQuorum, Settings, kafkas_first
+from tests.interop.mixed_plan import PATIENT, Settings
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_first
 
 SETTINGS: Final[Settings] = PATIENT | {"controller.quorum.fetch.timeout.ms": 2_000}
 """Kafka's own timeouts but for the broker's session: nobody sends heartbeats here."""

@@ -6,14 +6,13 @@ import asyncio
 import shutil
 import signal
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from deploy.kafka.node import Node, ToolFailed, tool
-from deploy.local.plan import ClusterPlan, Process, make_plan
-from deploy.local.ports import HOST, free_ports
+from deploy.local.plan import ClusterPlan
+from deploy.local.ports import HOST
 from kraft import Message, Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -29,29 +28,24 @@ from quorate.storage.meta_properties import read_meta_properties
 from quorate.wire.batch import batches
 from tests.e2e.calls import attempt, call_with_retries, eventually
 from tests.e2e.cluster import Cluster, stored_batches, stored_leaders, stored_topics
-from tests.interop.kafka.quorum import SECURITY, data_of
+from tests.interop.kafka.quorum import data_of
+from tests.interop.mixed_plan import CLEAR, PATIENT, Peers, Settings, planned
 
 QUORUM_TOOL: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 ALREADY: Final = ("DuplicateVoterException", "VoterNotFoundException")
 """What the tool says when an earlier call has done it, whose answer was lost."""
+LOOK_AGAIN_S: Final = 0.01
 MADE: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 BROKER: Final = 101
-SESSION_TIMEOUT_MS: Final = 600_000
-Settings = dict[str, object]
-PATIENT: Final[Settings] = {
-    "controller.quorum.fetch.timeout.ms": 10_000,
-    "controller.quorum.election.timeout.ms": 1_000,
-    "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
-}
-"""A leader that is only slow is not replaced; the broker of these stories sends few heartbeats."""
 
 
 class MixedQuorum(Cluster):
     """Our processes, with Kafka's controllers by node id beside them. Our nodes have the ids from 1 on."""
 
-    def __init__(self, plan: ClusterPlan, kafkas: Mapping[NodeId, Node]) -> None:
+    def __init__(self, plan: ClusterPlan, kafkas: Mapping[NodeId, Node], peers: Peers) -> None:
         super().__init__(plan)
         self.kafkas = dict(kafkas)
+        self._tls = None if peers.issuer is None else peers.issuer.client(peers.keystore)
         self._brokers: dict[NodeId, tuple[Uuid, Uuid]] = {}
         """The incarnation and the log directory of each broker that registers here."""
 
@@ -129,11 +123,9 @@ class MixedQuorum(Cluster):
         """
         servers = ",".join(self.kafka_address(each) for each in by) or self.plan.bootstrap_controllers
         at = ("--bootstrap-controller", servers)
-        if how == "add-controller":
-            arguments = (*at, "--command-config", self.kafkas[node_id].directory / "server.properties", how)
-        else:
-            directory = ("--controller-directory-id", self.directory_id(node_id))
-            arguments = (*at, how, "--controller-id", node_id, *directory)
+        arguments = [*at, "--command-config", self.kafkas[node_id].directory / "server.properties", how]
+        if how == "remove-controller":
+            arguments += ["--controller-id", node_id, "--controller-directory-id", self.directory_id(node_id)]
 
         async def done() -> str:
             try:
@@ -167,7 +159,7 @@ class MixedQuorum(Cluster):
     async def ask(self, node_id: NodeId, request: Message) -> Any:
         """One request at a node's listener for Kafka's wire. Raises OSError and ApiError."""
         host, _, port = self.kafka_address(node_id).rpartition(":")
-        async with await connect(host, int(port)) as connection:
+        async with await connect(host, int(port), tls=self._tls) as connection:
             return await connection.ask(request)
 
     async def described(self, *, at: NodeId) -> DescribeQuorumResponse.TopicData.PartitionData:
@@ -180,6 +172,14 @@ class MixedQuorum(Cluster):
         if found is None or found.error_code:
             raise refusal_of(found.error_code if found else answer.error_code, "DescribeQuorum")
         return found
+
+    async def described_by_one_of(self, nodes: Sequence[NodeId]) -> DescribeQuorumResponse.TopicData.PartitionData:
+        """The same by whichever of these nodes comes to lead."""
+        while True:
+            for node_id in nodes:
+                with suppress(ApiError, OSError):
+                    return await self.described(at=node_id)
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def create_by_wire(self, topic: str, *, at: NodeId) -> None:
         """A topic on the one broker of these stories, made at one node; asked again while that cannot be done there."""
@@ -215,8 +215,8 @@ class MixedQuorum(Cluster):
         answer: CreateTopicsResponse = await self.ask(at, CreateTopicsRequest(topics=(asked,), timeout_ms=10_000))
         return ErrorCode(answer.topics[0].error_code)
 
-    async def unfence(self, broker_id: NodeId = BROKER, *, at: NodeId) -> None:
-        """A broker registers, or is registered already, and says that it has replayed its registration."""
+    async def unfence(self, broker_id: NodeId = BROKER, *, at: NodeId) -> Epoch:
+        """A broker registers, or is registered already, and says that it has replayed that; its broker epoch."""
         incarnation_id, directory_id = self._brokers.setdefault(broker_id, (random_uuid(), random_uuid()))
         registration = BrokerRegistrationRequest(
             broker_id=broker_id,
@@ -238,6 +238,7 @@ class MixedQuorum(Cluster):
         heard: BrokerHeartbeatResponse = await self.ask(at, beat)
         if heard.error_code:
             raise refusal_of(heard.error_code, "BrokerHeartbeat")
+        return epoch
 
     # What is stored, once all have ended
 
@@ -290,10 +291,10 @@ async def restarted(quorum: MixedQuorum, node_id: NodeId) -> AsyncIterator[None]
 
 @asynccontextmanager
 async def ours_first(
-    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT
+    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT, peers: Peers = CLEAR
 ) -> AsyncIterator[MixedQuorum]:
     """Our nodes, which are the first voters, run; Kafka's controllers are formatted as nobody's and do not run yet."""
-    async with _mixed(directory, ours=ours, kafkas=kafkas, settings=settings) as mixed:
+    async with _mixed(directory, ours=ours, kafkas=kafkas, settings=settings, peers=peers) as mixed:
         await mixed.running.start()
         for node_id in mixed.kafkas:
             await mixed.format_kafka(node_id)
@@ -313,20 +314,20 @@ async def static_quorum(directory: Path, *, ours: int, kafkas: int) -> AsyncIter
 
 @asynccontextmanager
 async def kafkas_first(
-    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT
+    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT, peers: Peers = CLEAR
 ) -> AsyncIterator[MixedQuorum]:
     """Kafka's controllers, which are the first voters, run; our nodes run as nobody's, and ask them first."""
-    async with kafkas_alone(directory, ours=ours, kafkas=kafkas, settings=settings) as mixed:
+    async with kafkas_alone(directory, ours=ours, kafkas=kafkas, settings=settings, peers=peers) as mixed:
         await mixed.start_ours()
         yield mixed
 
 
 @asynccontextmanager
 async def kafkas_alone(
-    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT
+    directory: Path, *, ours: int, kafkas: int, settings: Settings = PATIENT, peers: Peers = CLEAR
 ) -> AsyncIterator[MixedQuorum]:
     """Kafka's controllers, which are the first voters, run; ours are planned. All have these settings."""
-    async with _mixed(directory, ours=ours, kafkas=kafkas, settings=settings) as mixed:
+    async with _mixed(directory, ours=ours, kafkas=kafkas, settings=settings, peers=peers) as mixed:
         named = {node_id: uuid_text(random_uuid()) for node_id in mixed.kafkas}
         first = ",".join(f"{node_id}@{mixed.kafka_address(node_id)}:{named[node_id]}" for node_id in named)
         for node in mixed.kafkas.values():
@@ -339,16 +340,17 @@ async def kafkas_alone(
 
 @asynccontextmanager
 async def _mixed(
-    directory: Path, *, ours: int, kafkas: int, is_static: bool = False, settings: Settings = PATIENT
+    directory: Path,
+    *,
+    ours: int,
+    kafkas: int,
+    is_static: bool = False,
+    settings: Settings = PATIENT,
+    peers: Peers = CLEAR,
 ) -> AsyncIterator[MixedQuorum]:
     """Nothing is formatted, nothing runs; whatever does is ended at the end."""
-    at = {ours + 1 + place: f"{HOST}:{port}" for place, port in enumerate(free_ports(kafkas))}
-    plan = _plan(directory, ours=ours, kafkas=at, is_static=is_static, settings=settings)
-    voters = plan.gateways[0].settings["controller.quorum.voters"]
-    servers = ",".join(each.partition("@")[2] for each in voters.split(","))
-    known = {"controller.quorum.voters": voters} if is_static else {"controller.quorum.bootstrap.servers": servers}
-    own = settings | known
-    mixed = MixedQuorum(plan, {node_id: _controller(plan, node_id, address, own) for node_id, address in at.items()})
+    plan, nodes = planned(directory, ours=ours, kafkas=kafkas, is_static=is_static, settings=settings, peers=peers)
+    mixed = MixedQuorum(plan, nodes, peers)
     try:
         yield mixed
     finally:
@@ -356,57 +358,3 @@ async def _mixed(
             if node.is_running:
                 node.kill()
         await mixed.stop()
-
-
-def _plan(
-    directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static: bool, settings: Settings
-) -> ClusterPlan:
-    """Our part of a mixed quorum: each node announces its gateway beside its own listener."""
-    session_ms = int(str(settings["broker.session.timeout.ms"]))
-    plan = make_plan(directory, voters=ours, dynamic=not is_static, with_gateways=True, session_timeout_ms=session_ms)
-    named = ",".join(f"{node_id}@CONTROLLER://{address}" for node_id, address in kafkas.items())
-    directory.mkdir(exist_ok=True)
-    at = plan.bootstrap_controllers.split(",")
-    everybody = ",".join(f"{node_id}@{address}" for node_id, address in (*enumerate(at, 1), *kafkas.items()))
-
-    def quorum(process: Process, gateway: str) -> Process:
-        own = {
-            "listeners": f"QUORUM://{process.address}",
-            "advertised.listeners": f"CONTROLLER://{gateway},QUORUM://{process.address}",
-            "listener.security.protocol.map": "QUORUM:PLAINTEXT",
-            "kafka.listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-            **{key: str(value) for key, value in settings.items() if key.startswith("controller.quorum.")},
-        }
-        if is_static:
-            own["controller.quorum.voters"] = f"{process.settings['controller.quorum.voters']},{named}"
-        return replace(process, settings={**process.settings, **own})
-
-    def controller(process: Process, gateway: str) -> Process:
-        own = {
-            "listeners": f"ADMIN://{process.address}",
-            "listener.security.protocol.map": "ADMIN:PLAINTEXT",
-            "advertised.listeners": f"ADMIN://{process.address},CONTROLLER://{gateway}",
-        }
-        return replace(process, settings={**process.settings, **own})
-
-    def gateway(process: Process) -> Process:
-        return replace(process, settings={**process.settings, "controller.quorum.voters": everybody})
-
-    return replace(
-        plan,
-        quorum=tuple(map(quorum, plan.quorum, at)),
-        controllers=tuple(map(controller, plan.controllers, at)),
-        gateways=tuple(map(gateway, plan.gateways)),
-    )
-
-
-def _controller(plan: ClusterPlan, node_id: NodeId, address: str, settings: Mapping[str, object]) -> Node:
-    """A Kafka's controller; its settings say what it knows of the others."""
-    data = data_of(plan.directory, node_id)
-    own = {
-        "process.roles": "controller",
-        "node.id": node_id,
-        "listeners": f"CONTROLLER://{address}",
-        "log.dirs": data,
-    }
-    return Node(data.parent, SECURITY | dict(settings) | own)

@@ -1,0 +1,159 @@
+"""The plan of a quorum of our nodes and a released Kafka's controllers: who listens where, and speaks what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from deploy.kafka.node import Node
+from deploy.kafka.release import POM, QUICK, SERVER
+from deploy.local.plan import RELEASE, ClusterPlan, Process, make_plan
+from deploy.local.ports import HOST, free_ports
+from quorate.nouns import NodeId
+from tests.interop.kafka.quorum import SECURITY, data_of
+from tests.network.certificates import Authority
+
+SESSION_TIMEOUT_MS: Final = 600_000
+Settings = dict[str, object]
+PATIENT: Final[Settings] = {
+    "controller.quorum.fetch.timeout.ms": 10_000,
+    "controller.quorum.election.timeout.ms": 1_000,
+    "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+}
+"""A leader that is only slow is not replaced; the broker of these stories sends few heartbeats."""
+NODES: Final = "nodes"
+"""The name of the certificate that all nodes have."""
+OF_QUORUM: Final = ("controller.quorum.", "metadata.max.retention.", "metadata.log.cleaning.", "file.delete.")
+OF_CONTROLLER: Final = ("metadata.log.max.",)
+"""How the settings begin that are for our quorum nodes and controllers; a Kafka gets all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """Which release the Kafkas are of, and what all speak on Kafka's wire: TLS with certificates of `issuer`, if any.
+
+    `level` is what the cluster is formatted with: a metadata.version that the release knows. `options` are those of the
+    Kafkas' JVMs.
+    """
+
+    pom: Path = POM
+    level: str = RELEASE
+    issuer: Authority | None = None
+    options: Sequence[str] = QUICK
+
+    @property
+    def protocol(self) -> str:
+        return "PLAINTEXT" if self.issuer is None else "SSL"
+
+    @property
+    def keystore(self) -> Path | None:
+        """One certificate for all nodes, which are on one machine."""
+        return None if self.issuer is None else self.issuer.directory / f"{NODES}.pem"
+
+    def stores(self) -> dict[str, str]:
+        """The settings of both sides; whoever connects shows a certificate, too."""
+        if self.issuer is None:
+            return {}
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.issuer.certificate),
+        }
+
+
+CLEAR: Final = Peers()
+"""The release whose tools there are, in the clear."""
+MEASURED: Final = Peers(options=SERVER)
+"""The same for benches."""
+
+
+def planned(
+    directory: Path, *, ours: int, kafkas: int, is_static: bool, settings: Settings, peers: Peers
+) -> tuple[ClusterPlan, dict[NodeId, Node]]:
+    """Our part, and Kafka's nodes by id; nothing is formatted yet."""
+    at = {ours + 1 + place: f"{HOST}:{port}" for place, port in enumerate(free_ports(kafkas))}
+    directory.mkdir(exist_ok=True)
+    if peers.issuer is not None:
+        peers.issuer.issue(NODES, f"/O=test/CN={NODES}")
+    plan = _plan(directory, ours=ours, kafkas=at, is_static=is_static, settings=settings, peers=peers)
+    voters = plan.gateways[0].settings["controller.quorum.voters"]
+    servers = ",".join(each.partition("@")[2] for each in voters.split(","))
+    known = {"controller.quorum.voters": voters} if is_static else {"controller.quorum.bootstrap.servers": servers}
+    own = settings | known
+    return plan, {node_id: _controller(plan, node_id, address, own, peers) for node_id, address in at.items()}
+
+
+def _plan(
+    directory: Path, *, ours: int, kafkas: Mapping[NodeId, str], is_static: bool, settings: Settings, peers: Peers
+) -> ClusterPlan:
+    """Our part of a mixed quorum: each node announces its gateway beside its own listener."""
+    session_ms = int(str(settings["broker.session.timeout.ms"]))
+    plan = make_plan(directory, voters=ours, dynamic=not is_static, with_gateways=True, session_timeout_ms=session_ms)
+    named = ",".join(f"{node_id}@CONTROLLER://{address}" for node_id, address in kafkas.items())
+    to_peers = directory / "peers.properties"
+    to_peers.write_text("".join(f"{name}={value}\n" for name, value in _client(peers).items()))
+    at = plan.bootstrap_controllers.split(",")
+    everybody = ",".join(f"{node_id}@{address}" for node_id, address in (*enumerate(at, 1), *kafkas.items()))
+
+    def quorum(process: Process, gateway: str) -> Process:
+        own = {
+            "listeners": f"QUORUM://{process.address}",
+            "advertised.listeners": f"CONTROLLER://{gateway},QUORUM://{process.address}",
+            "listener.security.protocol.map": "QUORUM:PLAINTEXT",
+            "kafka.listener.security.protocol.map": f"CONTROLLER:{peers.protocol}",
+            "controller.quorum.peer.config": str(to_peers),
+            **_named(settings, OF_QUORUM),
+        }
+        if is_static:
+            own["controller.quorum.voters"] = f"{process.settings['controller.quorum.voters']},{named}"
+        return replace(process, settings={**process.settings, **own})
+
+    def controller(process: Process, gateway: str) -> Process:
+        own = {
+            "listeners": f"ADMIN://{process.address}",
+            "listener.security.protocol.map": "ADMIN:PLAINTEXT",
+            "advertised.listeners": f"ADMIN://{process.address},CONTROLLER://{gateway}",
+            **_named(settings, OF_CONTROLLER),
+        }
+        return replace(process, settings={**process.settings, **own})
+
+    def gateway(process: Process) -> Process:
+        own = {"controller.quorum.voters": everybody}
+        if peers.issuer is not None:
+            protocol = {"listener.security.protocol.map": "CONTROLLER:SSL", "ssl.client.auth": "required"}
+            own |= protocol | peers.stores()
+        return replace(process, settings={**process.settings, **own})
+
+    return replace(
+        plan,
+        release=peers.level,
+        quorum=tuple(map(quorum, plan.quorum, at)),
+        controllers=tuple(map(controller, plan.controllers, at)),
+        gateways=tuple(map(gateway, plan.gateways)),
+    )
+
+
+def _named(settings: Settings, begin: tuple[str, ...]) -> dict[str, str]:
+    return {name: str(value) for name, value in settings.items() if name.startswith(begin)}
+
+
+def _client(peers: Peers) -> dict[str, str]:
+    """The properties of who connects to a node."""
+    return {"security.protocol": peers.protocol, **peers.stores()}
+
+
+def _controller(plan: ClusterPlan, node_id: NodeId, address: str, settings: Mapping[str, object], peers: Peers) -> Node:
+    """A Kafka's controller; its settings say what it knows of the others, and are a tool's, too."""
+    data = data_of(plan.directory, node_id)
+    own = {
+        "process.roles": "controller",
+        "node.id": node_id,
+        "listeners": f"CONTROLLER://{address}",
+        "log.dirs": data,
+        "listener.security.protocol.map": f"CONTROLLER:{peers.protocol},PLAINTEXT:PLAINTEXT",
+        "ssl.client.auth": "none" if peers.issuer is None else "required",
+    }
+    return Node(data.parent, SECURITY | dict(settings) | own | _client(peers), pom=peers.pom, options=peers.options)
