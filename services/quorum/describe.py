@@ -71,13 +71,17 @@ def _replica(state: ReplicaState, to_wall_ms: int) -> Any:
 
 
 def announced_voters(voters: VoterSet | None, endpoints: NodeEndpoints) -> list[FindQuorumResponse.Voter]:
-    """Names each voter and where it listens: by `endpoints`, or else by the voter set itself."""
+    """Names each voter and where it listens: by `endpoints`, or else by the voter set itself.
+
+    The listener's name says that Kafka's wire is spoken there.
+    """
     described = []
     for voter in () if voters is None else voters.voters:
         one = FindQuorumResponse.Voter(id=voter.key.id, directory_id=uuid_text(voter.key.directory_id))
         reached = endpoints.peer(voter.key.id) or endpoints.reached(voter.endpoints)
         if reached is not None:
             one.host, one.port = reached.address.host, reached.address.port
+            one.listener = endpoints.listener(reached)
         described.append(one)
     return described
 

@@ -85,6 +85,18 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         """Returns the address and protocol for a peer with these listeners; None if it has none to speak to."""
         return self._protocols.reached((each.name, Address(each.host, each.port)) for each in listeners)
 
+    def listener(self, at: PeerAddress) -> str:
+        """Returns the name of a listener for Kafka's wire, by which others know the protocol; "" for gRPC."""
+        return self._protocols.name_of(at.protocol)
+
+    @property
+    def who_tells(self) -> list[Address]:
+        """Where our own nodes listen by the configuration, whom to ask where a Kafka does; none if there are none."""
+        if not self._protocols.by_name:
+            return []
+        known = (*self.bootstrap.values(), *self._configured.values())
+        return list(dict.fromkeys(each.address for each in known if each.is_grpc))
+
     def peer(self, node_id: NodeId) -> PeerAddress | None:
         """Returns where a node is reached, and by which protocol; None if that is not known."""
         voting = self._voting(node_id)

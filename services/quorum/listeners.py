@@ -70,6 +70,14 @@ class ListenerProtocols:
         """Returns what a listener speaks; "" is an address without a name."""
         return self.by_name.get(listener, GRPC)
 
+    def name_of(self, protocol: str) -> str:
+        """Returns the first listener that speaks a protocol of Kafka's; "" for gRPC.
+
+        >>> ListenerProtocols({"CONTROLLER": "SSL"}).name_of("SSL")
+        'CONTROLLER'
+        """
+        return next((name for name, spoken in self.by_name.items() if spoken == protocol), "")
+
     def reached(self, listeners: Iterable[tuple[str, Address]]) -> PeerAddress | None:
         """Returns where a node with these listeners is reached: by gRPC if it speaks it; None if it has none.
 

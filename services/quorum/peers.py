@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from kraft.api.fetch_pb2 import FetchResponse
+from kraft.service.quorum_pb2 import FindQuorumRequest
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import NodeId
 from quorate.raft import fencing
@@ -71,6 +72,7 @@ class Peers:
         self._timeout_s = request_timeout_ms / 1000 + MARGIN_S
         self._wires: dict[str, PeerWire] = {GRPC: GrpcWire(transport), **(kafka or {})}
         self._stream: _FetchStream | None = None
+        self._locating: asyncio.Task[None] | None = None
 
     def send(self, send: Send) -> None:
         """Sends one request of the core to a peer, in the background; never blocks."""
@@ -88,6 +90,8 @@ class Peers:
     async def close(self) -> None:
         """Closes the Fetch stream and all connections."""
         self.stop_fetching(unless_from=None)
+        if self._locating is not None:
+            self._locating.cancel()
         for wire in self._wires.values():
             await wire.close()
 
@@ -101,9 +105,29 @@ class Peers:
             except ApiError as failure:
                 log.debug("no answer", peer=to, request=type(request).__name__, reason=str(failure))
                 asyncio.get_running_loop().call_soon(self._failed, request.reply_to)
+                if self._locating is None or self._locating.done():
+                    self._locating = self._tasks.create_task(self._locate(to, request.cluster_id))
                 return
             self._stream.reading = self._tasks.create_task(self._read(self._stream))
         self._stream.write(request)
+
+    async def _locate(self, leader_id: NodeId, cluster_id: str | None) -> None:
+        """Asks our own nodes where a leader listens for Kafka's wire (FindQuorum).
+
+        An answer over gRPC names the leader, and cannot tell where it listens if it is a Kafka's controller: an
+        endpoint in it is one for gRPC. Without this a node without a log would not find such a leader.
+        """
+        for address in self._endpoints.who_tells:
+            try:
+                found = await self._wires[GRPC].call(address, FindQuorumRequest(), timeout_s=self._timeout_s)
+            except Unreached as failure:
+                log.debug("no answer", peer=str(address), request="FindQuorumRequest", reason=str(failure))
+                continue
+            named = (each for each in found.voters if each.id == leader_id and each.listener)
+            listeners = [ListenerEndpoint(each.listener, each.host, each.port) for each in named]
+            if listeners and cluster_id in (None, found.cluster_id):
+                self._endpoints.hear_listeners(leader_id, listeners)
+                return
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.create_task(work)

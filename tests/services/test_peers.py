@@ -9,8 +9,10 @@ from socket import socket
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from kraft.api import fetch_pb2 as wire
+from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.history import History
@@ -19,6 +21,7 @@ from quorate.raft.ready import Send
 from quorate.raft.voters import VoterSet
 from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
 from services.quorum.endpoints import NodeEndpoints
+from services.quorum.listeners import ListenerProtocols
 from services.quorum.peers import Peers
 
 WITHIN_S = 120
@@ -109,3 +112,53 @@ async def test_a_fetch_that_is_sent_again_does_not_wait_for_the_answer_that_did_
         await server.stop(None)
 
     assert [] == lost
+
+
+class Follower(QuorumServicer):
+    """A node of ours that follows a Kafka, and is asked by one that has no log."""
+
+    def __init__(self, cluster_id: str, host: str) -> None:
+        self.cluster_id = cluster_id
+        self.host = host
+
+    async def FindQuorum(self, request: FindQuorumRequest, context: object) -> FindQuorumResponse:
+        ours = FindQuorumResponse.Voter(id=3, host="three", port=9090)
+        kafka = FindQuorumResponse.Voter(id=2, host=self.host, port=9093, listener="CONTROLLER")
+        return FindQuorumResponse(cluster_id=self.cluster_id, leader_id=2, voters=[ours, kafka])
+
+
+async def test_where_a_kafka_leads_is_asked_of_our_nodes() -> None:
+    """An answer to a fetch over gRPC cannot say where Kafka's wire is spoken. Another cluster's word does not count."""
+    failed: asyncio.Queue[object] = asyncio.Queue()
+    server, ports = grpc.aio.server(), []
+    other = grpc.aio.server()
+    for each, follower in ((other, Follower("other", "elsewhere")), (server, Follower("c", "two"))):
+        add_QuorumServicer_to_server(follower, each)
+        ports.append(each.add_insecure_port("127.0.0.1:0"))
+        await each.start()
+    bootstrap = [Endpoint("127.0.0.1", port) for port in ports]
+    endpoints = NodeEndpoints((), bootstrap, History(VoterSet.of(1)), ListenerProtocols({"CONTROLLER": "PLAINTEXT"}))
+    try:
+        async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
+            peers = Peers(
+                endpoints,
+                tasks,
+                heard=lambda answer: None,
+                failed=failed.put_nowait,
+                lost=lambda node_id: None,
+                refused=lambda why: None,
+                request_timeout_ms=60_000,
+            )
+            peers.send(Send(to=2, request=replace(FETCH, cluster_id="c")))
+
+            assert 1 == await failed.get()
+
+            while endpoints.peer(2) is None:  # noqa: ASYNC110  # nobody is told: the next fetch goes there
+                await asyncio.sleep(0.01)
+            await peers.close()
+    finally:
+        await server.stop(None)
+        await other.stop(None)
+
+    assert "PLAINTEXT at two:9093" == str(endpoints.peer(2))
+    assert endpoints.peer(3) is None

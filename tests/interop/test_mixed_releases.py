@@ -1,0 +1,108 @@
+"""Other releases vote beside ours, also by TLS, and each begins with the other's snapshot (FetchSnapshot)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+pytest.register_assert_rewrite("tests.interop.mixed_quorum", "tests.e2e.cluster")
+
+from deploy.local.plan import RELEASE  # noqa: E402
+from quorate.cli.offline import load  # noqa: E402
+from quorate.metadata.canonical import canonical  # noqa: E402
+from quorate.nouns import NodeId, Offset  # noqa: E402
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids, segment_bases  # noqa: E402
+from tests.e2e.calls import eventually  # noqa: E402  # assertions of the helpers tell values from here on
+from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent  # noqa: E402
+from tests.interop.mixed_plan import PATIENT, Peers, Settings  # noqa: E402
+from tests.interop.mixed_quorum import MixedQuorum, ours_first  # noqa: E402
+from tests.network.certificates import authority  # noqa: E402
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(absent() is not None, reason=absent() or ""),
+    pytest.mark.timeout(900),
+]
+
+OURS: Final = (1, 2)
+KAFKA: Final = 3
+FORGETFUL: Final[Settings] = PATIENT | {
+    "metadata.log.max.record.bytes.between.snapshots": 1_000,
+    "metadata.max.retention.bytes": 1_000,
+    "metadata.log.cleaning.interval.ms": 200,
+    "file.delete.delay.ms": 0,
+}
+"""Every node makes a snapshot soon, and forgets the log before it."""
+RELEASES: Final = {
+    "4.0.0": (OLDEST_POM, "4.0-IV3"),
+    "4.4.0": (OPERATIONS_POM, RELEASE),
+}
+"""The metadata.version is one that ours and the release know."""
+
+
+@pytest.mark.parametrize(("release", "by_tls"), [("4.0.0", False), ("4.4.0", True)])
+async def test_a_kafka_begins_with_our_snapshot_leads_and_gives_ours_its_own(
+    tmp_path: Path, release: str, by_tls: bool
+) -> None:
+    pom, level = RELEASES[release]
+    peers = Peers(pom=pom, level=level, issuer=authority(tmp_path) if by_tls else None)
+    async with ours_first(tmp_path / "quorum", ours=2, kafkas=1, settings=FORGETFUL, peers=peers) as quorum:
+        await until_forgotten(quorum, at=1)
+        await quorum.start_kafka(KAFKA)
+        await quorum.change_voters("add-controller", KAFKA)
+
+        assert began(quorum, KAFKA) > 0  # no log of ours reaches so far back
+
+        await quorum.create_by_wire("while-ours-leads", at=1)
+        await quorum.transfer(to=KAFKA)
+        await quorum.create_by_wire("while-a-kafka-leads", at=KAFKA)
+        await quorum.kill(quorum.quorum(2))
+        await quorum.format_anew(quorum.quorum(2), joins=True)
+        await quorum.restart(quorum.quorum(2))
+        await eventually(lambda: bases(quorum, [2]), all)
+
+        assert began(quorum, 2) > 0
+
+        await quorum.create_by_wire("after-a-disk-was-lost", at=KAFKA)
+        last = (await quorum.described(at=KAFKA)).high_watermark
+        await eventually(lambda: quorum.find(1), lambda view: view.high_watermark >= last)
+        committed = await quorum.stop_all()
+
+    start = max(began(quorum, node_id) for node_id in (*OURS, KAFKA))
+    states, logs = [], []
+    for node_id in (1, 2, KAFKA):
+        states.append(canonical(load(quorum.data(node_id), as_of=committed).state))
+        logs.append([each for each in quorum.log_of(node_id, below=committed) if each[0] >= start])
+    for state, log in zip(states, logs, strict=True):
+        assert states[0] == state
+        assert logs[0] == log
+    names = {topic.name for topic in load(quorum.data(2), as_of=committed).state.topics}
+    assert {"while-ours-leads", "while-a-kafka-leads", "after-a-disk-was-lost", "topic-0"} <= names
+
+
+async def until_forgotten(quorum: MixedQuorum, *, at: NodeId) -> None:
+    """Topics are made until both of ours have cut their logs."""
+    made = 0
+
+    async def cut() -> list[Offset]:
+        nonlocal made
+        await quorum.create_by_wire(f"topic-{made}", at=at)
+        made += 1
+        return await bases(quorum, OURS)
+
+    await eventually(cut, all)
+
+
+async def bases(quorum: MixedQuorum, nodes: tuple[NodeId, ...] | list[NodeId]) -> list[Offset]:
+    """Where the log of each begins now; 0 before it has one."""
+    return [began(quorum, node_id) for node_id in nodes]
+
+
+def began(quorum: MixedQuorum, node_id: NodeId) -> Offset:
+    partition = quorum.data(node_id) / PARTITION_DIRECTORY
+    starts = segment_bases(partition) if partition.exists() else []
+    first = starts[0] if starts else 0
+    assert not first or checkpoint_ids(partition), f"the log of {node_id} begins at {first}, without a checkpoint"
+    return first
