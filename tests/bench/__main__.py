@@ -29,6 +29,7 @@ BENCHES: Final = {
     "windows": "controller_windows",
     "tls": "tls",
     "beside-kafka": "beside_kafka",
+    "kafka-door": "kafka_door",
     "start": "start",
     "heartbeats": "heartbeats",
     "loop_holds": "loop_holds",

@@ -1,0 +1,221 @@
+"""Heartbeats and fetches of a hundred callers: over gRPC, at the gateway, and at a Kafka's controller, in turns.
+
+A hundred stand-ins of brokers send heartbeats that change nothing, one in flight each; then as many observers fetch
+the same few kilobytes of the log, one request in flight each, as an observer does that has fallen behind. At the
+gateway and at the Kafka each has a connection; over gRPC a heartbeat is a unary call or a message of a stream, a fetch
+a message of a stream. The client is one process, and takes its part of the processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from kraft.service.quorum_pb2_grpc import QuorumStub
+from quorate.network.client import Connection, connect
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, Epoch, NodeId
+from quorate.runtime.client import open_channel
+from quorate.wire.protobuf import to_protobuf, to_struct
+from tests.bench.beside_kafka import TIMEOUT_MS
+from tests.bench.measure import Table, calibrate
+from tests.bench.quorum_nodes import QUIET, cpu_seconds, run_loop
+from tests.interop.mixed_plan import MEASURED, PATIENT
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
+
+CALLERS: Final = 100
+BROKERS: Final = range(1_001, 1_001 + CALLERS)
+ROUNDS: Final = int(os.environ.get("DOOR_ROUNDS", "3"))
+SECONDS: Final = 2.0
+FILLED: Final = 1_000
+"""Partitions of the topic that makes what there is to fetch."""
+FETCH_BYTES: Final = 8 << 10
+FETCH_FROM: Final = 8
+"""Behind the records that begin a cluster."""
+KAFKA, GATEWAY, GRPC = DOORS = ("Kafka", "gateway", "gRPC")
+
+Ask = Callable[[int], Awaitable[None]]
+"""One request of a caller, by its number, and its answer."""
+
+
+def run() -> list[Table]:
+    """Needs a JDK 17 and Maven; about a minute."""
+    os.environ.update(QUIET)
+    return run_loop(_measure())
+
+
+async def _measure() -> list[Table]:
+    directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    loops = []
+    try:
+        async with AsyncExitStack() as life:
+            begun = (
+                kafkas_alone(directory / "kafkas", ours=1, kafkas=3, settings=PATIENT, peers=MEASURED),
+                ours_first(directory / "ours", ours=3, kafkas=0),
+            )
+            kafkas, ours = [Door(await life.enter_async_context(each)) for each in begun]
+            for door in (kafkas, ours):
+                await door.fill()
+            ways = [
+                *[(what, KAFKA, kafkas, way) for what, way in (await _by_wire(kafkas, life)).items()],
+                *[(what, GATEWAY, ours, way) for what, way in (await _by_wire(ours, life)).items()],
+                *[(what, GRPC, ours, way) for what, way in (await _by_grpc(ours, life)).items()],
+            ]
+            for _, _, _, way in ways:
+                await _rate(way, SECONDS / 10)
+            for _ in range(ROUNDS):
+                loops.append(calibrate())
+                for what, name, door, way in ways:
+                    used = door.cpu_s
+                    count, seconds = await _rate(way, SECONDS)
+                    found[f"{what}/s"][name].append(count / seconds)
+                    found[f"{what}, CPU of all processes"][name].append((door.cpu_s - used) / count)
+    finally:
+        shutil.rmtree(directory)
+    return [_table(found, statistics.median(loops))]
+
+
+class Door:
+    """A quorum with its stand-ins of brokers, by broker epoch, and what is committed there."""
+
+    def __init__(self, quorum: MixedQuorum) -> None:
+        self.quorum = quorum
+        self.leader_id: NodeId = -1
+        self.epoch: Epoch = -1
+        self.committed = 0
+        self.broker_epochs: dict[NodeId, Epoch] = {}
+
+    @property
+    def cpu_s(self) -> float:
+        """What all processes have used so far."""
+        ours = [each for each in self.quorum.plan.processes if self.quorum.running.is_up(each)]
+        pids = [self.quorum.running.pid(each) for each in ours] + [node.pid for node in self.quorum.kafkas.values()]
+        return sum(map(cpu_seconds, pids))
+
+    @property
+    def address(self) -> str:
+        """Where the active controller speaks Kafka's wire."""
+        return self.quorum.kafka_address(self.leader_id)
+
+    async def fill(self) -> None:
+        """Brokers and a topic, once somebody leads."""
+        nodes = [*self.quorum.kafkas] or self.quorum.ours
+        self.leader_id = (await self.quorum.described_by_one_of(nodes)).leader_id
+        for broker_id in BROKERS:
+            self.broker_epochs[broker_id] = await self.quorum.unfence(broker_id, at=self.leader_id)
+        topic = CreateTopicsRequest.CreatableTopic("filled", FILLED, 3)
+        answer = await self.quorum.ask(self.leader_id, CreateTopicsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS))
+        assert isinstance(answer, CreateTopicsResponse), answer
+        assert not answer.topics[0].error_code, answer.topics[0]
+        told = await self.quorum.described(at=self.leader_id)
+        self.epoch, self.committed = told.leader_epoch, told.high_watermark
+
+    def heartbeat(self, number: int) -> BrokerHeartbeatRequest:
+        """That of a broker that has read all there is, and wants nothing."""
+        broker_id = BROKERS[number]
+        return BrokerHeartbeatRequest(
+            broker_id=broker_id, broker_epoch=self.broker_epochs[broker_id], current_metadata_offset=self.committed
+        )
+
+    def fetch(self) -> FetchRequest:
+        """That of an observer that is behind: it is answered at once."""
+        partition = FetchRequest.FetchTopic.FetchPartition(
+            partition=METADATA_PARTITION,
+            current_leader_epoch=self.epoch,
+            fetch_offset=FETCH_FROM,
+            last_fetched_epoch=self.epoch,
+            partition_max_bytes=FETCH_BYTES,
+        )
+        topic = FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
+        return FetchRequest(
+            cluster_id=self.quorum.plan.cluster_id, max_wait_ms=500, max_bytes=FETCH_BYTES, topics=(topic,)
+        )
+
+
+async def _by_wire(door: Door, life: AsyncExitStack) -> Mapping[str, Ask]:
+    host, _, port = door.address.rpartition(":")
+    connections: list[Connection] = [
+        await life.enter_async_context(await connect(host, int(port))) for _ in range(CALLERS)
+    ]
+    beats, fetch = [door.heartbeat(number) for number in range(CALLERS)], door.fetch()
+
+    async def heartbeat(number: int) -> None:
+        answer = await connections[number].ask(beats[number])
+        assert isinstance(answer, BrokerHeartbeatResponse), answer
+        assert not answer.error_code, answer
+
+    async def fetched(number: int) -> None:
+        _check(await connections[number].ask(fetch))
+
+    return {"heartbeats": heartbeat, "fetches": fetched}
+
+
+async def _by_grpc(door: Door, life: AsyncExitStack) -> Mapping[str, Ask]:
+    plan = door.quorum.plan
+    tracker = HeartbeatStub(await life.enter_async_context(open_channel(plan.heartbeat.address)))
+    leader = QuorumStub(await life.enter_async_context(open_channel(door.quorum.quorum(door.leader_id).address)))
+    calls: list[Any] = [leader.FetchStream() for _ in range(CALLERS)]
+    beats = [to_protobuf(door.heartbeat(number)) for number in range(CALLERS)]
+    fetch = to_protobuf(door.fetch())
+
+    async def heartbeat(number: int) -> None:
+        answer = await tracker.BrokerHeartbeat(beats[number])
+        assert not answer.error_code, answer
+
+    async def fetched(number: int) -> None:
+        await calls[number].write(fetch)
+        _check(to_struct(await calls[number].read()))
+
+    return {"heartbeats": heartbeat, "fetches": fetched}
+
+
+def _check(answer: Any) -> None:
+    """It has records."""
+    assert isinstance(answer, FetchResponse), answer
+    partition = answer.responses[0].partitions[0]
+    assert not partition.error_code, partition
+    assert partition.records, partition
+
+
+async def _rate(ask: Ask, seconds: float) -> tuple[int, float]:
+    """How many were answered in how many seconds."""
+    began = time.perf_counter()
+    ends = began + seconds
+
+    async def one(number: int) -> int:
+        count = 0
+        while time.perf_counter() < ends:
+            await ask(number)
+            count += 1
+        return count
+
+    counts = await asyncio.gather(*map(one, range(CALLERS)))
+    return sum(counts), time.perf_counter() - began
+
+
+def _table(found: Mapping[str, Mapping[str, list[float]]], loop_s: float) -> Table:
+    """Ratios first, of medians; above 1 the gateway is better."""
+    rows, data = [], []
+    for what, by_door in found.items():
+        is_rate = what.endswith("/s")
+        values = {name: statistics.median(by_door[name]) for name in DOORS}
+        ratios = [values[GATEWAY] / values[other] for other in (KAFKA, GRPC)]
+        told = [ratio if is_rate else 1 / ratio for ratio in ratios]
+        cells = [f"{values[name]:,.0f}" if is_rate else f"{values[name] * 1e6:.0f} µs" for name in DOORS]
+        rows.append((what, *(f"{ratio:.2f}" for ratio in told), *cells))
+        data.append({"what": what, **by_door})
+    title = f"{CALLERS} callers, one request in flight each; calibration loop {loop_s * 1000:.0f} ms"
+    return Table(title=title, columns=("what", "gateway / Kafka", "gateway / gRPC", *DOORS), rows=rows, data=data)
