@@ -35,24 +35,25 @@ NOT_IN_RUNTIME: Final = (
 """What packages bring and a service has no use for: the extracted packages are never managed."""
 
 
-def image(service: str) -> str:
+def image(service: str, version: str = VERSION) -> str:
     """The name of a service's image."""
-    return f"localhost/quorate/{service}:{VERSION}"
+    return f"localhost/quorate/{service}:{version}"
 
 
-ARCHIVE: Final = CACHE / "images.tar"
-"""All images in OCI's layout, each layer once."""
+def archive(version: str = VERSION) -> Path:
+    """All images of a version in OCI's layout, each layer once."""
+    return CACHE / f"images-{version}.tar"
 
 
-def build_images(services: tuple[str, ...] = SERVICES) -> None:
-    """Builds the images anew where the checkout has changed, prints their sizes, and writes their archives."""
+def build_images(services: tuple[str, ...] = SERVICES, *, root: Path = ROOT, version: str = VERSION) -> None:
+    """Builds the images of a tree anew where it has changed, prints their sizes, and writes their archive."""
     _make_bases()
     for service in services:
-        say(f"image {service}")
+        say(f"image {service} {version}")
         bases = ("--build-arg", f"BUILDER={BUILDER}", "--build-arg", f"BASE={RUNTIME}")
-        file = ROOT / "services" / service / "Dockerfile"
-        buildah("bud", "--quiet", "--isolation", "chroot", "--layers", *bases, "-f", file, "-t", image(service), ROOT)
-    _archive([PAUSE, *map(image, services)])
+        file, name = root / "services" / service / "Dockerfile", image(service, version)
+        buildah("bud", "--quiet", "--isolation", "chroot", "--layers", *bases, "-f", file, "-t", name, root)
+    _archive([PAUSE, *(image(service, version) for service in services)], archive(version))
     sizes = buildah("images", "--format", "{{.Name}}:{{.Tag}} {{.Size}}").splitlines()
     for line in sorted(sizes):
         if line.startswith(("localhost/quorate/", RUNTIME)):
@@ -114,11 +115,11 @@ def _pause() -> None:
     buildah("commit", "--quiet", "--rm", container, PAUSE)
 
 
-def _archive(names: list[str]) -> None:
+def _archive(names: list[str], target: Path) -> None:
     with TemporaryDirectory(dir=CACHE) as layout:
         for name in names:
             buildah("push", "--quiet", name, f"oci:{layout}:{name}")
-        with tarfile.open(ARCHIVE, "w") as file:
+        with tarfile.open(target, "w") as file:
             file.add(layout, ".")
 
 

@@ -2,8 +2,9 @@
 
 Each write sets the quota of a user of its own, so that it may be sent again after a failure, and every one can be
 looked for at the end. `python -m tests.kube.load write ADDRESS HOST KEYSTORE TRUSTSTORE FILE` writes until SIGTERM,
-`list …` prints the users that have quotas, `quorum …` the voters. It runs in the network of the cluster, and calls by
-the name in the certificate.
+`list …` prints the users that have quotas, `quorum …` the voters, `lead … NODE` has a node lead, `read …` asks all that
+a name of the cluster stands for until SIGTERM. It runs in the network of the cluster, and calls by the name in the
+certificate.
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from kraft.api.alter_client_quotas_pb2 import AlterClientQuotasRequest
 from kraft.api.describe_client_quotas_pb2 import DescribeClientQuotasRequest
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest
+from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.observer_pb2_grpc import ObserverStub
+from kraft.service.quorum_pb2 import TransferLeadershipRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.transport import Transport
 from tests.e2e.calls import call_once, call_with_retries
@@ -38,6 +44,12 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.max_receive_message_length", 1 << 28),
 )
+BALANCED = (
+    ("grpc.lb_policy_name", "round_robin"),
+    ("grpc.dns_min_time_between_resolutions_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+"""What a client sets that wants all copies of a name; the rest is the server's, which closes old connections."""
 
 
 async def write(stub: ControllerStub, file: Path) -> None:
@@ -94,26 +106,59 @@ async def quorum(stub: ControllerStub) -> dict[str, Any]:
     return {"leader": partition.leader_id, "epoch": partition.leader_epoch, "behind": behind}
 
 
+async def lead(stub: ControllerStub, node_id: int) -> dict[str, Any]:
+    """Has a node lead, and prints what `quorum` does."""
+    if (await quorum(stub))["leader"] != node_id:
+        request = TransferLeadershipRequest(voter_id=node_id, timeout_ms=10_000)
+        await call_with_retries(stub.TransferLeadership, request)
+    return await quorum(stub)
+
+
+async def read(transport: Transport, address: str, host: str) -> None:
+    """Asks the observers of a name, in turns, as a client does that is left alone with gRPC's own means."""
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    balanced = (*OPTIONS, *BALANCED, ("grpc.ssl_target_name_override", host))
+    failed = count = 0
+    async with transport.open_channel(address, balanced) as channel:
+        stub = ObserverStub(channel)
+        while not stopping.is_set():
+            try:
+                await stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=DEADLINE_MS / 1000)
+            except grpc.aio.AioRpcError as error:
+                failed += 1
+                print(f"{error.code().name}: {error.details()}", flush=True)
+            count += 1
+            await asyncio.sleep(BETWEEN_S)
+    print(json.dumps({"read": count, "failed": failed}), flush=True)
+
+
 async def main() -> None:
     """The channel checks the server's certificate for HOST, whatever the address."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=("write", "list", "quorum"))
+    parser.add_argument("command", choices=("write", "list", "quorum", "lead", "read"))
     parser.add_argument("address")
     parser.add_argument("host")
     parser.add_argument("keystore", type=Path)
     parser.add_argument("truststore", type=Path)
-    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("more", nargs="?", help="the file to write, or the node that is to lead")
     chosen = parser.parse_args()
     transport = Transport(keystore=chosen.keystore, truststore=chosen.truststore)
     options = (*OPTIONS, ("grpc.ssl_target_name_override", chosen.host))
     async with transport.open_channel(chosen.address, options) as channel, asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(transport.watch())
         stub = ControllerStub(channel)
-        if chosen.command == "write":
-            assert chosen.file is not None
-            await write(stub, chosen.file)
-        else:
-            print(json.dumps(await (users if chosen.command == "list" else quorum)(stub)))
+        match chosen.command:
+            case "write":
+                await write(stub, Path(chosen.more))
+            case "read":
+                await read(transport, chosen.address, chosen.host)
+            case "lead":
+                print(json.dumps(await lead(stub, int(chosen.more))))
+            case "list":
+                print(json.dumps(await users(stub)))
+            case _:
+                print(json.dumps(await quorum(stub)))
         watch.cancel()
 
 

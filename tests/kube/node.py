@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kube.identities import Identities
-from tests.kube.images import ARCHIVE, PAUSE
+from tests.kube.images import PAUSE, VERSION, archive
 from tests.kube.machine import Machine
 from tests.kube.network import CONTROL, DOMAIN, PODS, SERVICES, pods_of
 from tests.kube.places import PROGRAMS
@@ -25,7 +25,7 @@ def start_node(machine: Machine, number: int, identities: Identities) -> None:
     _write_pod_network(directory / "network", number)
     machine.start("containerd", ["containerd", "--config", _containerd_config(directory)])
     until(f"containerd of {machine.name} answers", lambda: _answers(machine))
-    machine.run("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import", ARCHIVE)
+    load_images(machine)
     identities.add(machine.name, f"/O=system:nodes/CN=system:node:{machine.name}")
     machine.start(
         "kubelet",
@@ -63,6 +63,11 @@ def _write_pod_network(directory: Path, number: int) -> None:
     }
     conflist = {"cniVersion": "0.4.0", "name": "pods", "plugins": [plugin]}
     (directory / "pods.conflist").write_text(json.dumps(conflist))
+
+
+def load_images(machine: Machine, version: str = VERSION) -> None:
+    """Has a node's containerd take the images of a version."""
+    machine.run("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import", archive(version))
 
 
 def _containerd_config(directory: Path) -> Path:

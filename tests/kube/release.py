@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import Kubectl, Refused
+from tests.kube.network import CONTROL, DOMAIN
 from tests.kube.places import ROOT, STATE, say
 from tests.kube.volumes import manifest
 from tests.kube.waiting import until
@@ -26,6 +27,7 @@ NAMESPACE: Final = "kraft"
 NAME: Final = "q"
 FULL_NAME: Final = "q-quorate"
 CONTROLLER_PORT: Final = 9094
+OBSERVER_PORT: Final = 9097
 HELM_WAIT: Final = "5m"
 LITTLE: Final = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
 """Nodes here are parts of one machine: what a pod asks for at a minimum is little."""
@@ -45,6 +47,8 @@ class Release:
 
     cluster: Cluster
     kubectl: Kubectl
+    admin_secret: str = f"{FULL_NAME}-admin-tls"
+    """With the certificate of the admin."""
 
     def helm(self, command: str, *arguments: object) -> str:
         """`helm COMMAND` for this release, which is waited for."""
@@ -79,7 +83,7 @@ class Release:
 
     def certificate(self) -> tuple[Path, Path]:
         """The admin's key store and trust store, as the cluster has them now."""
-        data = self.kubectl.get("secret", f"{FULL_NAME}-admin-tls")["data"]
+        data = self.kubectl.get("secret", self.admin_secret)["data"]
         for name in ("tls-combined.pem", "ca.crt"):
             new = STATE / f"{name}.new"
             new.write_bytes(base64.b64decode(data[name]))
@@ -89,9 +93,17 @@ class Release:
     def load(self, command: str, *more: object) -> list[str]:
         """The command line of `tests.kube.load`."""
         address = self.kubectl.get("service", f"{FULL_NAME}-controller")["spec"]["clusterIP"]
-        call = [f"{address}:{CONTROLLER_PORT}", self.host, *self.certificate(), *more]
+        return self._load(command, f"{address}:{CONTROLLER_PORT}", self.host, *more)
+
+    def reads(self) -> list[str]:
+        """The command line of `tests.kube.load` that reads from all observers, by their name in the cluster's DNS."""
+        host = f"{FULL_NAME}-observer.{NAMESPACE}.svc"
+        return self._load("read", f"dns://{CONTROL}:53/{host}.{DOMAIN}:{OBSERVER_PORT}", host)
+
+    def _load(self, command: str, address: str, host: str, *more: object) -> list[str]:
+        call = [command, address, host, *self.certificate(), *more]
         inside = self.cluster.control.enter(all_namespaces=False)
-        return [*inside, sys.executable, "-m", "tests.kube.load", command, *map(str, call)]
+        return [*inside, sys.executable, "-m", "tests.kube.load", *map(str, call)]
 
     def users(self) -> set[str]:
         """Of whom the controllers know."""
@@ -101,6 +113,12 @@ class Release:
     def quorum(self) -> dict[str, Any]:
         """The leader, its epoch, and by voter how many records it lacks."""
         done = subprocess.run(self.load("quorum"), check=True, capture_output=True, text=True, cwd=ROOT)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def lead(self, node_id: int) -> dict[str, Any]:
+        """Has a node lead, and returns what `quorum` does."""
+        done = subprocess.run(self.load("lead", node_id), check=True, capture_output=True, text=True, cwd=ROOT)
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
@@ -117,10 +135,16 @@ def install(cluster: Cluster) -> Release:
         manifest([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}])
     )
     release = Release(cluster, cluster.kubectl.within(NAMESPACE))
+    install_chart(release, CHART)
+    return release
+
+
+def install_chart(release: Release, chart: Path, *settings: str) -> None:
+    """A chart, with values as NAME=VALUE; volumes of an earlier release of the name are taken up."""
     values = STATE / "values.json"
     values.write_text(json.dumps(VALUES))
-    release.helm("install", CHART, "--values", values, "--wait", "--timeout", HELM_WAIT)
-    return release
+    more = [part for setting in settings for part in ("--set", setting)]
+    release.helm("install", chart, "--values", values, "--wait", "--timeout", HELM_WAIT, *more)
 
 
 def uninstall(release: Release) -> None:
@@ -202,4 +226,4 @@ def read(file: Path) -> Writes:
     return Writes([json.loads(line) for line in text.splitlines() if line.endswith("}")])
 
 
-__all__ = ["Refused", "Release", "Writes", "install", "is_ready", "under_load", "uninstall"]
+__all__ = ["Refused", "Release", "Writes", "install", "install_chart", "is_ready", "under_load", "uninstall"]

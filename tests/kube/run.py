@@ -12,7 +12,15 @@ from tests.kube.images import build_images
 from tests.kube.places import say
 from tests.kube.programs import get_programs
 from tests.kube.release import Release, install, uninstall
-from tests.kube.shows import certificates, kills, lost_volume, observers, rolling_restart, voters
+from tests.kube.shows import (
+    certificates,
+    gateway,
+    kills,
+    lost_volume,
+    observers,
+    rolling_restart,
+    voters,
+)
 
 SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "kills": kills.show,
@@ -21,6 +29,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "observers": observers.show,
     "voters": voters.show,
     "certificates": certificates.show,
+    "gateway": gateway.show,
 }
 
 

@@ -15,14 +15,14 @@ GRPC_PORTS = {"quorum": (9093, 9094), "heartbeat": (9095,), "placer": (9096,), "
 def show(release: Release) -> None:
     """Every door shows the new certificate within two minutes, and no container has been started again."""
     with under_load(release, "certificates rotated"):
-        before, restarts = _shown(release), _restarts(release)
+        before, started = shown(release), restarts(release)
         for service in (*SERVICES, "admin"):
             release.kubectl("delete", "secret", f"{FULL_NAME}-{service}-tls")
         release.upgrade()
         release.certificate()
-        until("each door shows another certificate", lambda: _all_new(before, _shown(release)), every_s=2)
-        if _restarts(release) != restarts:
-            raise SystemExit(f"containers were started again: {restarts} became {_restarts(release)}")
+        until("each door shows another certificate", lambda: _all_new(before, shown(release)), every_s=2)
+        if restarts(release) != started:
+            raise SystemExit(f"containers were started again: {started} became {restarts(release)}")
         say(f"{len(before)} doors have new certificates, and no container was started again")
 
 
@@ -30,7 +30,7 @@ def _all_new(before: dict[str, str], now: dict[str, str]) -> bool:
     return before.keys() == now.keys() and all(before[door] != now[door] for door in before)
 
 
-def _shown(release: Release) -> dict[str, str]:
+def shown(release: Release) -> dict[str, str]:
     """The serial number of the certificate at each door of each pod."""
     keystore, truststore = release.certificate()
     found: dict[str, str] = {}
@@ -45,7 +45,8 @@ def _shown(release: Release) -> dict[str, str]:
     return found
 
 
-def _restarts(release: Release) -> dict[str, int]:
+def restarts(release: Release) -> dict[str, int]:
+    """How often each container was started again."""
     pods: list[dict[str, Any]] = [pod for service in SERVICES for pod in release.pods(service)]
     return {
         f"{pod['metadata']['name']}/{each['name']}": each["restartCount"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kube.node import CONTAINERD
 from tests.kube.places import say
+from tests.kube.pods import process_of
 from tests.kube.release import Release, is_ready, under_load
 from tests.kube.waiting import until
 
@@ -24,10 +24,7 @@ def show(release: Release) -> None:
 def _kill(release: Release, pod: dict[str, Any], container: str) -> None:
     name = pod["metadata"]["name"]
     before = _status(release, name, container)
-    node = release.cluster.node(pod["spec"]["nodeName"])
-    container_id = before["containerID"].removeprefix("containerd://")
-    tasks = node.run("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "tasks", "ls").splitlines()
-    (pid,) = [line.split()[1] for line in tasks if line.startswith(container_id)]
+    node, pid = process_of(release, pod, container)
     node.run("kill", "-9", pid)
     say(f"kill -9 {container} of {name}")
 
