@@ -19,6 +19,7 @@ from tests.kube.shows import (
     lost_volume,
     observers,
     rolling_restart,
+    upgrade,
     voters,
 )
 
@@ -30,6 +31,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "voters": voters.show,
     "certificates": certificates.show,
     "gateway": gateway.show,
+    "upgrade": upgrade.show,
 }
 
 
