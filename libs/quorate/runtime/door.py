@@ -30,6 +30,9 @@ log = logger(__name__)
 DEADLINE_CAP_MS: Final = 60_000
 """The time in ms that a unary call without a deadline may take, so that no call stays for ever."""
 
+_STATUS_NAMES: Final[Mapping[object, str]] = {each.value[0]: each.name for each in grpc.StatusCode}
+"""The names of gRPC's statuses by their numbers."""
+
 TRACEPARENT: Final = "traceparent"
 
 SERVER_FAULTS: Final = frozenset(
@@ -314,9 +317,7 @@ async def _capped(behavior: Awaitable[Message | None], cap_s: float) -> Message 
 def _name(context: Context) -> str:
     """Returns the name of the call's status as the handler has set it; OK by default."""
     code: object = context.code()
-    if isinstance(code, grpc.StatusCode):
-        return code.name
-    return next((each.name for each in grpc.StatusCode if each.value[0] == code), "OK")
+    return code.name if isinstance(code, grpc.StatusCode) else _STATUS_NAMES.get(code, "OK")
 
 
 def _note_status(span: Span, status: str) -> None:

@@ -64,7 +64,8 @@ class WrappedServer:
 
     def register_methods(self, service: str, handlers: Mapping[str, Handler]) -> None:
         """Adds the methods of a service by name, for one that has no generated function."""
-        self._server.add_registered_method_handlers(service, self._door.wrap(service, handlers))
+        handler = grpc.method_handlers_generic_handler(service, self._door.wrap(service, handlers))
+        self._server.add_generic_rpc_handlers((handler,))
 
     def listen(self, address: str) -> int:
         """Binds `host:port` or `unix:/path` and returns the port; for port 0 the system chooses one.
