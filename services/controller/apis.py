@@ -125,7 +125,8 @@ class Apis:
     ) -> Answer:
         """Requests replica placements, then writes; places again if the brokers changed meanwhile. Raises ApiError."""
         for tried in range(1, PLACEMENTS_TRIED_MAX + 1):
-            placements = await self.placing.place(wanted(self.driver.engine.state))
+            with self.driver.write_coming():
+                placements = await self.placing.place(wanted(self.driver.engine.state))
             try:
                 return await self.write(call, command(placements))
             except StalePlacement:

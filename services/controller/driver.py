@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 import grpc
@@ -122,6 +123,10 @@ class ControllerDriver:
         commit. A caller that goes away before the decision ends has written nothing.
         """
         return response_of(await (await self._begin(api, command, lane, request_id, begin)))
+
+    def write_coming(self) -> AbstractContextManager[None]:
+        """Announces a write that follows right after the context: writes before it may wait to share its commit."""
+        return self._link.coming()
 
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
         """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.

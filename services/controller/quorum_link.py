@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from random import getrandbits
 from typing import Final, Protocol
 
@@ -31,6 +32,8 @@ HEARTBEAT_TIMEOUT_S: Final = 1.0
 SESSION_BITS: Final = 63
 RETRY_S: Final = 0.1
 """Pause before a reconnect to the quorum node, which runs on the same host."""
+GROUP_WAIT_S: Final = 0.005
+"""How long at most (s) queued appends wait for one that is about to come, to share its message and its commit."""
 APPENDS_WAITING_MAX: Final = 10_000
 """Bound of the queue of appends; the engine refuses writes long before it is reached."""
 REQUEST_BYTES_MAX: Final = 8 << 20
@@ -64,10 +67,15 @@ class QuorumLink:
     """Keeps the Listen and Append streams to the quorum node open, and reconnects when it comes back.
 
     Group commit: one message of appends is sent at a time, and all records decided until its commit share the next
-    message. A commit costs seven messages between the nodes, however many records it has.
+    message. A commit costs seven messages between the nodes, however many records it has. So appends also wait, at most
+    `group_wait_s`, while others are `coming`; an append that comes alone never waits. Kafka waits for others always, until
+    `controller.quorum.append.linger.ms` is over.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, listener: QuorumListener) -> None:
+    def __init__(
+        self, channel: grpc.aio.Channel, listener: QuorumListener, *, group_wait_s: float = GROUP_WAIT_S
+    ) -> None:
+        self._group_wait_s = group_wait_s
         self._stub = RaftClientStub(channel)
         self._listener = listener
         self._sent = 0
@@ -76,8 +84,10 @@ class QuorumLink:
         self._waiting: deque[Append] = deque()
         self._under_way: Offset | None = None
         """End offset of the message that waits for its commit; None if there is none."""
+        self._coming = 0
+        """Count of the appends that are announced and not queued yet."""
         self._changed = asyncio.Event()
-        """Set when an append is queued or the message under way is committed."""
+        """Set when an append is queued, no more are coming, or the message under way is committed."""
         self._is_over = asyncio.Event()
         """Set when the streams to the quorum node have to be reopened."""
 
@@ -86,6 +96,17 @@ class QuorumLink:
         assert len(self._waiting) < APPENDS_WAITING_MAX, len(self._waiting)
         self._waiting.append(append)
         self._changed.set()
+
+    @contextmanager
+    def coming(self) -> Iterator[None]:
+        """Announces an append that is queued right after the context, unless its request is refused."""
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
+            if not self._coming:
+                self._changed.set()
 
     def drop(self) -> None:
         """Discards the queued appends, and ignores the answers to those that were sent."""
@@ -158,13 +179,27 @@ class QuorumLink:
 
     async def _write(self, write: Callable[[AppendRequest], object]) -> None:
         while True:
-            while not self._waiting or self._under_way is not None:
-                self._changed.clear()
-                await self._changed.wait()
+            await self._due()
+            if not self._waiting:
+                continue  # dropped meanwhile
             appends = self._take()
             self._under_way = appends[-1].base_offset + len(appends[-1].values)
             self._sent += 1
             await write(self._request(appends))  # type: ignore[misc]  # a coroutine; the stubs say object
+
+    async def _due(self) -> None:
+        """Waits until a message can be sent: appends are queued, the one before is committed, and no other is coming."""
+        while not self._waiting or self._under_way is not None:
+            await self._change()
+        if self._coming:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._group_wait_s):
+                    while self._coming:
+                        await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
 
     def _take(self) -> list[Append]:
         """Takes appends from the queue, at least one, up to the size of one message."""

@@ -18,6 +18,9 @@ from quorate.runtime.server import Server
 from services.controller.quorum_link import EventsBehind, QuorumLink
 
 
+PATIENT_S = 120.0
+
+
 class Quorum(RaftClientServicer):
     """Takes every append but the next one if told so; commits nothing by itself."""
 
@@ -90,14 +93,16 @@ class Told:
 
 
 @asynccontextmanager
-async def linked(told: Told | None = None) -> AsyncIterator[tuple[QuorumLink, Quorum, Told]]:
+async def linked(
+    told: Told | None = None, *, group_wait_s: float = PATIENT_S
+) -> AsyncIterator[tuple[QuorumLink, Quorum, Told]]:
     quorum, told = Quorum(), told or Told()
     server = Server()
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, quorum)
     port = server.listen("127.0.0.1:0")
     await server.start()
     async with open_channel(f"127.0.0.1:{port}") as channel:
-        link = QuorumLink(channel, told)
+        link = QuorumLink(channel, told, group_wait_s=group_wait_s)
         running = asyncio.ensure_future(link.run())
         yield link, quorum, told
         running.cancel()
@@ -146,6 +151,42 @@ async def test_what_was_dropped_never_leaves() -> None:
 
         await quorum.until(2)
         assert [(10, 1), (20, 1)] == quorum.messages
+
+
+async def test_an_append_waits_for_one_that_is_announced_and_both_share_a_message() -> None:
+    async with linked() as (link, quorum, told):
+        with link.coming():
+            link.send(batch(10))
+            for committed in range(3):  # rounds of messages in which it might leave
+                quorum.commit(committed)
+                assert ("committed", committed) == await told.next()
+            assert [] == quorum.messages
+        link.send(batch(11))
+
+        await quorum.until(1)
+        assert [(10, 1, 1)] == quorum.messages
+
+
+async def test_an_announced_append_that_does_not_come_holds_the_others_up_for_a_moment_only() -> None:
+    async with linked(group_wait_s=0.005) as (link, quorum, told):
+        with link.coming():
+            link.send(batch(10))
+            assert ("appended", 11) == await told.next()
+
+
+async def test_what_is_dropped_while_it_waits_for_another_never_leaves() -> None:
+    async with linked() as (link, quorum, told):
+        with link.coming():
+            link.send(batch(10))
+            quorum.commit(1)  # the link has begun to wait
+            assert ("committed", 1) == await told.next()
+            link.drop()
+        quorum.commit(2)
+        assert ("committed", 2) == await told.next()
+        link.send(batch(20))
+
+        await quorum.until(1)
+        assert [(20, 1)] == quorum.messages
 
 
 class Lagging(Told):
