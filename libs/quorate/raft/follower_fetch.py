@@ -18,9 +18,9 @@ from quorate.raft.step_context import Refused, StepContext
 def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> None:
     """Answers an observer's Fetch like a leader whose log ends at this follower's high watermark.
 
-    Without news the fetch is parked, but answered at once if `observers_max` are parked or its sender has no id.
-    A fetch is refused if it is from a voter, does not allow any server (`from_any`), or comes before this follower has
-    fetched from its leader.
+    Without news the fetch is parked, and with news for `commit_wait_ms`, so that one answer carries several commits. It
+    is answered at once if `observers_max` are parked or its sender has no id. A fetch is refused if it is from a voter,
+    does not allow any server (`from_any`), or comes before this follower has fetched from its leader.
     """
     if not _may_serve(turn, role, request):
         turn.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -31,11 +31,10 @@ def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> Non
     )
     if misfit is not None:
         turn.answer(request, misfit)
-    elif _has_news(turn, request) or request.max_wait_ms == 0 or not is_listed:
+    elif (wait_ms := _wait_ms(turn, request)) == 0 or not is_listed:
         turn.answer(request, _records(turn, role, request))
     else:
-        answer = _answer(turn, role)
-        parked_fetches.park(turn, role, request.replica, request, wait_ms=request.max_wait_ms, answer=answer)
+        parked_fetches.park(turn, role, request.replica, request, wait_ms=wait_ms, answer=_answer(turn, role))
 
 
 def relay_snapshot(turn: StepContext, role: Follower, request: FetchSnapshotRequest) -> None:
@@ -47,7 +46,7 @@ def relay_snapshot(turn: StepContext, role: Follower, request: FetchSnapshotRequ
 
 
 def answer_parked(turn: StepContext, role: Follower) -> None:
-    """Answers the held fetches for which something was committed, or whose deadline has come."""
+    """Answers the held fetches whose deadline has come, which a commit brings forward to `commit_wait_ms` after it."""
     ends = (turn.log.high_watermark, turn.log.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
     if not has_changed and not parked_fetches.wait_until_due(turn, role):
@@ -56,7 +55,8 @@ def answer_parked(turn: StepContext, role: Follower) -> None:
         assert parked.request.from_any, parked.request  # a follower serves no other fetches
         # While the fetch was held, a snapshot may have replaced this log.
         misfit = _misfit(turn, role, parked.request)
-        if misfit is not None or _has_news(turn, parked.request) or parked.deadline_ms <= turn.now_ms:
+        parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, parked.request))
+        if misfit is not None or parked.deadline_ms <= turn.now_ms:
             del role.parked[key]
             turn.answer(parked.request, misfit or _records(turn, role, parked.request))
     parked_fetches.wait_on(turn, role)
@@ -87,6 +87,12 @@ def _misfit(turn: StepContext, role: Follower, request: FetchRequest) -> FetchRe
 def _has_news(turn: StepContext, request: FetchRequest) -> bool:
     """Returns whether records are committed, or a high watermark is known, that the observer does not have."""
     return turn.log.high_watermark > min(request.fetch_offset, request.high_watermark)
+
+
+def _wait_ms(turn: StepContext, request: FetchRequest) -> int:
+    """Returns for how many ms the fetch may be held from now on."""
+    wait_ms = request.max_wait_ms
+    return min(wait_ms, turn.settings.commit_wait_ms) if _has_news(turn, request) else wait_ms
 
 
 def _answer(turn: StepContext, role: Follower) -> FetchResponse:

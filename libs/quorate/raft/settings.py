@@ -54,8 +54,8 @@ class RaftSettings:
     """The longest wait from the reset of the stream to the leader to this node's pre-vote. Not in Kafka."""
     commit_wait_ms: int = 0
     """If only the high watermark is news, the leader holds a voter's fetch for so long, in case that records follow:
-    one answer then carries both, instead of two. Not in Kafka, where a new high watermark is sent at once
-    (KIP-1166)."""
+    one answer then carries both, instead of two. A follower holds an observer's fetch for so long after a commit, in
+    case that others follow. Not in Kafka, where a new high watermark is sent at once (KIP-1166)."""
     observer_wait_ms: int = 0
     """The leader answers an observer's held fetch so long after news, times the number of observers. So observers
     take a bounded part of its time, and commits come first. Not in Kafka, where each append answers them."""
