@@ -87,7 +87,7 @@ class Apis:
                 propose(command) if call.validate_only else command,
                 lane=call.api.lane,
                 request_id=call.request_id,
-                begin=_always if call.deadline is None else call.deadline.begin,
+                begin=None if call.deadline is None else call.deadline.begin,
             )
         except ApiError as refusal:
             if OFFSET in refusal.metadata and not has_written:
@@ -133,7 +133,3 @@ class Apis:
                 if tried == PLACEMENTS_TRIED_MAX:
                     raise
         raise AssertionError("the loop returns or raises")
-
-
-def _always() -> None:
-    """For a call without a deadline: its decision may begin whenever its turn comes."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 import grpc
@@ -48,10 +47,6 @@ TURNS_UNDER_WAY_MAX: Final = 4
 """Chunks of one chunked change that wait for their commit: the next is decided while these are replicated."""
 
 
-def _nothing() -> None:
-    """The `begin` of a caller that need not hear when its turn comes."""
-
-
 class ControllerDriver:
     """Connects the engine to the quorum node: sends its appends, feeds it events, and resolves the callers' futures."""
 
@@ -77,6 +72,8 @@ class ControllerDriver:
         self.changed = asyncio.Event()
         self._decisions = DecisionQueue(engine)
         self._link = QuorumLink(channel, self)
+        self.write_coming = self._link.coming
+        """Announces a write that follows right after the context; writes before it may wait to share its commit."""
         self._clock = clock
         self._tracer = WriteTracer(telemetry, clock, node_id=node_id)
         self._node_id = node_id
@@ -113,7 +110,7 @@ class ControllerDriver:
         *,
         lane: QueueLimit = QueueLimit.CLUSTER,
         request_id: RequestId | None = None,
-        begin: Callable[[], None] = _nothing,
+        begin: Callable[[], None] | None = None,
     ) -> Answer:
         """Runs a command, applies and appends its records, and returns the answer once they are committed.
 
@@ -123,10 +120,6 @@ class ControllerDriver:
         commit. A caller that goes away before the decision ends has written nothing.
         """
         return response_of(await (await self._begin(api, command, lane, request_id, begin)))
-
-    def write_coming(self) -> AbstractContextManager[None]:
-        """Announces a write that follows right after the context: writes before it may wait to share its commit."""
-        return self._link.coming()
 
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
         """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.
@@ -172,11 +165,12 @@ class ControllerDriver:
         command: Command[T],
         lane: QueueLimit,
         request_id: RequestId | None = None,
-        begin: Callable[[], None] = _nothing,
+        begin: Callable[[], None] | None = None,
     ) -> asyncio.Future[Answer]:
         """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
         async with self._decisions.turn(lane):
-            begin()
+            if begin is not None:
+                begin()
             return await self._decide(api, command, lane, request_id)
 
     async def _decide(

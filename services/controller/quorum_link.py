@@ -68,8 +68,8 @@ class QuorumLink:
 
     Group commit: one message of appends is sent at a time, and all records decided until its commit share the next
     message. A commit costs seven messages between the nodes, however many records it has. So appends also wait, at most
-    `group_wait_s`, while others are `coming`; an append that comes alone never waits. Kafka waits for others always, until
-    `controller.quorum.append.linger.ms` is over.
+    `group_wait_s`, while others are `coming`; an append that comes alone never waits. Kafka always waits for others,
+    until `controller.quorum.append.linger.ms` is over.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class QuorumLink:
             await write(self._request(appends))  # type: ignore[misc]  # a coroutine; the stubs say object
 
     async def _due(self) -> None:
-        """Waits until a message can be sent: appends are queued, the one before is committed, and no other is coming."""
+        """Waits until a message is due: appends are queued, the one before is committed, and no other is coming."""
         while not self._waiting or self._under_way is not None:
             await self._change()
         if self._coming:

@@ -17,7 +17,6 @@ from quorate.runtime.client import open_channel
 from quorate.runtime.server import Server
 from services.controller.quorum_link import EventsBehind, QuorumLink
 
-
 PATIENT_S = 120.0
 
 
@@ -168,7 +167,7 @@ async def test_an_append_waits_for_one_that_is_announced_and_both_share_a_messag
 
 
 async def test_an_announced_append_that_does_not_come_holds_the_others_up_for_a_moment_only() -> None:
-    async with linked(group_wait_s=0.005) as (link, quorum, told):
+    async with linked(group_wait_s=0.005) as (link, _, told):
         with link.coming():
             link.send(batch(10))
             assert ("appended", 11) == await told.next()
