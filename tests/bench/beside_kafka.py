@@ -39,7 +39,8 @@ from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
 VOTERS: Final = 3
 BROKERS: Final = (101, 102, 103)
 ROUNDS: Final = 4
-WARM_UP: Final = 640
+WARM_UP: Final = 12_800
+"""Topics made on each side before: until then a JVM still compiles."""
 SERIAL: Final = 200
 IN_FLIGHT: Final = 64
 AT_ONCE: Final = 1_280
