@@ -106,7 +106,7 @@ FOREIGN: Final[dict[str, Json]] = {
         "dnsNames": [str],
         "ipAddresses": [str],
         "usages": [str],
-        "privateKey": {"algorithm": str, "size": int, "rotationPolicy": str},
+        "privateKey": {"algorithm": str, "encoding": str, "size": int, "rotationPolicy": str},
         "additionalOutputFormats": [{"type": str}],
         "issuerRef": {"name": str, "kind": str, "group": str},
     },

@@ -21,6 +21,10 @@ __all__ = ["DEFAULT_SERVER_LIMITS", "ServerLimits", "WrappedServer"]
 
 Servicer = TypeVar("Servicer")
 
+PENDING_MAX: Final = 10_000
+"""The most calls that wait for the server to look at them, in one queue of gRPC's for all methods. By default gRPC
+cancels some from a thousand on; the call limits refuse with a reason, and each purpose for itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
@@ -139,6 +143,8 @@ def _options(limits: ServerLimits) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", limits.send_bytes_max),
         ("grpc.max_metadata_size", limits.metadata_bytes_max),
         ("grpc.max_concurrent_streams", limits.streams_per_connection_max),
+        ("grpc.server.max_pending_requests", PENDING_MAX),
+        ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
         ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),
