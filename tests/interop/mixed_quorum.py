@@ -123,7 +123,9 @@ class MixedQuorum(Cluster):
         """
         servers = ",".join(self.kafka_address(each) for each in by) or self.plan.bootstrap_controllers
         at = ("--bootstrap-controller", servers)
-        arguments = [*at, "--command-config", self.kafkas[node_id].directory / "server.properties", how]
+        # A controller is added with its own settings; for a removal those of any Kafka say how to reach the nodes.
+        of = self.kafkas.get(node_id) or next(iter(self.kafkas.values()))
+        arguments = [*at, "--command-config", of.directory / "server.properties", how]
         if how == "remove-controller":
             arguments += ["--controller-id", node_id, "--controller-directory-id", self.directory_id(node_id)]
 
