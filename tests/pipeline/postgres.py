@@ -18,6 +18,8 @@ PASSWORD: Final = "not to be told"
 DEBIAN: Final = Path("/usr/lib/postgresql")
 """Debian and Ubuntu put the servers' programs here by version, and not on PATH."""
 TIMEOUT_S: Final = 120
+START_S: Final = TIMEOUT_S - 10
+"""How long pg_ctl waits for the server; by itself 60 s, which a busy machine may need."""
 NOBODY: Final = "nobody"
 """A server refuses to run as root."""
 MISSING: Final = (
@@ -48,7 +50,9 @@ def postgres(directory: Path) -> Iterator[str]:
             os.chown(each, owner.pw_uid, owner.pw_gid)
     _run("initdb", "-D", str(data), "-U", "observer", "-A", "scram-sha-256", "--pwfile", str(secret), "-N", user=user)
     settings = f"-h 127.0.0.1 -p {port} -k {directory} -c fsync=off"
-    _run("pg_ctl", "-D", str(data), "-w", "-l", str(directory / "log"), "-o", settings, "start", user=user)
+    log = directory / "log"
+    start = ("-D", str(data), "-w", "-t", str(START_S), "-l", str(log), "-o", settings, "start")
+    _run("pg_ctl", *start, user=user, log=log)
     try:
         yield f"postgresql+psycopg://observer:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{port}/postgres"
     finally:
@@ -65,7 +69,7 @@ def _user() -> str | None:
     return NOBODY if os.geteuid() == 0 else None
 
 
-def _run(program: str, *arguments: str, user: str | None) -> None:
+def _run(program: str, *arguments: str, user: str | None, log: Path | None = None) -> None:
     found = _program(program)
     assert found is not None, program
     # Nothing that stays behind holds our pipes open: a server does.
@@ -79,4 +83,5 @@ def _run(program: str, *arguments: str, user: str | None) -> None:
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert 0 == done.returncode, (program, arguments, done.returncode)
+    told = log.read_text() if log is not None and log.exists() else ""
+    assert 0 == done.returncode, (program, arguments, done.returncode, told)
