@@ -23,7 +23,7 @@ log = logger(__name__)
 
 
 class HandingOver:
-    """Ends this node's leadership.
+    """Ends this node's leadership: transfers it to the voter that was started last (Raft thesis 3.10), or resigns.
 
     A voter that opens its stream more than `late_ms` (ms) after the election was not there. `patience_ms` is how long
     the successor may take to get the whole log, and then to be elected.

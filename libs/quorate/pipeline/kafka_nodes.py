@@ -56,7 +56,7 @@ class KafkaNodes:
         return f"{host}:{port}"
 
     def cluster_id(self) -> str:
-        """Returns the cluster id that DescribeCluster has."""
+        """Returns the cluster id from a DescribeCluster answer. KIP-919. Raises NodeUnavailable, Unanswered."""
         described = self._ask(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=CONTROLLERS))
         if described.error_code:
             reason = described.error_message or "DescribeCluster"

@@ -62,12 +62,17 @@ class WrappedServer:
         collected = _HandlerCollector()
         # The generated function only calls the two methods that register handlers.
         register(servicer, cast("grpc.aio.Server", collected))
-        self._server.add_generic_rpc_handlers(tuple(_WrappedHandler(self._door, each) for each in collected.generic))
+        if not collected.registered:
+            wrapped = tuple(_WrappedHandler(self._door, each) for each in collected.generic)
+            self._server.add_generic_rpc_handlers(wrapped)
         for service, handlers in collected.registered.items():
             self.register_methods(service, handlers)
 
     def register_methods(self, service: str, handlers: Mapping[str, Handler]) -> None:
-        """Adds the methods of a service by name, for one that has no generated function."""
+        """Adds the methods of a service by name, for one that has no generated function.
+
+        They are not registered with gRPC, whose server waits on one accept for each registered method at each call.
+        """
         handler = grpc.method_handlers_generic_handler(service, self._door.wrap(service, handlers))
         self._server.add_generic_rpc_handlers((handler,))
 
