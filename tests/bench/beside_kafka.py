@@ -65,9 +65,7 @@ class Side:
     @property
     def cpu_s(self) -> float:
         """What all processes have used so far."""
-        ours = [each for each in self.quorum.plan.processes if self.quorum.running.is_up(each)]
-        pids = [self.quorum.running.pid(each) for each in ours] + [node.pid for node in self.quorum.kafkas.values()]
-        return sum(map(cpu_seconds, pids))
+        return sum(map(cpu_seconds, self.quorum.pids))
 
 
 def run() -> list[Table]:

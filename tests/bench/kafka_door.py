@@ -101,9 +101,7 @@ class Door:
     @property
     def cpu_s(self) -> float:
         """What all processes have used so far."""
-        ours = [each for each in self.quorum.plan.processes if self.quorum.running.is_up(each)]
-        pids = [self.quorum.running.pid(each) for each in ours] + [node.pid for node in self.quorum.kafkas.values()]
-        return sum(map(cpu_seconds, pids))
+        return sum(map(cpu_seconds, self.quorum.pids))
 
     @property
     def address(self) -> str:

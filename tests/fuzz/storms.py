@@ -116,7 +116,8 @@ def door_of(process: Process, issuer: Authority) -> Door:
 async def main(asked: argparse.Namespace) -> int:
     """Prints a row for each service and attack; how many have failed."""
     faults = 0
-    print("| service | attack | done | health's longest wait | memory, highest |\n|---|---|--:|--:|--:|", flush=True)
+    columns = ("service", "attack", "done to its end", "health's longest wait", "memory, highest", "")
+    print(f"| {' | '.join(columns)} |\n|---|---|--:|--:|--:|---|", flush=True)
     with tempfile.TemporaryDirectory(prefix="quorate-storms-") as directory, ProcessPoolExecutor(1, CHILD) as others:
         plan, issuer = plan_of(Path(directory))
         async with running(plan) as started:
@@ -131,12 +132,21 @@ async def main(asked: argparse.Namespace) -> int:
                         others, attack_alone, door, name, asked.seconds
                     )
                     wait_s = await worst_wait_s(process, attacking)
-                    mib, is_up = highest_mib(pid), started.is_up(process)
+                    is_up = started.is_up(process)
+                    mib = highest_mib(pid) if is_up else 0
                     is_fault = wait_s > HEALTH_S_MAX or mib > MIB_MAX[process.service] or not is_up
                     faults += is_fault
-                    end = " **fault**" if is_fault else ""
-                    row = f"| {process.service} | {name} | {await attacking:,} | {wait_s * 1000:.0f} ms | {mib} MiB |"
-                    print(row + end, flush=True)
+                    verdict = (
+                        "ended"
+                        if not is_up
+                        else "**too long**"
+                        if wait_s > HEALTH_S_MAX
+                        else "too large"
+                        if is_fault
+                        else ""
+                    )
+                    row = f"| {process.service} | {name} | {await attacking:,} | {wait_s * 1000:.0f} ms | {mib} MiB"
+                    print(f"{row} | {verdict} |", flush=True)
     return 1 if faults else 0
 
 

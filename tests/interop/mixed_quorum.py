@@ -50,6 +50,12 @@ class MixedQuorum(Cluster):
         """The incarnation and the log directory of each broker that registers here."""
 
     @property
+    def pids(self) -> list[int]:
+        """The process ids of all our processes that run, and of Kafka's controllers."""
+        ours = [self.running.pid(each) for each in self.plan.processes if self.running.is_up(each)]
+        return [*ours, *(node.pid for node in self.kafkas.values())]
+
+    @property
     def ours(self) -> list[NodeId]:
         """The ids of our nodes."""
         return [int(each.settings["node.id"]) for each in self.plan.quorum]
