@@ -42,6 +42,7 @@ def test_all_its_modules_import_only_each_other_and_what_it_requires(wheel: Path
         "protobuf": "google",
         "crc32c": "crc32c",
         "msgspec": "msgspec",
+        "numpy": "numpy",
         "pyarrow": "pyarrow",
         "tenacity": "tenacity",
     }
@@ -72,7 +73,7 @@ def test_its_version_and_requirements_are_those_of_the_library() -> None:
 
     assert library["version"] == ours["version"]
     assert library["requires-python"] == ours["requires-python"]
-    assert {"pyarrow>=20"} == set(ours["dependencies"]) - known
+    assert {"numpy>=2", "pyarrow>=20"} == set(ours["dependencies"]) - known
     assert set() == set(ours["optional-dependencies"]["quorate"]) - known
 
 

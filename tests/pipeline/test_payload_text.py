@@ -31,7 +31,7 @@ from quorate.records import (
 )
 from quorate.wire.batch import batches, data_values
 from quorate.wire.primitives import uvarint
-from quorate.wire.schema import layout_of
+from quorate.wire.schema import STRING_MAX, layout_of
 from tests.strategies import instance
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
@@ -114,6 +114,15 @@ def test_the_last_of_two_equal_tags_counts() -> None:
         value = plain[:-1] + b"\2" + b"".join(order)
 
         assert expected(value) == answered(value), value
+
+
+def test_a_string_that_is_too_long_is_not_answered() -> None:
+    longest = STRING_MAX * b"a"
+    head, rest = b"\1\2\0", bytes(17)
+    allowed, refused = (head + uvarint(len(name) + 1) + name + rest for name in (longest, longest + b"a"))
+
+    assert expected(allowed) == answered(allowed) is not None
+    assert expected(refused) is answered(refused) is None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-4:]))

@@ -78,8 +78,8 @@ def test_a_tag_that_nobody_knows_keeps_its_record_raw(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "key", "version"),
-    [(b"\x01\x7f\x03abc", 127, 3), (b"\x01\x02\x09abc", 2, 9)],
-    ids=["unknown key", "unknown version"],
+    [(b"\x01\x7f\x03abc", 127, 3), (b"\x01\x02\x09abc", 2, 9), (b"\x01\xff\xff\xff\xff\x0f\x00", -1, -1)],
+    ids=["unknown key", "unknown version", "no key of Kafka's: it is beyond 16 bits"],
 )
 def test_an_unknown_record_is_kept_raw(tmp_path: Path, value: bytes, key: int, version: int) -> None:
     batch = data_batch(base_offset=0, epoch=1, timestamp_ms=NOON_MS, values=[value])

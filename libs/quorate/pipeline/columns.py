@@ -51,6 +51,11 @@ class Columns:
         """Returns the lists by their names in COLUMNS."""
         return dict(zip(COLUMNS, vars(self).values(), strict=True))
 
+    def extend(self, other: Columns) -> None:
+        """Appends the rows of `other`."""
+        for name, values in vars(other).items():
+            getattr(self, name).extend(values)
+
     def put(
         self,
         header: BatchHeader | None,

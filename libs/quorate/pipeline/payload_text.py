@@ -9,7 +9,7 @@ tagged fields are cached by their bytes, because ISRs and leaders repeat.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from json.encoder import encode_basestring
@@ -21,12 +21,12 @@ from quorate.errors import Corrupt
 from quorate.nouns import uuid_text
 from quorate.pipeline.json_text import KEPT_MAX, base64_text, writer
 from quorate.wire.codec import decode, encode
-from quorate.wire.compile import FIXED, Short
+from quorate.wire.compile import FIXED, TOO_LONG, Short
 from quorate.wire.json_names import json_name
 from quorate.wire.primitives import read_uvarint, uvarint
 from quorate.wire.schema import Field, FieldType, layout_of
 
-__all__ = ["HEAD_BYTES", "MISFITS", "text_of"]
+__all__ = ["HEAD_BYTES", "MISFITS", "field_texts", "parted", "rest_texts", "text_of"]
 
 MISFITS: Final = (Short, IndexError, struct.error, UnicodeError, Corrupt)
 """Errors that a generated function raises for malformed bytes; `decode_record` then says what is wrong with them."""
@@ -58,10 +58,54 @@ def text_of(record: type[Message], version: int) -> Text:
         lines += ["    return f'{{" + ",".join(members) + "{ends}}}'"]
     else:
         lines += ["    return '{' + ends[1:] + '}'"]
-    source.names["rests"] = _Texts(_rest(record, version))
+    source.names["rests"] = rest_texts(record, version)
     exec(compile("\n".join(lines), f"<text of {record.__name__} v{version}>", "exec"), source.names)
     made: Text = source.names["text"]
     return made
+
+
+@cache
+def rest_texts(record: type[Message], version: int) -> Mapping[bytes, str | None]:
+    """Returns the texts of the tagged fields, ",name:value" for each, by the bytes behind the last plain field.
+
+    Raises one of MISFITS for bytes that are no tags; None if there are tags that the schema does not know.
+    """
+    return _Texts(_rest(record, version))
+
+
+def field_texts(field: Field) -> Mapping[bytes, str]:
+    """Returns the texts of a plain uuid, string, bytes, or array of fixed width, by its bytes without their length."""
+    if field.array:
+        return _arrays(field.kind)
+    if field.kind is FieldType.UUID:
+        return _IDS
+    return _STRINGS if field.kind is FieldType.STRING else _BYTES
+
+
+def parted(rest: bytes, known: Collection[int]) -> tuple[bytes, list[tuple[int, bytes]]]:
+    """Splits the tags in `rest`: returns those with a number in `known` as a rest of their own, and the others.
+
+    Raises one of MISFITS for bytes that are no tags.
+    """
+    count, at = read_uvarint(rest, 0)
+    kept: list[bytes] = []
+    others: list[tuple[int, bytes]] = []
+    for _ in range(count):
+        begin = at
+        tag, size = rest[at], rest[at + 1]
+        at += 2
+        if tag > 127 or size > 127:
+            tag, at = read_uvarint(rest, begin)
+            size, at = read_uvarint(rest, at)
+        end = at + size
+        if tag in known:
+            kept.append(rest[begin:end])
+        else:
+            others.append((tag, rest[at:end]))
+        at = end
+    if at != len(rest):
+        raise Short
+    return uvarint(len(kept)) + b"".join(kept), others
 
 
 def _rest(record: type[Message], version: int) -> Text:
@@ -105,6 +149,8 @@ class _Texts(dict[bytes, str]):
 
 
 _IDS: Final = _Texts(lambda raw: f'"{uuid_text(raw)}"')
+_STRINGS: Final = _Texts(lambda raw: encode_basestring(raw.decode()))
+_BYTES: Final = _Texts(base64_text)
 
 
 @cache
@@ -169,6 +215,8 @@ class _TextSource:
         """
         into = f"_{field.name}"
         yield from ("    n = b[p]", "    p += 1", "    if n > 127:", "        n, p = read_uvarint(b, p - 1)")
+        if field.kind is FieldType.STRING and not field.array:
+            yield from (f"        {line}" for line in TOO_LONG)
         yield "    if n == 0:"
         yield f"        {into} = 'null'" if field.nullable_in(self._version) else "        raise Short"
         yield "    else:"
@@ -192,6 +240,7 @@ class _TextSource:
             "        items = []",
             "        for _ in range(n - 1):",
             "            n, p = read_uvarint(b, p)",
+            *(f"            {line}" for line in TOO_LONG),
             "            if n == 0:",
             "                raise Short",
             "            q = p + n - 1",

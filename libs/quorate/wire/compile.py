@@ -55,7 +55,7 @@ def old_length(kind: FieldType, *, array: bool) -> struct.Struct:
     return _INT16 if kind is FieldType.STRING and not array else _INT32
 
 
-_TOO_LONG: Final = [f"if n > {STRING_MAX + 1}:", "    raise Short"]
+TOO_LONG: Final = [f"if n > {STRING_MAX + 1}:", "    raise Short"]
 """The lines that refuse a compact string whose length plus one is n."""
 
 
@@ -186,7 +186,7 @@ class _DecoderSource(_CodecSource):
         if self.compact(field):
             lines = ["    n = b[p]", "    p += 1", "    if n > 127:", "        n, p = read_uvarint(b, p - 1)"]
             if field.kind is FieldType.STRING and not field.array:
-                lines += [f"        {line}" for line in _TOO_LONG]
+                lines += [f"        {line}" for line in TOO_LONG]
         else:
             lines = [f"    {line}" for line in self._old_length(field.kind, array=field.array)]
         if field.nullable_in(self.version):
@@ -254,7 +254,7 @@ class _DecoderSource(_CodecSource):
         else:
             assert field.kind is FieldType.STRING, (self.layout, field)
             size = (
-                ["n, p = read_uvarint(b, p)", *_TOO_LONG]
+                ["n, p = read_uvarint(b, p)", *TOO_LONG]
                 if self.compact(field)
                 else self._old_length(FieldType.STRING, array=False)
             )

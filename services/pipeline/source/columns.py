@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from quorate.pipeline.column_rows import Arrays
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.rows import Columns, RowFilter
 
@@ -74,7 +75,7 @@ def spared(wanted: RowFilter, columns: Sequence[str]) -> RowFilter:
     return wanted._replace(decoded=not _DECODED.isdisjoint(columns))
 
 
-def arrow_batch(part: FilePart, columns: Columns, wanted: Sequence[str]) -> pa.RecordBatch:
+def arrow_batch(part: FilePart, columns: Columns | Arrays, wanted: Sequence[str]) -> pa.RecordBatch:
     """Converts rows of a part to an Arrow batch with the `wanted` columns, in that order."""
     place, count = part.place, len(columns)
     is_checkpoint = place.kind == CHECKPOINT_KIND
@@ -86,13 +87,13 @@ def arrow_batch(part: FilePart, columns: Columns, wanted: Sequence[str]) -> pa.R
         "snapshot_epoch": place.epoch if is_checkpoint else None,
         "fingerprint": part.fingerprint,
     }
-    lists = columns.by_name()
+    found = columns.by_name if isinstance(columns, Arrays) else columns.by_name()
     arrays = []
     for name in wanted:
         if name in fixed:
             arrays.append(pa.repeat(pa.scalar(fixed[name], _TYPES[name]), count))
         elif name == "timestamp":
-            arrays.append(pa.array(lists[name], pa.timestamp("ms", tz="UTC")).cast(_TYPES[name]))
+            arrays.append(pa.array(found[name], pa.timestamp("ms", tz="UTC")).cast(_TYPES[name]))
         else:
-            arrays.append(pa.array(lists[name], _TYPES[name]))
+            arrays.append(pa.array(found[name], _TYPES[name]))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, _TYPES[name]) for name in wanted]))

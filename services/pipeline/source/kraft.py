@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from quorate.pipeline.column_rows import read_arrays
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LogFile, bundled, find, is_being_written, parts
-from quorate.pipeline.rows import read
 from quorate.pipeline.twins import twins
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, Bundle, arrow_batch, check_columns, schema_of, spared
@@ -147,7 +147,7 @@ class KraftReader(DataSourceReader):
         if not isinstance(partition, Bundle):
             return  # Spark passes another partition if the plan is empty
         for part in partition.parts:
-            for columns in read(part, self.options.bounds.limited(self.wanted, part.place.cluster_id)):
+            for columns in read_arrays(part, self.options.bounds.limited(self.wanted, part.place.cluster_id)):
                 yield arrow_batch(part, columns, self._columns)
 
     def _may_hold(self, place: LogFile) -> bool:

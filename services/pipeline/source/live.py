@@ -15,9 +15,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from quorate.network.metadata_fetch import FETCH_BYTES_MAX
 from quorate.nouns import Offset, OffsetAndEpoch
+from quorate.pipeline.column_rows import read_arrays_of
 from quorate.pipeline.live import EpochBehind, QuorumReader
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, FilePart, LogFile, fingerprint
-from quorate.pipeline.rows import RowFilter, read, read_bytes
+from quorate.pipeline.rows import RowFilter, read
 from quorate.pipeline.tail import EpochWentBack
 from quorate.wire.batch import peek_header
 from services.pipeline.source.columns import arrow_batch, check_columns, spared
@@ -160,7 +161,7 @@ class LiveLog:
         yield from self._rows(part, self.wanted, data)
 
     def _rows(self, part: FilePart, wanted: RowFilter, data: bytes) -> Iterator[pa.RecordBatch]:
-        for columns in read_bytes(part, wanted, data):
+        for columns in read_arrays_of(part, wanted, data):
             yield arrow_batch(part, columns, self._columns)
 
     def _lost_rows(self, asked: ReadRange, problem: str) -> Iterator[pa.RecordBatch]:

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from quorate.pipeline.column_rows import read_arrays
 from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import LogFile, bundled, has_settled, named
 from quorate.pipeline.planning import between
-from quorate.pipeline.rows import read
 from quorate.pipeline.tail import Cursor, Directory, TailSettings, advance, directories
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import Bundle, arrow_batch, check_columns, spared
@@ -113,7 +113,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise OSError(
                     f"{part.place.path} was cut to {size} bytes while {part.end} were to be read: start again"
                 )
-            for columns in read(part, self.options.bounds.limited(self._wanted, part.place.cluster_id)):
+            for columns in read_arrays(part, self.options.bounds.limited(self._wanted, part.place.cluster_id)):
                 yield arrow_batch(part, columns, self._columns)
 
     def _look(self) -> TailSettings:

@@ -1,0 +1,169 @@
+"""Decodes data batches record by record into columns: the reference, and what works for every batch.
+
+`column_rows` decodes the common batches by column, and must give the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from quorate.errors import Corrupt
+from quorate.nouns import Offset
+from quorate.pipeline.columns import Columns
+from quorate.pipeline.files import Buffer
+from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
+from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS
+from quorate.pipeline.record_shapes import SHAPES, looked_into, shape_of
+from quorate.pipeline.row_filter import RowFilter
+from quorate.wire.batch import BatchHeader, data_values
+
+__all__ = ["RAW_BYTES_MAX", "Run", "Value", "decode_batch", "decode_value", "told"]
+
+RAW_BYTES_MAX: Final = 1 << 20
+"""Size limit in bytes of the damaged bytes that a row keeps."""
+RUN_BYTES_MAX: Final = 4 << 20
+RUN_ROWS_MAX: Final = 1 << 16
+RUN_BATCHES_MAX: Final = 1 << 14
+"""A run ends with the batch that reaches one of these: they bound the memory that decoding takes."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Data batches, one behind the other, whose headers and checksums were checked; their records are not decoded.
+
+    `data` is the part's file, or its bytes; a run is to be decoded before the next one is asked for.
+    """
+
+    part: FilePart
+    wanted: RowFilter
+    data: Buffer
+    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
+    """Position in `data`, and header, of each batch."""
+    bytes: int = 0
+    rows: int = 0
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Adds the batch that follows."""
+        self.batches.append((position, header))
+        self.bytes += header.size
+        self.rows += header.count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the run is large enough to be decoded."""
+        return self.bytes >= RUN_BYTES_MAX or self.rows >= RUN_ROWS_MAX or len(self.batches) >= RUN_BATCHES_MAX
+
+    @property
+    def range(self) -> tuple[Offset, Offset]:
+        """The wanted offsets, `end` exclusive; all in a checkpoint, whose offsets are not those of the log."""
+        if self.part.place.kind == CHECKPOINT_KIND:
+            return 0, 1 << 63
+        return self.wanted.start_offset, self.wanted.end_offset
+
+
+class Value(NamedTuple):
+    """What the value of one record is decoded to: the columns that are not those of its batch."""
+
+    key: int
+    type: str
+    version: int
+    payload: str | None
+    trace_id: str | None
+    raw: bytes | None
+    corrupt: str | None
+
+
+def decode_batch(run: Run, position: int, header: BatchHeader, columns: Columns) -> None:
+    """Adds the wanted rows of a batch of the run; one that cannot be read is one row. With failfast raises Corrupt."""
+    try:
+        values = data_values(run.data, position, header)
+    except Corrupt as damage:
+        reason = damage.reason
+        raw = run.data[position : position + min(header.size, RAW_BYTES_MAX)]
+        columns.put(
+            header, header.base_offset, raw=raw, corrupt=told(run.part, run.wanted, reason, position, header.size)
+        )
+        return
+    base, wanted = header.base_offset, run.wanted
+    low, high = run.range
+    before = len(columns)
+    plain = wanted.types is None and low <= base and header.next_offset <= high
+    if not (plain and _plain_values(values, base, columns, is_decoded=wanted.is_decoded)):
+        for offset, value in enumerate(values, base):
+            if low <= offset < high and (wanted.types is None or shape_of(value).type in wanted.types):
+                _put(columns, offset, decode_value(run, offset, value, position))
+    count = len(columns) - before
+    columns.epoch += [header.epoch] * count
+    columns.timestamp += [header.base_timestamp] * count
+    columns.batch_base_offset += [base] * count
+    columns.is_control += [False] * count
+
+
+def decode_value(run: Run, offset: Offset, value: bytes, position: int) -> Value:
+    """Decodes a value, known, unknown or damaged; `position` is that of its batch. With failfast raises Corrupt."""
+    key, name, version, _, write, _ = shape_of(value)
+    trace = raw = corrupt = payload = None
+    if write is None:
+        raw = value
+    elif run.wanted.is_decoded:
+        try:
+            payload, trace, raw = looked_into(value, write)
+        except Corrupt as damage:
+            raw, corrupt = value, _misread(run, offset, damage, position)
+    return Value(key, name, version, payload, trace, raw, corrupt)
+
+
+def told(part: FilePart, wanted: RowFilter, reason: str, position: int, size: int) -> str:
+    """Returns what a row says of damage; with failfast raises Corrupt."""
+    if wanted.failfast:
+        raise Corrupt(reason, path=Path(part.place.path), position=position)
+    return f"{reason}, {size} bytes at byte {position}"
+
+
+def _plain_values(values: list[bytes], base: Offset, columns: Columns, *, is_decoded: bool) -> bool:
+    """The hot loops: decode all records of a batch together; False, adding nothing, if one needs the slow path."""
+    count = len(values)
+    traces: list[str | None] = [None] * count
+    raws: list[bytes | None] = [None] * count
+    try:
+        found = [SHAPES[value[:HEAD_BYTES]] for value in values]
+        keys, names, versions, _, writers, texts = zip(*found, strict=True)
+        payloads: list[str | None] = [None] * count
+        if is_decoded:
+            payloads = [text(value) for text, value in zip(texts, values, strict=True)]
+        if is_decoded and None in payloads:
+            # Common: the leader tags the first record of a batch (trace context, request id).
+            for at in [at for at, payload in enumerate(payloads) if payload is None]:
+                payloads[at], traces[at], raws[at] = looked_into(values[at], writers[at])
+    except (KeyError, *MISFITS):
+        return False
+    columns.offset += range(base, base + count)
+    columns.api_key += keys
+    columns.type += names
+    columns.version += versions
+    columns.payload += payloads
+    columns.trace_id += traces
+    columns.raw += raws
+    columns.corrupt += [None] * count
+    return True
+
+
+def _put(columns: Columns, offset: Offset, value: Value) -> None:
+    """Adds the columns of one record that are not those of its batch."""
+    columns.offset.append(offset)
+    columns.api_key.append(value.key)
+    columns.type.append(value.type)
+    columns.version.append(value.version)
+    columns.payload.append(value.payload)
+    columns.trace_id.append(value.trace_id)
+    columns.raw.append(value.raw)
+    columns.corrupt.append(value.corrupt)
+
+
+def _misread(run: Run, offset: Offset, damage: Corrupt, position: int) -> str:
+    reason = f"record at offset {offset}: {damage}"
+    if run.wanted.failfast:
+        raise Corrupt(reason, path=Path(run.part.place.path), position=position)
+    return f"{reason}, in the batch at byte {position}"
