@@ -125,7 +125,7 @@ spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their ow
 wheel: setup ## pyspark-kraft: the pipeline's data source as a wheel for any PySpark, in build/wheel
 	@$(RUN) python -m deploy.pyspark.build
 
-pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it
+pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
 	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
 fixtures: setup ## run a released Kafka again and keep its directories as fixtures

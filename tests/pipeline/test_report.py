@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import doctest
+import hashlib
 import importlib
 import importlib.util
+import json
 import pkgutil
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -50,6 +53,10 @@ class Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.code: list[str] = []
+        """What runs."""
+        self.plots: list[dict[str, Any]] = []
+        """The specifications of the plots."""
         self.feed(page)
         self.close()
 
@@ -57,7 +64,18 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        tag, attributes = self.elements[-1] if self.elements else ("", {})
+        if self.cdata_elem != "script":
+            self.text += data
+        elif (tag, attributes.get("type")) == ("script", "application/json"):
+            self.plots.append(json.loads(data))
+        else:
+            self.code.append(data)
+
+    @property
+    def drawn(self) -> list[dict[str, Any]]:
+        """Every row of every plot."""
+        return [row for plot in self.plots for rows in plot["datasets"].values() for row in rows]
 
     @property
     def attributes(self) -> set[str]:
@@ -154,20 +172,40 @@ def test_nothing_goes_through_python_row_by_row(name: str) -> None:
 
 
 def test_the_page_of_a_real_cluster_stands_alone_and_is_small(told: Answers) -> None:
+    from services.pipeline.report import library
     from services.pipeline.report.limits import BYTES_MAX, ReportLimits
     from services.pipeline.report.page import page
 
     made = page(told, ReportLimits())
     seen = Page(made)
 
-    assert len(made.encode()) < BYTES_MAX // 4
-    assert set() == {"script", "link", "img", "iframe", "object"} & seen.tags
+    assert len(made.encode()) - len(library.script().encode()) < BYTES_MAX // 8
+    assert len(made.encode()) < BYTES_MAX
+    assert set() == {"link", "img", "iframe", "object", "svg"} & seen.tags
     assert set() == {"src", "srcset", "data", "xlink:href"} & seen.attributes
     assert {"#"} == {attributes["href"][:1] for tag, attributes in seen.elements if tag == "a"}
-    assert [] == [word for word in ("http:", "https:", "url(", "@import") if word in made]
-    assert "default-src 'none'" in str([each for tag, each in seen.elements if tag == "meta"])
-    titled = [each for tag, each in seen.elements if tag == "svg" and each.get("aria-label")]
-    assert len([tag for tag, _ in seen.elements if tag == "svg"]) == len(titled)
+    own = made.replace(library.script(), "")
+    assert [] == [word for word in ("http:", "https:", "url(", "@import") if word in own]
+    labelled = [each for tag, each in seen.elements if each.get("class") == "drawn" and each.get("aria-label")]
+    assert 4 <= len(seen.plots) == len(labelled)
+    assert page(told, ReportLimits()) == made
+
+
+def test_only_the_library_runs(evil_page: str) -> None:
+    seen = Page(evil_page)
+    (policy,) = [
+        each["content"] or ""
+        for tag, each in seen.elements
+        if tag == "meta" and each.get("http-equiv") == "Content-Security-Policy"
+    ]
+    (code,) = seen.code
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    kinds = [each.get("type") for tag, each in seen.elements if tag == "script"]
+
+    assert ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"] == policy.split("; ")[
+        :3
+    ]
+    assert ["application/json"] * len(seen.plots) + ["module"] == kinds
 
 
 def test_its_sums_are_those_of_the_tables(told: Answers, lake: ParquetTables) -> None:
@@ -285,9 +323,12 @@ def test_names_from_the_log_are_text_and_nothing_else(evil_page: str) -> None:
     seen = Page(evil_page)
 
     assert {"html", "head", "meta", "title", "style", "body", "main", "header", "nav", "section"} < seen.tags
-    assert set() == {"script", "img"} & seen.tags
+    assert set() == {"img", "svg"} & seen.tags
     assert [] == [name for name in seen.attributes if name.startswith("on")]
     assert EVIL in seen.text
+    assert EVIL not in evil_page
+    assert [] != [row for row in seen.drawn if str(row.get("label")).startswith(EVIL)]
+    assert [] == [row for row in seen.drawn if "\u202e" in str(row.values()) or "\x00" in str(row.values())]
     assert "<img src=x" in seen.text  # the rack, as text
     assert [] == [character for character in ("\x00", "\u202e") if character in evil_page]
     assert "y" * 400 not in evil_page
@@ -297,8 +338,9 @@ def test_several_days_and_clusters_have_a_calendar(evil_page: str) -> None:
     seen = Page(evil_page)
 
     assert "2 clusters" in seen.text
-    assert "one, 2026-11-23: 100.0000 % offline" in seen.text
+    assert [1] == [1 for row in seen.drawn if "one, 2026-11-23: 100.0000 % offline" in row.get("title", "")]
     assert "2026-11-21" in seen.text
+    assert "ill3" in {row.get("look") for row in seen.drawn}
 
 
 def test_stretches_join_what_is_equal_and_touches(spark: SparkSession) -> None:

@@ -1,13 +1,13 @@
 """The report: one HTML page with charts for a fleet of any size, small enough to mail.
 
 limits       how many rows of each kind are shown
-markup       builds HTML and escapes all text
-style        the CSS
-times        formats times and durations; the time axis
-lanes        draws timelines
-levels       draws step charts of counts over time
-histogram    draws histograms
-cells        builds tables with bars
+parts        the parts of the page as data
+library      Vega-Lite with the page's script, and the policy by which nothing else runs
+times        formats times and durations
+specs        what all plots have in common
+lanes        describes timelines
+areas        describes step charts of counts over time, and histograms
+cells        makes tables with bars
 intervals    merges rows into intervals of unchanged state, in Spark
 fleet        the key figures, and the table of clusters
 cluster      the charts of one cluster

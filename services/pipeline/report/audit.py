@@ -12,7 +12,7 @@ from pyspark.sql import functions as fn
 from services.pipeline.report.cells import Column, table
 from services.pipeline.report.intervals import ms
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
-from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.parts import Note, Part, Words, code
 from services.pipeline.report.times import moment
 
 __all__ = ["Sentence", "audit_table", "read_audit"]
@@ -55,30 +55,28 @@ def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
     return ShownRows(rows, audit.count())
 
 
-def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: int) -> Html:
+def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the table of sentences, with a cluster column if there are several clusters."""
     shown = ShownRows(sentences.rows[-limits.sentences :], sentences.total)
     columns: list[Column[Sentence]] = [
-        Column("time (UTC)", lambda row: tag("time", moment(row.ms)), "time"),
+        Column("time (UTC)", lambda row: Words(moment(row.ms), element="time"), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
-        Column("what changed", _sentence_cell),
-        Column("trace", lambda row: tag("code", row.trace_id) if row.trace_id else None),
+        Column("what changed", _sentence_cell, "prose"),
+        Column("trace", lambda row: code(row.trace_id) if row.trace_id else None),
     ]
     if clusters > 1:
-        columns.insert(2, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
-    note = tag("p", shown.words("the latest", "changes"), "; search with the browser (Ctrl-F)", class_="note")
-    box = tag("input", type="checkbox", id="grave")
-    label = tag("label", " only failures: fenced, without a leader, unclean, quorum elections", for_="grave")
-    return joined((note, box, label, table(shown.rows, columns, "long", _row_look)))
+        columns.insert(2, Column("cluster", lambda row: code(row.cluster_id), "time"))
+    note = Note(shown.words("the latest", "changes") + "; search with the browser (Ctrl-F)")
+    only = "only failures: fenced, without a leader, unclean, quorum elections"
+    return [note, table(shown.rows, columns, "long", _row_look, only=only)]
 
 
-def _row_look(row: Sentence) -> str | None:
-    return "is-grave" if row.look else None
+def _row_look(row: Sentence) -> str:
+    return "is-grave" if row.look else ""
 
 
-def _sentence_cell(row: Sentence) -> Html:
-    rest = row.sentence.removeprefix(row.subject)
-    return tag("span", tag("b", row.subject), rest, class_=row.look or None)
+def _sentence_cell(row: Sentence) -> Words:
+    return Words(row.sentence.removeprefix(row.subject), row.look, subject=row.subject)
 
 
 def _short(name: str) -> SparkColumn:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 from services.pipeline.gold.churn import COUNTS
 from services.pipeline.report.cells import Column, bar, table
 from services.pipeline.report.limits import ReportLimits, ShownRows
-from services.pipeline.report.markup import Child, Html, joined, tag
+from services.pipeline.report.parts import Bar, Note, Part, code
 
 __all__ = ["BrokerChurn", "churn_table", "read_churn"]
 
@@ -40,16 +40,16 @@ def read_churn(churn: DataFrame, most: int) -> ShownRows[BrokerChurn]:
     return ShownRows([BrokerChurn(**row.asDict()) for row in rows], each.count())
 
 
-def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> Html:
+def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> list[Part]:
     """Builds the table; the broker with the most changes comes first."""
     if not brokers.total:
-        return tag("p", "No broker left or joined an ISR, won or lost a leadership, or was fenced.", class_="note")
+        return [Note("No broker left or joined an ISR, won or lost a leadership, or was fenced.")]
     shown = brokers.first(limits.rows)
 
     def counted(heading: str, name: str, look: str) -> Column[BrokerChurn]:
         most = max(getattr(row, name) for row in shown.rows)
 
-        def cell(row: BrokerChurn) -> Child:
+        def cell(row: BrokerChurn) -> Bar:
             count: int = getattr(row, name)
             return bar(count, most, f"{count:,}", look)
 
@@ -57,7 +57,7 @@ def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> Html:
 
     columns: list[Column[BrokerChurn]] = [
         Column("broker", lambda row: f"{row.broker_id}", "number"),
-        Column("cluster", lambda row: tag("code", row.cluster_id), "time"),
+        Column("cluster", lambda row: code(row.cluster_id), "time"),
         counted("left an ISR", "isr_shrinks", "under"),
         counted("joined an ISR", "isr_expands", "serving"),
         counted("leaderships lost", "leaderships_lost", "under"),
@@ -66,4 +66,4 @@ def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> Html:
         counted("unfenced", "unfenced", "serving"),
         Column("days", lambda row: f"{row.days:,}", "number"),
     ]
-    return joined((tag("p", shown.words("the most unsteady", "brokers"), class_="note"), table(shown.rows, columns)))
+    return [Note(shown.words("the most unsteady", "brokers")), table(shown.rows, columns)]

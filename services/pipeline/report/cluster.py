@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.availability import partition_spans
 from services.pipeline.memory import kept
+from services.pipeline.report.areas import levels
 from services.pipeline.report.brokers import BrokerState, broker_lanes, fencings, read_brokers
 from services.pipeline.report.fleet import Cluster
 from services.pipeline.report.health import Bucket, level_steps, read_buckets
 from services.pipeline.report.intervals import log_ends
-from services.pipeline.report.lanes import LEFT, RIGHT, lanes
-from services.pipeline.report.levels import levels
+from services.pipeline.report.lanes import lanes, leader_looks
 from services.pipeline.report.limits import ReportLimits, ShownRows
-from services.pipeline.report.markup import NOTHING, Html, tag
 from services.pipeline.report.partitions import PartitionState, chosen, partition_lanes, read_partitions
+from services.pipeline.report.parts import Heading, Note, Part, Toolbar
 from services.pipeline.report.quorum import Epoch, Silence, quorum_lane, read_epochs, read_silences
-from services.pipeline.report.times import Axis, duration, moment
+from services.pipeline.report.times import duration, moment
 from services.pipeline.silver.present import MIN_ISR_DEFAULT
 
-__all__ = ["Drawn", "cluster_section", "read_clusters"]
+__all__ = ["Drawn", "cluster_parts", "read_clusters"]
 
 T = TypeVar("T")
+_FENCING: Final = ("fencing", "a broker is fenced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,40 +71,52 @@ def read_clusters(
     ]
 
 
-def cluster_section(whole: Drawn, limits: ReportLimits) -> Html:
-    """Builds one cluster's charts, each with a heading and a legend."""
+def cluster_parts(whole: Drawn, limits: ReportLimits) -> list[Part]:
+    """Makes one cluster's charts, each with a heading; they zoom together."""
     drawn = _within(whole, limits)
     cluster = drawn.cluster
-    axis = Axis(begin_ms=cluster.begin_ms, end_ms=max(cluster.end_ms, cluster.begin_ms + 1), left=LEFT, right=RIGHT)
-    marks = fencings(drawn.brokers)
     lasted = duration((cluster.end_ms - cluster.begin_ms) / 1_000)
-    parts = [
-        tag("h2", "Cluster ", tag("code", cluster.cluster_id)),
-        tag("p", f"{moment(cluster.begin_ms)} to {moment(cluster.end_ms)} UTC, {lasted}", class_="note"),
+    parts: list[Part] = [
+        Heading("Cluster", code=cluster.cluster_id, level=2),
+        Note(f"{moment(cluster.begin_ms)} to {moment(cluster.end_ms)} UTC, {lasted}"),
     ]
+    if drawn.epochs or drawn.brokers or drawn.partitions:
+        parts.append(Toolbar(_group(drawn)))
+    marks = fencings(drawn.brokers)
     if drawn.epochs:
+        leaders = sorted({epoch.leader for epoch in drawn.epochs})
+        looks = [*leader_looks(leaders, "node"), ("silent", "no controller wrote"), _FENCING]
         lane = quorum_lane(drawn.epochs, drawn.silences, cluster.end_ms)
+        title = "Leaders of the quorum by epoch"
         parts += [
-            _heading("Leaders of the quorum", _some(len(drawn.epochs), drawn.epochs[0].total, "latest", "epochs")),
+            Heading("Leaders of the quorum", _some(len(drawn.epochs), drawn.epochs[0].total, "latest", "epochs")),
             _last_epoch(drawn.epochs[-1], cluster.end_ms),
-            _legend(("silent", "no controller wrote")) if drawn.silences else NOTHING,
-            lanes([lane], axis, "Leaders of the quorum by epoch", marks),
+            lanes([lane], _period(drawn), title, looks, group=_group(drawn), marks=marks),
         ]
     if drawn.brokers:
         count = len({state.broker_id for state in drawn.brokers})
+        looks = [("serving", "serves"), ("leaving", "shuts down"), ("fenced", "fenced"), _FENCING]
+        rows = broker_lanes(drawn.brokers)
         parts += [
-            _heading("Brokers", _some(count, drawn.brokers[0].of, "most unsteady", "brokers")),
-            _legend(("serving", "serves"), ("leaving", "shuts down"), ("fenced", "fenced"), ("fencing", "is fenced")),
-            lanes(broker_lanes(drawn.brokers), axis, "States of the brokers", marks),
+            Heading("Brokers", _some(count, drawn.brokers[0].of, "most unsteady", "brokers")),
+            lanes(rows, _period(drawn), "States of the brokers", looks, group=_group(drawn), marks=marks),
         ]
-    parts += _partition_parts(drawn, axis)
-    return tag("section", *parts)
+    return [*parts, *_partition_parts(drawn)]
 
 
-def _last_epoch(epoch: Epoch, end_ms: int) -> Html:
+def _group(drawn: Drawn) -> str:
+    return f"cluster {drawn.cluster.cluster_id}"
+
+
+def _period(drawn: Drawn) -> tuple[int, int]:
+    """Returns the period of a cluster's charts in ms since 1970; it is never empty."""
+    return drawn.cluster.begin_ms, max(drawn.cluster.end_ms, drawn.cluster.begin_ms + 1)
+
+
+def _last_epoch(epoch: Epoch, end_ms: int) -> Note:
     """Returns a note that names the quorum's last leader, whose interval may be too short to be visible."""
     led = "its LeaderChange is the log's last record" if epoch.begin_ms == end_ms else f"since {moment(epoch.begin_ms)}"
-    return tag("p", f"The last: node {epoch.leader} in epoch {epoch.epoch}, {led}.", class_="note")
+    return Note(f"The last: node {epoch.leader} in epoch {epoch.epoch}, {led}.")
 
 
 def _within(drawn: Drawn, limits: ReportLimits) -> Drawn:
@@ -121,45 +134,34 @@ def _within(drawn: Drawn, limits: ReportLimits) -> Drawn:
     )
 
 
-def _partition_parts(drawn: Drawn, axis: Axis) -> list[Html]:
+def _partition_parts(drawn: Drawn) -> list[Part]:
     if not drawn.partitions:
-        return [tag("p", "No partition was there for any time.", class_="note")]
-    marks = fencings(drawn.brokers)
+        return [Note("No partition was there for any time.")]
     count = len({state.place for state in drawn.partitions})
+    leaders = sorted({state.leader for state in drawn.partitions if not state.offline})
+    looks = [*leader_looks(leaders, "leader"), ("under", "under min ISR"), ("offline", "offline"), _FENCING]
+    title = "Leaders and ISR sizes of partitions over time"
+    rows, marks = partition_lanes(drawn.partitions), fencings(drawn.brokers)
     return [
-        *_health_parts(drawn, axis),
-        _heading("Leaders and ISRs", _some(count, drawn.partitions[0].of, "worst", "partitions")),
-        tag("p", "Colour: who leads. Height: how much of the replicas is in the ISR.", class_="note"),
-        _legend(("under", "under min ISR"), ("offline", "offline")),
-        lanes(partition_lanes(drawn.partitions), axis, "Leaders and ISR sizes of partitions over time", marks),
+        *_health_parts(drawn),
+        Heading("Leaders and ISRs", _some(count, drawn.partitions[0].of, "worst", "partitions")),
+        Note("Colour: who leads. Height: how much of the replicas is in the ISR."),
+        lanes(rows, _period(drawn), title, looks, group=_group(drawn), marks=marks),
     ]
 
 
-def _health_parts(drawn: Drawn, axis: Axis) -> list[Html]:
-    heading = _heading("Partitions that were not well", "how many at once; the most in each stretch of time")
+def _health_parts(drawn: Drawn) -> list[Part]:
+    heading = Heading("Partitions that were not well", "how many at once; the most in each stretch of time")
     if not drawn.buckets:
-        return [
-            heading,
-            tag("p", "None at any time: ISRs were whole, partitions had leaders.", class_="note"),
-        ]
+        return [heading, Note("None at any time: ISRs were whole, partitions had leaders.")]
     steps = level_steps(drawn.buckets, drawn.cluster.end_ms)
-    return [
-        heading,
-        _legend(("short", "a replica is missing in the ISR"), ("under", "under min ISR"), ("offline", "offline")),
-        levels(steps, ("short", "under", "offline"), axis, "Counts of partitions not well over time"),
-    ]
-
-
-def _heading(words: str, note: str) -> Html:
-    return tag("h3", words, " ", tag("small", note))
+    looks = [("short", "a replica is missing in the ISR"), ("under", "under min ISR"), ("offline", "offline")]
+    title = "Counts of partitions not well over time"
+    return [heading, levels(steps, looks, _period(drawn), title, group=_group(drawn))]
 
 
 def _some(count: int, total: int, kind: str, what: str) -> str:
     return ShownRows(range(count), total).words(f"the {kind}", what)
-
-
-def _legend(*entries: tuple[str, str]) -> Html:
-    return tag("p", *(tag("span", tag("i", class_=look), words) for look, words in entries), class_="legend")
 
 
 def _by_cluster(rows: Sequence[T], cluster_of: Callable[[T], str]) -> dict[str, list[T]]:

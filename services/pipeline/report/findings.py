@@ -11,7 +11,7 @@ from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, table
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
-from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.parts import Note, Part, Tally, Words, code
 from services.pipeline.report.times import moment
 
 __all__ = ["Count", "DoctorFinding", "Findings", "findings_table", "read_findings"]
@@ -72,27 +72,24 @@ def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
     )
 
 
-def findings_table(findings: Findings | None, limits: ReportLimits, clusters: int) -> Html:
+def findings_table(findings: Findings | None, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the counts by code and the table of the most severe findings."""
     if findings is None:
-        return tag("p", "There is no gold/fleet_doctor: run gold.", class_="note")
+        return [Note("There is no gold/fleet_doctor: run gold.")]
     if not findings.rows.total:
-        return tag("p", "The fleet doctor found nothing.", class_="note good")
+        return [Note("The fleet doctor found nothing.", "good")]
     shown = findings.rows.first(limits.rows)
     columns: list[Column[DoctorFinding]] = [
-        Column("", lambda row: tag("b", row.severity, class_=_LOOKS.get(row.severity)), "time"),
-        Column("who", lambda row: tag("b", row.subject)),
-        Column("what", lambda row: row.sentence),
-        Column("what to do", lambda row: row.advice),
+        Column("severity", lambda row: Words(row.severity, _LOOKS.get(row.severity, ""), "b"), "time"),
+        Column("who", lambda row: Words(row.subject, element="b")),
+        Column("what", lambda row: row.sentence, "prose"),
+        Column("what to do", lambda row: row.advice, "prose"),
         Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms)[:19], "time"),
     ]
     if clusters > 1:
-        columns.insert(1, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
-    kinds = [tag("span", tag("b", f"{each.count:,}"), f" {each.code}") for each in findings.counts]
-    return joined(
-        (
-            tag("p", *kinds, class_="legend"),
-            tag("p", shown.words("the gravest", "findings"), class_="note"),
-            table(shown.rows, columns, "long"),
-        )
-    )
+        columns.insert(1, Column("cluster", lambda row: code(row.cluster_id), "time"))
+    return [
+        Tally([(each.count, each.code) for each in findings.counts]),
+        Note(shown.words("the gravest", "findings")),
+        table(shown.rows, columns, "long"),
+    ]

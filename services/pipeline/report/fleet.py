@@ -13,10 +13,10 @@ from services.pipeline.memory import kept
 from services.pipeline.report.cells import Column, bar, table
 from services.pipeline.report.intervals import log_ends, ms
 from services.pipeline.report.limits import ReportLimits, ShownRows
-from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.parts import Note, Part, code
 from services.pipeline.report.times import duration, moment
 
-__all__ = ["Cluster", "Fleet", "cluster_table", "read_fleet", "tiles", "unavailability"]
+__all__ = ["Cluster", "Fleet", "Tile", "cluster_table", "read_fleet", "tiles", "unavailability"]
 
 _SUMS: Final = (
     "seconds",
@@ -81,8 +81,18 @@ def read_fleet(
     return Fleet(whole=Cluster(**whole.asDict()), clusters=ShownRows([Cluster(**row.asDict()) for row in rows], total))
 
 
-def tiles(fleet: Fleet) -> Html:
-    """Builds the key figures of the fleet as tiles at the top of the page."""
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A key figure at the top of the page; `look` is its CSS class."""
+
+    name: str
+    value: str
+    look: str
+    note: str
+
+
+def tiles(fleet: Fleet) -> list[Tile]:
+    """Returns the key figures of the fleet."""
     whole, clusters = fleet.whole, fleet.clusters.total
     unclean, offline = whole.unclean_elections, whole.offline_seconds
     figures = [
@@ -101,20 +111,16 @@ def tiles(fleet: Fleet) -> Html:
         ("brokers", _short(whole.brokers), "", f"{whole.fenced:,} fenced at the end"),
         ("records", _short(whole.records), "", f"of {clusters:,} cluster{'' if clusters == 1 else 's'}"),
     ]
-    boxes = [
-        tag("div", tag("small", name), tag("strong", value), tag("span", note), class_=f"tile {look}".strip())
-        for name, value, look, note in figures
-    ]
-    return tag("div", *boxes, class_="tiles")
+    return [Tile(*figure) for figure in figures]
 
 
-def cluster_table(fleet: Fleet, limits: ReportLimits) -> Html:
+def cluster_table(fleet: Fleet, limits: ReportLimits) -> list[Part]:
     """Builds the table of the fleet's clusters, the worst first."""
     shown = fleet.clusters.first(limits.fleet)
     most = max((row.offline_seconds for row in shown.rows), default=0)
     most_under = max((row.under_min_isr_seconds for row in shown.rows), default=0)
     columns: list[Column[Cluster]] = [
-        Column("cluster", lambda row: tag("code", row.cluster_id), "time"),
+        Column("cluster", lambda row: code(row.cluster_id), "time"),
         Column("availability", lambda row: _percent(unavailability(row)), "number"),
         Column("offline", lambda row: bar(row.offline_seconds, most, duration(row.offline_seconds), "offline"), "bar"),
         Column(
@@ -130,7 +136,7 @@ def cluster_table(fleet: Fleet, limits: ReportLimits) -> Html:
         Column("log until (UTC)", lambda row: moment(row.end_ms)[:19], "time"),
         Column("offset", lambda row: f"{row.end_offset:,}", "number"),
     ]
-    return joined((tag("p", shown.words("the worst", "clusters"), class_="note"), table(shown.rows, columns)))
+    return [Note(shown.words("the worst", "clusters")), table(shown.rows, columns)]
 
 
 def unavailability(cluster: Cluster) -> float | None:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from services.pipeline.report.areas import Level
 from services.pipeline.report.intervals import ms
-from services.pipeline.report.levels import Level
 
 __all__ = ["BUCKETS", "FLAGS", "Bucket", "level_steps", "read_buckets"]
 

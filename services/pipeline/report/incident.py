@@ -12,7 +12,7 @@ from pyspark.sql import functions as fn
 from services.pipeline.report.cells import Column, table
 from services.pipeline.report.intervals import latest, ms
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
-from services.pipeline.report.markup import NOTHING, Html, joined, tag
+from services.pipeline.report.parts import Heading, Note, Part, Words, code
 from services.pipeline.report.times import moment
 
 __all__ = ["Cause", "Incident", "Turn", "incident_parts", "read_incident"]
@@ -75,45 +75,42 @@ def read_incident(
     return Incident(causes=ShownRows(rows, causes.count()), turns=found)
 
 
-def incident_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> Html:
+def incident_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the table of causes, then a table of events for each cluster."""
     if incident is None:
-        return tag("p", "There is no gold/causes or no gold/story: run gold.", class_="note")
+        return [Note("There is no gold/causes or no gold/story: run gold.")]
     stories = [
         _story([turn for turn in incident.turns if turn.cluster_id == cluster_id], limits, clusters)
         for cluster_id in dict.fromkeys(turn.cluster_id for turn in incident.turns)
     ]
-    return joined((_causes(incident.causes, limits, clusters), *stories))
+    return [*_causes(incident.causes, limits, clusters), *(part for story in stories for part in story)]
 
 
-def _causes(causes: ShownRows[Cause], limits: ReportLimits, clusters: int) -> Html:
+def _causes(causes: ShownRows[Cause], limits: ReportLimits, clusters: int) -> list[Part]:
     if not causes.total:
-        return tag(
-            "p", "As the log ends, every partition has a leader and all its replicas in sync.", class_="note good"
-        )
+        return [Note("As the log ends, every partition has a leader and all its replicas in sync.", "good")]
     shown = causes.first(limits.rows)
     columns: list[Column[Cause]] = [
-        Column("what is wrong, and why", lambda row: tag("span", row.sentence, class_=_grave(row))),
-        Column("what to do", lambda row: row.advice),
+        Column("what is wrong, and why", lambda row: Words(row.sentence, _grave(row)), "prose"),
+        Column("what to do", lambda row: row.advice, "prose"),
         Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms)[:19], "time"),
     ]
     if clusters > 1:
-        columns.insert(0, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
-    heading = tag("h3", "As the log ends ", tag("small", shown.words("the gravest", "causes")))
-    return joined((heading, table(shown.rows, columns)))
+        columns.insert(0, Column("cluster", lambda row: code(row.cluster_id), "time"))
+    return [Heading("As the log ends", shown.words("the gravest", "causes")), table(shown.rows, columns)]
 
 
-def _grave(cause: Cause) -> str | None:
-    return "grave" if cause.severity == "error" else None
+def _grave(cause: Cause) -> str:
+    return "grave" if cause.severity == "error" else ""
 
 
-def _story(turns: Sequence[Turn], limits: ReportLimits, clusters: int) -> Html:
+def _story(turns: Sequence[Turn], limits: ReportLimits, clusters: int) -> list[Part]:
     shown = ShownRows(turns[-limits.sentences :], turns[0].total)
     columns: list[Column[Turn]] = [
-        Column("time (UTC)", lambda row: tag("time", moment(row.ms)), "time"),
+        Column("time (UTC)", lambda row: Words(moment(row.ms), element="time"), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
-        Column("what happened", lambda row: tag("span", row.sentence, class_=_LOOKS[row.look] or None)),
+        Column("what happened", lambda row: Words(row.sentence, _LOOKS[row.look]), "prose"),
     ]
-    of = joined((" to cluster ", tag("code", turns[0].cluster_id))) if clusters > 1 else NOTHING
-    heading = tag("h3", "What happened", of, " ", tag("small", shown.words("the latest", "turns") + ", in order"))
-    return joined((heading, table(shown.rows, columns, "long")))
+    of, cluster_id = ("What happened to cluster", turns[0].cluster_id) if clusters > 1 else ("What happened", "")
+    heading = Heading(of, shown.words("the latest", "turns") + ", in order", cluster_id)
+    return [heading, table(shown.rows, columns, "long")]

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.commit_slo import ACCURACY
+from services.pipeline.report.areas import LogBin, histogram
 from services.pipeline.report.cells import Column, bar, table
-from services.pipeline.report.histogram import Bar, histogram
 from services.pipeline.report.limits import ReportLimits, ShownRows
-from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.parts import Bar, Heading, Note, Part, Table, Toolbar, code
 from services.pipeline.report.times import duration, moment
 
 __all__ = ["Gap", "Hour", "Latency", "Stage", "latency_parts", "read_latency"]
@@ -103,24 +103,21 @@ def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: Re
     return Latency(writes=row["writes"], failed=row["failed"], stages=stages, spread=spread, hours=hours, gaps=gaps)
 
 
-def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) -> Html:
+def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the charts and tables of the commit latency section for which there is data."""
     if latency is None:
-        return tag("p", "There is no gold/commit_slo: run gold.", class_="note")
+        return [Note("There is no gold/commit_slo: run gold.")]
     if not latency.writes:
         words = "No spans were ingested, so how long writes took is not known; the gaps are off the log."
-        return joined((tag("p", words, class_="note"), _gap_table(latency.gaps, limits, clusters)))
+        return [Note(words), *_gap_table(latency.gaps, limits, clusters)]
     failed = f"; {latency.failed:,} failed" if latency.failed else ""
-    return joined(
-        (
-            tag("p", f"{latency.writes:,} writes were traced{failed}.", class_="note"),
-            _stage_table(latency.stages),
-            tag("h3", "Writes by how long they took ", tag("small", "from the request to the commit")),
-            histogram(_bars(latency.spread), "Count of writes by time from request to commit"),
-            _hour_table(latency.hours, limits, clusters),
-            _gap_table(latency.gaps, limits, clusters),
-        )
-    )
+    parts: list[Part] = [Note(f"{latency.writes:,} writes were traced{failed}."), _stage_table(latency.stages)]
+    if latency.spread:
+        parts.append(Heading("Writes by how long they took", "from the request to the commit"))
+        title = "Count of writes by time from request to commit"
+        parts.append(Toolbar("latency"))
+        parts.append(histogram(_bins(latency.spread), [("serving", "writes")], title, group="latency"))
+    return [*parts, *_hour_table(latency.hours, limits, clusters), *_gap_table(latency.gaps, limits, clusters)]
 
 
 def _stage(words: str, found: Sequence[int] | None) -> Stage:
@@ -162,7 +159,7 @@ def _gaps(slo: DataFrame, most: int) -> ShownRows[Gap]:
     return ShownRows([Gap(**row.asDict()) for row in rows], each.count())
 
 
-def _stage_table(stages: Sequence[Stage]) -> Html:
+def _stage_table(stages: Sequence[Stage]) -> Table:
     most = max((stage.p99_us or 0 for stage in stages), default=0)
     columns: list[Column[Stage]] = [
         Column("stretch", lambda row: row.name),
@@ -172,7 +169,7 @@ def _stage_table(stages: Sequence[Stage]) -> Html:
     return table(stages, columns)
 
 
-def _bar(us: int | None, most: int, look: str) -> Html:
+def _bar(us: int | None, most: int, look: str) -> Bar:
     return bar(us or 0, most, _us(us), look)
 
 
@@ -180,31 +177,22 @@ def _us(us: int | None) -> str:
     return "unknown" if us is None else duration(us / 1_000_000)
 
 
-def _bars(spread: Mapping[int, int]) -> list[Bar]:
-    if not spread:
-        return []
-    steps = range(min(spread), max(spread) + 1)
-    return [
-        Bar(
-            count=spread.get(step, 0),
-            begin=_at(step),
-            words=_at(step) if step % PER_TENFOLD == 0 else "",
-            end=_at(step + 1),
-        )
-        for step in steps
-    ]
+def _bins(spread: Mapping[int, int]) -> list[LogBin]:
+    """Makes the bins from the first to the last that has a write.
 
-
-def _at(step: int) -> str:
-    """Formats the lower bound of a histogram bin.
-
-    >>> _at(3 * PER_TENFOLD)
-    '1.0 ms'
+    >>> _bins({3 * PER_TENFOLD: 5})[0].begin
+    0.001
     """
-    return duration(math.pow(10, step / PER_TENFOLD) / 1_000_000)
+    steps = range(min(spread), max(spread) + 1)
+    return [LogBin(count=spread.get(step, 0), begin=_at(step), end=_at(step + 1)) for step in steps]
 
 
-def _hour_table(hours: ShownRows[Hour], limits: ReportLimits, clusters: int) -> Html:
+def _at(step: int) -> float:
+    """Returns the lower bound of a bin in seconds."""
+    return math.pow(10, step / PER_TENFOLD) / 1_000_000
+
+
+def _hour_table(hours: ShownRows[Hour], limits: ReportLimits, clusters: int) -> list[Part]:
     shown = hours.first(limits.rows)
     most = max((row.p99_us for row in shown.rows), default=0)
     columns: list[Column[Hour]] = [
@@ -218,10 +206,9 @@ def _hour_table(hours: ShownRows[Hour], limits: ReportLimits, clusters: int) -> 
         Column("slowest follower", _slowest, "number"),
     ]
     if clusters > 1:
-        columns.insert(1, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
+        columns.insert(1, Column("cluster", lambda row: code(row.cluster_id), "time"))
     objective = f", objective {shown.rows[0].objective_ms} ms" if shown.rows else ""
-    heading = tag("h3", "By hour ", tag("small", shown.words("the slowest", "hours") + objective))
-    return joined((heading, table(shown.rows, columns)))
+    return [Heading("By hour", shown.words("the slowest", "hours") + objective), table(shown.rows, columns)]
 
 
 def _slowest(row: Hour) -> str:
@@ -230,15 +217,15 @@ def _slowest(row: Hour) -> str:
     return f"node {row.slowest_follower}, p99 {_us(row.slowest_follower_p99_us)} after the leader"
 
 
-def _gap(row: Gap, most: int) -> Html | str:
+def _gap(row: Gap, most: int) -> Bar | str:
     if row.clock_behind_ms:
         return f"not known: the new leader's clock is at least {duration(row.clock_behind_ms / 1_000)} behind"
     return bar(row.gap_ms, most, duration(row.gap_ms / 1_000), "under")
 
 
-def _gap_table(gaps: ShownRows[Gap], limits: ReportLimits, clusters: int) -> Html:
+def _gap_table(gaps: ShownRows[Gap], limits: ReportLimits, clusters: int) -> list[Part]:
     if not gaps.total:
-        return tag("p", "No election: one epoch from the first record to the last.", class_="note")
+        return [Note("No election: one epoch from the first record to the last.")]
     shown = gaps.first(limits.rows)
     most = max(row.gap_ms for row in shown.rows)
     columns: list[Column[Gap]] = [
@@ -248,6 +235,6 @@ def _gap_table(gaps: ShownRows[Gap], limits: ReportLimits, clusters: int) -> Htm
         Column("nothing was written for", lambda row: _gap(row, most), "bar"),
     ]
     if clusters > 1:
-        columns.insert(1, Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
-    heading = tag("h3", "Elections of the quorum ", tag("small", shown.words("the longest", "gaps between epochs")))
-    return joined((heading, table(shown.rows, columns)))
+        columns.insert(1, Column("cluster", lambda row: code(row.cluster_id), "time"))
+    heading = Heading("Elections of the quorum", shown.words("the longest", "gaps between epochs"))
+    return [heading, table(shown.rows, columns)]

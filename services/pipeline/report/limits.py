@@ -8,8 +8,8 @@ from typing import Final, Generic, TypeVar
 
 __all__ = ["BYTES_MAX", "TEXT_MAX", "ReportLimits", "ShownRows"]
 
-BYTES_MAX: Final = 1_000_000
-"""Size limit of the whole page, in bytes."""
+BYTES_MAX: Final = 2_000_000
+"""Size limit of the whole page, in bytes; 0.9 million of them are the library that draws the plots."""
 TEXT_MAX: Final = 300
 """Most characters of one sentence or name; a config's value may be long."""
 T = TypeVar("T")

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from services.pipeline.report import library
 from services.pipeline.report.audit import Sentence, audit_table
 from services.pipeline.report.churn import BrokerChurn, churn_table
-from services.pipeline.report.cluster import Drawn, cluster_section
+from services.pipeline.report.cluster import Drawn, cluster_parts
 from services.pipeline.report.days import Calendar, Day, calendar, day_table
 from services.pipeline.report.findings import Findings, findings_table
 from services.pipeline.report.fleet import Fleet, cluster_table, tiles
 from services.pipeline.report.incident import Incident, incident_parts
 from services.pipeline.report.latency import Latency, latency_parts
 from services.pipeline.report.limits import BYTES_MAX, ReportLimits, ShownRows
-from services.pipeline.report.markup import NOTHING, Html, joined, tag
+from services.pipeline.report.parts import Heading, Note, Part, Section, clean
 from services.pipeline.report.placement import Share, placement_tables
-from services.pipeline.report.style import STYLE
 from services.pipeline.report.times import moment
 from services.pipeline.report.trust import Trust, trust_line
 
 __all__ = ["Answers", "page"]
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-"""Content security policy: no script runs and nothing is loaded, whatever the page contains."""
+_TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,51 +58,74 @@ def page(answers: Answers, limits: ReportLimits) -> str:
 
 
 def _document(answers: Answers, limits: ReportLimits) -> str:
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width,initial-scale=1"),
-        tag("title", "Quorate: report of a Kafka fleet"),
-        tag("style", Html(STYLE)),
-    )
-    parts = list(_parts(answers, limits))
-    links = tag("nav", *(tag("a", words, href=f"#{key}") for key, words, _ in parts))
     whole = answers.fleet.whole
-    period = tag("p", f"{moment(whole.begin_ms)} to {moment(whole.end_ms)} UTC", class_="note")
-    title = tag("header", tag("div", tag("h1", "Metadata of a Kafka fleet"), period), links)
-    body = [title, tiles(answers.fleet), trust_line(answers.trust)]
-    body += [tag("div", content, id=key) for key, _, content in parts]
-    return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", *body)), lang="en") + "\n"
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            period=f"{moment(whole.begin_ms)} to {moment(whole.end_ms)} UTC",
+            tiles=tiles(answers.fleet),
+            trust=trust_line(answers.trust),
+            sections=list(_sections(answers, limits)),
+            # Made by this project and its library, so it is not escaped: a log's names cannot be in it.
+            style=Markup((_TEMPLATES / "style.css").read_text()),
+            script=Markup(library.script()),
+            policy=library.policy(),
+            licence=library.licence(),
+        )
+    )
 
 
-def _parts(answers: Answers, limits: ReportLimits) -> list[tuple[str, str, Html]]:
-    """Returns the anchor, the name in the navigation, and the content of each section."""
+@cache
+def _environment() -> Environment:
+    """Templates in which every text is escaped and every name is known."""
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return made
+
+
+def _printable(value: object) -> object:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return clean(value)
+    return "" if value is None else value
+
+
+def _sections(answers: Answers, limits: ReportLimits) -> Iterator[Section]:
+    """Yields the sections in order."""
     clusters = answers.fleet.clusters
     happened = incident_parts(answers.incident, limits, clusters.total)
-    parts = [("happened", "what happened", _section("What happened", happened))]
+    yield _section("happened", "What happened", happened)
     if clusters.total > 1:
-        fleet = joined((calendar(answers.calendar, limits), cluster_table(answers.fleet, limits)))
-        parts.append(("clusters", "clusters", _section("Clusters", fleet)))
-    drawn = answers.drawn[: limits.clusters]
-    note = ShownRows(drawn, clusters.total).words("the worst", "clusters are drawn")
-    pictures = [tag("p", note, class_="note") if clusters.total > len(drawn) else NOTHING]
-    parts.append(("timelines", "timelines", joined((*pictures, *(cluster_section(each, limits) for each in drawn)))))
+        fleet = [*calendar(answers.calendar, limits), *cluster_table(answers.fleet, limits)]
+        yield _section("clusters", "Clusters", fleet)
+    yield Section(anchor="timelines", name="timelines", cards=_timelines(answers, limits))
     found = findings_table(answers.findings, limits, clusters.total)
-    parts.append(("findings", "findings", _section("Findings of the fleet doctor", found)))
+    yield _section("findings", "Findings of the fleet doctor", found, "findings")
     days = day_table(answers.days, limits)
     if clusters.total == 1:
-        days = joined((calendar(answers.calendar, limits), days))
-    parts.append(("availability", "availability", _section("Availability by day and partition", days)))
-    parts.append(("churn", "churn", _section("Churn per broker", churn_table(answers.churn, limits))))
-    placement = placement_tables(answers.placement, limits, clusters.total)
-    parts.append(("placement", "placement", _section("Placement", placement)))
-    latency = latency_parts(answers.latency, limits, clusters.total)
-    parts.append(("latency", "latency", _section("Commit latency", latency)))
-    audit = audit_table(answers.audit, limits, clusters.total)
-    parts.append(("audit", "audit", _section("Audit timeline", audit)))
-    return parts
+        days = [*calendar(answers.calendar, limits), *days]
+    yield _section("availability", "Availability by day and partition", days, "availability")
+    yield _section("churn", "Churn per broker", churn_table(answers.churn, limits), "churn")
+    yield _section("placement", "Placement", placement_tables(answers.placement, limits, clusters.total))
+    yield _section("latency", "Commit latency", latency_parts(answers.latency, limits, clusters.total), "latency")
+    yield _section("audit", "Audit timeline", audit_table(answers.audit, limits, clusters.total), "audit")
 
 
-def _section(title: str, content: Html) -> Html:
-    return tag("section", tag("h2", title), content)
+def _section(anchor: str, title: str, parts: Sequence[Part], name: str = "") -> Section:
+    return Section(anchor=anchor, name=name or title.lower(), cards=[[Heading(title, level=2), *parts]])
+
+
+def _timelines(answers: Answers, limits: ReportLimits) -> list[list[Part]]:
+    drawn = answers.drawn[: limits.clusters]
+    cards = [cluster_parts(each, limits) for each in drawn]
+    total = answers.fleet.clusters.total
+    if cards and total > len(drawn):
+        cards[0] = [Note(ShownRows(drawn, total).words("the worst", "clusters are drawn")), *cards[0]]
+    return cards

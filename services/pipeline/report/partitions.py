@@ -10,13 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.intervals import latest, ms, stretches, worst
-from services.pipeline.report.lanes import LaneSegment, TimelineLane
+from services.pipeline.report.lanes import LaneSegment, TimelineLane, leader_look
 from services.pipeline.report.limits import TEXT_MAX
 from services.pipeline.silver.partitions import KEY
 
 __all__ = ["PartitionState", "chosen", "partition_lanes", "read_partitions"]
 
-LOOKS: int = 8
 _STATES = ("leader", "isr_count", "replica_count", "offline", "under_min_isr")
 
 
@@ -87,15 +86,15 @@ def _segment(state: PartitionState) -> LaneSegment:
             begin_ms=state.begin_ms,
             end_ms=state.end_ms,
             look="offline",
-            title=f"offline; {isr}",
+            title=f"{state.partition}: offline; {isr}",
             words="offline",
             grave=True,
         )
     return LaneSegment(
         begin_ms=state.begin_ms,
         end_ms=state.end_ms,
-        look=f"n{state.leader % LOOKS}",
-        title=f"leader {state.leader}; {isr}",
+        look=leader_look(state.leader),
+        title=f"{state.partition}: leader {state.leader}; {isr}",
         words=f"{state.leader}",
         share=state.isr_count / max(state.replica_count, 1),
         foot="under" if state.under_min_isr else None,

@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, bar, table
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
-from services.pipeline.report.markup import Html, joined, tag
+from services.pipeline.report.parts import Heading, Note, Part, Words, code
 
 __all__ = ["Share", "placement_tables", "read_placement"]
 
@@ -58,53 +58,49 @@ def read_placement(skew: DataFrame | None, most: int) -> dict[str, ShownRows[Sha
     return found
 
 
-def placement_tables(shares: dict[str, ShownRows[Share]] | None, limits: ReportLimits, clusters: int) -> Html:
+def placement_tables(shares: dict[str, ShownRows[Share]] | None, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds a table of placement for each scope (broker, rack, topic) that has rows."""
     if shares is None:
-        return tag("p", "There is no gold/placement_skew: run gold.", class_="note")
-    parts = []
+        return [Note("There is no gold/placement_skew: run gold.")]
+    parts: list[Part] = []
     for scope, all_of_it in shares.items():
         shown = all_of_it.first(limits.rows)
         if scope == "topic" and shown.rows:
             words = shown.words("the worst", "topics with partitions on fewer racks than there are for them")
-            parts.append(tag("p", words, class_="note"))
+            parts.append(Note(words))
         elif shown.rows:
-            parts.append(
-                tag("h3", f"{scope.capitalize()}s ", tag("small", shown.words("the most uneven", f"{scope}s")))
-            )
+            parts.append(Heading(f"{scope.capitalize()}s", shown.words("the most uneven", f"{scope}s")))
         if shown.rows:
             parts.append(table(shown.rows, _columns(scope, shown, clusters)))
-    return joined(parts)
+    return parts
 
 
 def _columns(scope: str, shown: ShownRows[Share], clusters: int) -> list[Column[Share]]:
     replicas, leaders = (max(getattr(row, name) for row in shown.rows) for name in ("replicas", "leaders"))
-    columns: list[Column[Share]] = [Column(scope, lambda row: tag("code", row.subject))]
+    columns: list[Column[Share]] = [Column(scope, lambda row: code(row.subject))]
     if clusters > 1:
-        columns.append(Column("cluster", lambda row: tag("code", row.cluster_id), "time"))
+        columns.append(Column("cluster", lambda row: code(row.cluster_id), "time"))
     if scope == "broker":
         columns.append(Column("rack", lambda row: row.rack or ""))
-        columns.append(
-            Column("state", lambda row: tag("span", row.state, class_=None if row.state == "active" else "low"))
-        )
+        columns.append(Column("state", _state))
     columns += [
         Column("replicas", lambda row: bar(row.replicas, replicas, f"{row.replicas:,}", "serving"), "bar"),
-        Column("± fair share", lambda row: _off(row.replicas, row.fair_replicas), "number"),
+        Column("± fair share of replicas", lambda row: _off(row.replicas, row.fair_replicas), "number"),
         Column("leaders", lambda row: bar(row.leaders, leaders, f"{row.leaders:,}", "serving"), "bar"),
-        Column("± fair share", lambda row: _off(row.leaders, row.fair_leaders), "number"),
+        Column("± fair share of leaders", lambda row: _off(row.leaders, row.fair_leaders), "number"),
     ]
     if scope == "topic":
         columns.append(Column("rack violations", lambda row: f"{row.rack_violations:,}", "number grave"))
     return columns
 
 
-def _state(row: Share) -> Html:
-    return tag("span", row.state, class_=None if row.state == "active" else "low")
+def _state(row: Share) -> Words | None:
+    return Words(row.state, "" if row.state == "active" else "low") if row.state else None
 
 
-def _off(count: int, fair: float | None) -> Html:
+def _off(count: int, fair: float | None) -> Words | None:
     """Formats by how many a count exceeds its fair share, with a sign."""
     if fair is None:
-        return joined(())
+        return None
     off = count - fair
-    return tag("span", f"{off:+.1f}", class_="low" if abs(off) >= 1 else None)
+    return Words(f"{off:+.1f}", "low" if abs(off) >= 1 else "")

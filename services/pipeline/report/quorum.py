@@ -12,11 +12,9 @@ from quorate.records import LeaderChangeMessage
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.silence import silences
 from services.pipeline.report.intervals import latest, ms
-from services.pipeline.report.lanes import LaneSegment, TimelineLane
+from services.pipeline.report.lanes import LaneSegment, TimelineLane, leader_look
 
 __all__ = ["Epoch", "Silence", "quorum_lane", "read_epochs", "read_silences"]
-
-LOOKS: int = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +72,7 @@ def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int)
             LaneSegment(
                 begin_ms=each.begin_ms,
                 end_ms=end,
-                look=f"n{each.leader % LOOKS}",
+                look=leader_look(each.leader),
                 title=f"node {each.leader} leads in epoch {each.epoch}",
                 words=f"{each.leader} · epoch {each.epoch}",
                 grave=each is epochs[-1] and end == each.begin_ms,

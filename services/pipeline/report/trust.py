@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.pipeline.report.markup import Html, tag
+from services.pipeline.report.parts import Note
 from services.pipeline.tables import Tables
 from services.pipeline.verify import COMPARED, VERIFY
 
@@ -29,13 +29,13 @@ def read_trust(tables: Tables) -> Trust:
     return Trust(compared=compared, differences=0 if differences is None else differences.count())
 
 
-def trust_line(trust: Trust) -> Html:
+def trust_line(trust: Trust) -> Note:
     """Writes the result of `verify` as a sentence."""
     if trust.compared is None:
-        return tag("p", "The replay has not been compared with the checkpoints: run verify.", class_="note low")
+        return Note("The replay has not been compared with the checkpoints: run verify.", "low")
     if trust.differences:
         words = f"The replay differs from the checkpoints in {trust.differences:,} places: do not trust this page."
-        return tag("p", words, class_="note grave")
+        return Note(words, "grave")
     if not trust.compared:
-        return tag("p", "There was no checkpoint to compare the replay with.", class_="note low")
-    return tag("p", f"The replay equals all {trust.compared:,} checkpoints compared.", class_="note good")
+        return Note("There was no checkpoint to compare the replay with.", "low")
+    return Note(f"The replay equals all {trust.compared:,} checkpoints compared.", "good")
