@@ -159,23 +159,23 @@ def test_wheel_buttons_and_keys_zoom(view: Callable[..., Page]) -> None:
     wait_until_shown_is(page, "2026-11-21 12:40:30 – 2026-11-21 13:25:30")
 
 
-def test_fingers_zoom_on_a_phone(view: Callable[..., Page]) -> None:
+def test_two_fingers_zoom_on_a_phone(view: Callable[..., Page]) -> None:
     page = view(360)
     whole = shown(page)
-    plot(page).scroll_into_view_if_needed()
-    box = plot(page).bounding_box()
-    assert box is not None
-    touch = page.context.new_cdp_session(page)
-    y = box["y"] + 30
-    for kind, spread in (("touchStart", 20), ("touchMove", 40), ("touchMove", 80), ("touchEnd", None)):
-        points = (
-            [] if spread is None else [{"x": box["x"] + 165 + way * spread, "y": y, "id": way + 1} for way in (-1, 1)]
-        )
-        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    fingers(page, [(145, 185), (125, 205), (85, 245)])
     wait_until_shown_is_not(page, whole)
 
     begin, end = shown(page).split(" – ")
     assert "2026-11-21 12:1" < begin < end < "2026-11-21 13:2"
+
+
+def test_a_finger_that_moves_sideways_zooms_and_does_not_scroll(view: Callable[..., Page]) -> None:
+    page = view(360)
+    whole = shown(page)
+    fingers(page, [(90,), (100,), (120,), (150,), (190,)])
+    wait_until_shown_is_not(page, whole)
+
+    assert "2026-11-21 12:1" < shown(page) < "2026-11-21 12:4"
 
 
 def test_a_legend_hides_what_it_names(view: Callable[..., Page]) -> None:
@@ -253,6 +253,19 @@ def widths(page: Page) -> list[float]:
     )
     assert len(found) > 3
     return [float(each) for each in found]
+
+
+def fingers(page: Page, moves: list[tuple[int, ...]]) -> None:
+    """Lays fingers on the plot of the quorum's leaders, moves and lifts them: px from its left end, of each finger."""
+    plot(page).scroll_into_view_if_needed()
+    box = plot(page).bounding_box()
+    assert box is not None
+    touch = page.context.new_cdp_session(page)
+    for number, places in enumerate(moves):
+        points = [{"x": box["x"] + x, "y": box["y"] + 30, "id": finger} for finger, x in enumerate(places)]
+        kind = "touchMove" if number else "touchStart"
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
 def drag(page: Page, begin: float, end: float) -> None:
