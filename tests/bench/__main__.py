@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tests.bench.measure import Table, calibrate
+from tests.bench.measure import Missing, Table, calibrate
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "build" / "bench"
 BENCHES: Final = {
@@ -29,6 +29,9 @@ BENCHES: Final = {
     "windows": "controller_windows",
     "tls": "tls",
     "beside-kafka": "beside_kafka",
+    "beside-etcd": "beside_etcd",
+    "profile": "write_profile",
+    "instructions": "instructions",
     "kafka-door": "kafka_door",
     "start": "start",
     "heartbeats": "heartbeats",
@@ -62,7 +65,12 @@ def main() -> None:
     print(f"Python {platform.python_version()}, {platform.machine()}; calibration loop {calibrate() * 1000:.0f} ms\n")
     for name in given.name or BENCHES:
         bench: Callable[..., list[Table]] = import_module(f"tests.bench.{BENCHES[name]}").run
-        for number, table in enumerate(bench(**_sizes(name, given))):
+        try:
+            tables = bench(**_sizes(name, given))
+        except Missing as missing:
+            print(f"{name} is left out: {missing}\n", flush=True)
+            continue
+        for number, table in enumerate(tables):
             print(table.markdown(), flush=True)
             table.save(FOLDER, f"{name}-{number}" if number else name)
 

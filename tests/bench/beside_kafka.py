@@ -30,9 +30,8 @@ from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
 from quorate.runtime.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
-from tests.bench.measure import Table, calibrate
-from tests.bench.quorum_commit import ms
-from tests.bench.quorum_nodes import QUIET, cpu_seconds, run_loop
+from tests.bench.measure import Table, calibrate, cpu_seconds, ratio_table
+from tests.bench.quorum_nodes import QUIET, run_loop
 from tests.interop.mixed_plan import MEASURED, PATIENT
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
 
@@ -86,12 +85,12 @@ async def _measure() -> list[Table]:
             ours = await life.enter_async_context(ours_first(directory / "ours", ours=VOTERS, kafkas=0))
             sides = [
                 await _by_wire("Kafka", kafkas, [*kafkas.kafkas], life),
-                await _by_grpc(ours, life),
+                await by_grpc(ours, life),
                 await _by_wire("Quorate, Kafka's wire", ours, ours.ours, life),
             ]
             numbers = count()
             for side in sides:
-                await _at_once(side, numbers, WARM_UP)
+                await at_once(side, numbers, WARM_UP)
             for _ in range(ROUNDS):
                 loops.append(calibrate())
                 for side in sides:
@@ -99,10 +98,12 @@ async def _measure() -> list[Table]:
                         found[what][side.name].append(figure)
     finally:
         shutil.rmtree(directory)
-    return [_table(found, [side.name for side in sides], statistics.median(loops))]
+    loop_ms = statistics.median(loops) * 1000
+    title = f"Beside Kafka's controllers: medians of {ROUNDS} rounds in turns; calibration loop {loop_ms:.0f} ms"
+    return [ratio_table(title, "CreateTopics, RF 3", found, [side.name for side in sides])]
 
 
-async def _active(quorum: MixedQuorum, nodes: list[NodeId]) -> NodeId:
+async def active(quorum: MixedQuorum, nodes: list[NodeId]) -> NodeId:
     """The active controller, where the brokers are unfenced then."""
     while True:
         for node_id in nodes:
@@ -117,7 +118,7 @@ async def _active(quorum: MixedQuorum, nodes: list[NodeId]) -> NodeId:
 
 
 async def _by_wire(name: str, quorum: MixedQuorum, nodes: list[NodeId], life: AsyncExitStack) -> Side:
-    host, _, port = quorum.kafka_address(await _active(quorum, nodes)).rpartition(":")
+    host, _, port = quorum.kafka_address(await active(quorum, nodes)).rpartition(":")
     connections: list[Connection] = [
         await life.enter_async_context(await connect(host, int(port))) for _ in range(IN_FLIGHT)
     ]
@@ -130,8 +131,8 @@ async def _by_wire(name: str, quorum: MixedQuorum, nodes: list[NodeId], life: As
     return Side(name=name, quorum=quorum, create=create)
 
 
-async def _by_grpc(quorum: MixedQuorum, life: AsyncExitStack) -> Side:
-    address = quorum.controller(await _active(quorum, quorum.ours)).address
+async def by_grpc(quorum: MixedQuorum, life: AsyncExitStack) -> Side:
+    address = quorum.controller(await active(quorum, quorum.ours)).address
     stub = ControllerStub(await life.enter_async_context(open_channel(address)))
 
     async def create(_: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -142,13 +143,13 @@ async def _by_grpc(quorum: MixedQuorum, life: AsyncExitStack) -> Side:
     return Side(name="Quorate, gRPC", quorum=quorum, create=create)
 
 
-def _wanted(numbers: count[int], topics: int = 1, partitions: int = 1) -> CreateTopicsRequest:
+def wanted(numbers: count[int], topics: int = 1, partitions: int = 1) -> CreateTopicsRequest:
     topic = CreateTopicsRequest.CreatableTopic
     made = (topic(f"bench-{next(numbers)}", partitions, len(BROKERS)) for _ in range(topics))
     return CreateTopicsRequest(topics=tuple(made), timeout_ms=TIMEOUT_MS)
 
 
-async def _created(side: Side, place: int, request: CreateTopicsRequest) -> float:
+async def created(side: Side, place: int, request: CreateTopicsRequest) -> float:
     """Seconds until the answer."""
     began = time.perf_counter()
     answer = await side.create(place, request)
@@ -157,10 +158,10 @@ async def _created(side: Side, place: int, request: CreateTopicsRequest) -> floa
     return took
 
 
-async def _at_once(side: Side, numbers: count[int], requests: int) -> None:
+async def at_once(side: Side, numbers: count[int], requests: int) -> None:
     async def several(place: int) -> None:
         for _ in range(requests // IN_FLIGHT):
-            await _created(side, place, _wanted(numbers))
+            await created(side, place, wanted(numbers))
 
     await asyncio.gather(*map(several, range(IN_FLIGHT)))
 
@@ -169,36 +170,14 @@ async def _figures(side: Side, numbers: count[int]) -> Mapping[str, float]:
     """One round of a side."""
     figures = {}
     used = side.cpu_s
-    took = [await _created(side, 0, _wanted(numbers)) for _ in range(SERIAL)]
+    took = [await created(side, 0, wanted(numbers)) for _ in range(SERIAL)]
     figures["one at a time, p50"] = statistics.median(took)
     figures["one at a time, CPU a topic"] = (side.cpu_s - used) / SERIAL
     used, began = side.cpu_s, time.perf_counter()
-    await _at_once(side, numbers, AT_ONCE)
+    await at_once(side, numbers, AT_ONCE)
     figures[f"{IN_FLIGHT} in flight, topics/s"] = AT_ONCE / (time.perf_counter() - began)
     figures[f"{IN_FLIGHT} in flight, CPU a topic"] = (side.cpu_s - used) / AT_ONCE
     for topics, partitions in SIZES:
-        took = [await _created(side, 0, _wanted(numbers, topics, partitions)) for _ in range(LARGE)]
+        took = [await created(side, 0, wanted(numbers, topics, partitions)) for _ in range(LARGE)]
         figures[f"{topics} × {partitions:,}, partitions/s"] = topics * partitions / statistics.median(took)
     return figures
-
-
-def _table(found: Mapping[str, Mapping[str, list[float]]], names: list[str], loop_s: float) -> Table:
-    """Medians of the rounds; a ratio above 1 says that ours is better."""
-    rows, data = [], []
-    theirs, *ours = names
-    for what, by_side in found.items():
-        is_rate = what.endswith("/s")
-        values = {name: statistics.median(by_side[name]) for name in names}
-        cells = [what, _text(values[theirs], is_rate)]
-        for name in ours:
-            ratio = values[name] / values[theirs] if is_rate else values[theirs] / values[name]
-            cells += [_text(values[name], is_rate), f"{ratio:.2f}"]
-        rows.append(tuple(cells))
-        data.append({"what": what, **values})
-    columns = ("CreateTopics, RF 3", theirs, *(each for name in ours for each in (name, "better by")))
-    title = f"Beside Kafka's controllers: medians of {ROUNDS} rounds in turns; calibration loop {loop_s * 1000:.0f} ms"
-    return Table(title=title, columns=columns, rows=rows, data=data)
-
-
-def _text(value: float, is_rate: bool) -> str:
-    return f"{value:,.0f}" if is_rate else ms(value)

@@ -13,9 +13,8 @@ from quorate.controller.activation import activate
 from quorate.controller.configs.settings import ControllerSettings
 from tests.bench.controller_core import standby
 from tests.bench.controller_nodes import Controllers, controllers
-from tests.bench.measure import REPEATS, Table, memory
-from tests.bench.quorum_commit import ms
-from tests.bench.quorum_nodes import caught_up, cpu_seconds, find, run_loop
+from tests.bench.measure import REPEATS, Table, cpu_seconds, memory, ms
+from tests.bench.quorum_nodes import caught_up, find, run_loop
 from tests.bench.synthetic import Shape
 
 SIZES: Final = (0, 100_000, 1_000_000)

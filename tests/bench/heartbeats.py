@@ -16,8 +16,8 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.nouns import NodeId
 from quorate.runtime.client import open_channel
 from tests.bench.controller_nodes import CHECKPOINT, controllers
-from tests.bench.measure import REPEATS, Table
-from tests.bench.quorum_nodes import cpu_seconds, run_loop
+from tests.bench.measure import REPEATS, Table, cpu_seconds
+from tests.bench.quorum_nodes import run_loop
 from tests.bench.synthetic import Shape, broker_epoch
 
 SHAPE: Final = Shape(partitions=5_000, brokers=5_000)

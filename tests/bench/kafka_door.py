@@ -30,8 +30,8 @@ from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, Epoch, NodeId
 from quorate.runtime.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.bench.beside_kafka import TIMEOUT_MS
-from tests.bench.measure import Table, calibrate
-from tests.bench.quorum_nodes import QUIET, cpu_seconds, run_loop
+from tests.bench.measure import Table, calibrate, cpu_seconds
+from tests.bench.quorum_nodes import QUIET, run_loop
 from tests.interop.mixed_plan import MEASURED, PATIENT
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import statistics
 import sys
 import time
@@ -21,6 +22,10 @@ from crc32c import crc32c
 
 REPEATS: Final = 5
 CALIBRATION_STEPS: Final = 200_000
+
+
+class Missing(Exception):
+    """Raised where a bench needs a program that is not here; the message says which, and how it is got."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +156,58 @@ def memory(pid: int | None = None) -> Mapping[str, int]:
     names = {"RssAnon": "anonymous", "VmRSS": "resident", "VmHWM": "peak"}
     fields = (line.split() for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines())
     return {names[key]: int(rest[0]) * 1024 for head, *rest in fields if (key := head.rstrip(":")) in names}
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of all cores, from its start."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ms(seconds: float) -> str:
+    """As text."""
+    return f"{seconds * 1000:.2f} ms"
+
+
+def us(seconds: float) -> str:
+    """As text, in microseconds."""
+    return f"{seconds * 1e6:,.0f} µs" if seconds >= 1e-5 else f"{seconds * 1e6:.1f} µs"
+
+
+def percentile(values: Sequence[float], rank: int) -> float:
+    """The value below which so many of a hundred lie."""
+    return statistics.quantiles(values, n=100)[rank - 1]
+
+
+def ratio_table(
+    title: str,
+    first: str,
+    found: Mapping[str, Mapping[str, Sequence[float]]],
+    names: Sequence[str],
+) -> Table:
+    """Medians of what was found on each side; a ratio above 1 says that a side is better than the first of `names`.
+
+    What ends with `/s` is a rate, the more the better. All else is in seconds, and what a side lacks is left blank.
+    """
+    rows, data = [], []
+    theirs, *ours = names
+    for what, by_side in found.items():
+        is_rate = what.endswith("/s")
+        values = {name: statistics.median(by_side[name]) for name in names if name in by_side}
+        written = {name: f"{value:,.0f}" if is_rate else _span(value) for name, value in values.items()}
+        cells = [what, written.get(theirs, "")]
+        for name in ours:
+            cells.append(written.get(name, ""))
+            if name in values and theirs in values:
+                ratio = values[name] / values[theirs]
+                cells.append(f"{ratio if is_rate else 1 / ratio:.2f}")
+            else:
+                cells.append("")
+        rows.append(tuple(cells))
+        data.append({"what": what, **values})
+    columns = (first, theirs, *(each for name in ours for each in (name, "better by")))
+    return Table(title=title, columns=columns, rows=rows, data=data)
+
+
+def _span(seconds: float) -> str:
+    return ms(seconds) if seconds >= 1e-3 else us(seconds)

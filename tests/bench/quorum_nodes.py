@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
 
-from deploy.local.plan import ClusterPlan, PlanTls, Process, make_plan, secured
+from deploy.local.plan import ClusterPlan, PlanTls, Process, ProcessHost, make_plan, secured
 from deploy.local.processes import Running
 from kraft.service.quorum_pb2 import (
     AppendRequest,
@@ -59,15 +58,20 @@ def value() -> bytes:
 
 @asynccontextmanager
 async def quorum(
-    voters: int = 3, *, tls: Callable[[ClusterPlan], PlanTls] | None = None
+    voters: int = 3,
+    *,
+    tls: Callable[[ClusterPlan], PlanTls] | None = None,
+    nodes_at: Mapping[int, ProcessHost] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[ClusterPlan, Running]]:
     """Quorum nodes alone, on free ports and in a directory of their own, until the block ends."""
     directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
-    plan = make_plan(directory, voters=voters)
+    plan = make_plan(directory, voters=voters, nodes_at=nodes_at)
     plan = plan if tls is None else secured(plan, tls(plan))
     running = Running(plan)
     try:
         for node in plan.quorum:
+            node.settings.update(settings or {})
             await running.format(node)
             await running.spawn(node, environ=QUIET)
         await running.ready(plan.quorum)
@@ -90,6 +94,8 @@ class Writer:
         self.next_offset = 0
         self.committed = 0
         self.refusals = 0
+        self.heard: Callable[[int], None] = _nobody
+        """Is called with what is committed, each time that the leader tells."""
         self._nodes = tuple(nodes)
         self._channels: list[grpc.aio.Channel] = []
         self._moved = asyncio.Event()
@@ -184,6 +190,7 @@ class Writer:
         what = event.WhichOneof("event")
         if what == "committed":
             self.committed = event.committed.high_watermark
+            self.heard(self.committed)
         elif what == "leadership" and event.leadership.next_offset >= 0:
             self.leader, self.epoch = node, event.leadership.epoch
             self.next_offset = self.committed = event.leadership.next_offset
@@ -205,6 +212,10 @@ class Writer:
             pass  # the node is gone, which its stream of events tells
 
 
+def _nobody(_: int) -> None:
+    pass
+
+
 async def find(node: Process) -> FindQuorumResponse:
     """The quorum as one node sees it."""
     async with open_channel(node.address) as channel:
@@ -219,9 +230,3 @@ async def caught_up(node: Process, committed: int) -> None:
             if (await find(node)).high_watermark >= committed:
                 return
             await asyncio.sleep(LOOK_AGAIN_S)
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has used of all cores, from its start."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -19,9 +19,8 @@ from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, make_plan, secured
 from deploy.local.processes import Running
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.runtime.client import open_channel
-from tests.bench.measure import REPEATS, Table
-from tests.bench.quorum_commit import ms, percentile
-from tests.bench.quorum_nodes import QUIET, Writer, cpu_seconds, quorum, run_loop, value
+from tests.bench.measure import REPEATS, Table, cpu_seconds, ms, percentile
+from tests.bench.quorum_nodes import QUIET, Writer, quorum, run_loop, value
 from tests.bench.quorum_topics import DEADLINE_S, check
 from tests.e2e.cluster import topics_request
 from tests.network.certificates import authority

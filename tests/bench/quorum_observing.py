@@ -1,0 +1,188 @@
+"""Observers of a quorum in a process of their own, which tell when each has seen what.
+
+As a program: `python -m tests.bench.quorum_observing stream|relayed start epoch count host:port…` fetches until
+standard input ends. It prints a line when every observer has had an answer, and at the end as JSON how many streams
+ended before, and what the first `SAMPLED` observers saw: for each the offsets below which it had everything committed,
+and the moment (monotonic clock, s).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any, Final
+
+import grpc
+
+from kraft.api.fetch_pb2 import FetchRequest
+from kraft.service.quorum_pb2_grpc import QuorumStub
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, uuid_text
+from quorate.random_uuid import random_uuid
+from quorate.runtime.client import open_channel
+from quorate.wire.batch import batches
+
+SAMPLED: Final = 10
+FIRST_ID: Final = 1_000
+MAX_WAIT_MS: Final = 500
+MAX_BYTES: Final = 8 << 20
+READY_S: Final = 60.0
+LINE_BYTES_MAX: Final = 64 << 20
+"""What was seen is one line."""
+
+RETRY_S: Final = 0.1
+"""The pause after a stream that has ended, as in `quorate.runtime.log_reader`."""
+
+Seen = list[tuple[int, float]]
+
+
+@dataclass(slots=True)
+class Observed:
+    """What observers saw, each in a list of its own, and how many of their streams ended in an error."""
+
+    seen: list[Seen] = field(default_factory=list)
+    broken: int = 0
+
+
+@asynccontextmanager
+async def observers(
+    addresses: Sequence[str], count: int, *, is_relayed: bool, start: int, epoch: int
+) -> AsyncIterator[Observed]:
+    """So many follow the log from `start` on, at these addresses in turns; afterwards it is known what they saw."""
+    observed = Observed()
+    if count == 0:
+        yield observed
+        return
+    arguments = ("relayed" if is_relayed else "stream", str(start), str(epoch), str(count), *addresses)
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.bench.quorum_observing", *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=LINE_BYTES_MAX,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(READY_S):
+            assert await child.stdout.readline(), "the observers have ended"
+        yield observed
+        child.stdin.close()
+        async with asyncio.timeout(READY_S):
+            observed.broken, observed.seen = json.loads(await child.stdout.readline())
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+
+
+def lags(told: Seen, seen: Sequence[Seen]) -> list[float]:
+    """Seconds from each acknowledgement until each observer had seen it; below 0 where the writer was told later."""
+    found = []
+    for each in seen:
+        following = iter(each)
+        at = next(following, None)
+        for committed, told_at in told:
+            while at is not None and at[0] < committed:
+                at = next(following, None)
+            if at is None:
+                break
+            found.append(at[1] - told_at)
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class _Observer:
+    """One that fetches for ever, as a broker does."""
+
+    number: int
+    is_relayed: bool
+    offset: int
+    epoch: int
+    ready: asyncio.Semaphore
+    seen: Seen = field(default_factory=list)
+    broken: int = 0
+    high_watermark: int = -1
+    directory_id: str = field(default_factory=lambda: uuid_text(random_uuid()))
+
+    async def run(self, stub: QuorumStub) -> None:
+        """Opens its stream anew where it ends."""
+        while True:
+            try:
+                await self._follow(stub.RelayFetchStream() if self.is_relayed else stub.FetchStream())
+            except grpc.aio.AioRpcError as failure:
+                self.broken += 1
+                if self.broken == 1:
+                    print(failure.code().name, failure.details(), file=sys.stderr, flush=True)
+                await asyncio.sleep(RETRY_S)
+
+    async def _follow(self, call: Any) -> None:
+        is_first = self.high_watermark < 0
+        while True:
+            await call.write(self._request())
+            given = await call.read()
+            answer = (given.response if self.is_relayed else given).responses[0].partitions[0]
+            assert not answer.error_code, answer
+            for _, header in batches(answer.records):
+                self.offset = header.next_offset
+            self.high_watermark = max(self.high_watermark, answer.high_watermark)
+            if self.number < SAMPLED:
+                self.seen.append((min(self.offset, self.high_watermark), time.monotonic()))
+            if is_first:
+                is_first = False
+                self.ready.release()
+
+    def _request(self) -> FetchRequest:
+        asked = FetchRequest.FetchTopic.FetchPartition(
+            partition=METADATA_PARTITION,
+            current_leader_epoch=self.epoch,
+            fetch_offset=self.offset,
+            last_fetched_epoch=self.epoch,
+            high_watermark=self.high_watermark,
+            replica_directory_id=self.directory_id,
+        )
+        topic = FetchRequest.FetchTopic(topic_id=uuid_text(METADATA_TOPIC_ID), partitions=[asked])
+        state = FetchRequest.ReplicaState(replica_id=FIRST_ID + self.number)
+        return FetchRequest(replica_state=state, max_wait_ms=MAX_WAIT_MS, max_bytes=MAX_BYTES, topics=[topic])
+
+
+async def _main(how: str, start: int, epoch: int, count: int, addresses: Sequence[str]) -> None:
+    """All of them, on one connection to each address, until standard input ends."""
+    ready = asyncio.Semaphore(0)
+    channels = [open_channel(address) for address in addresses]
+    each = [
+        _Observer(number=number, is_relayed=how == "relayed", offset=start, epoch=epoch, ready=ready)
+        for number in range(count)
+    ]
+    running = [
+        asyncio.ensure_future(observer.run(QuorumStub(channel)))
+        for observer, channel in zip(each, cycle(channels), strict=False)
+    ]
+    told = asyncio.ensure_future(_until_ended(ready, count))
+    await asyncio.wait((told, *running), return_when=asyncio.FIRST_COMPLETED)
+    for task in running:
+        if task.done():
+            task.result()  # raises what has ended it
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    for channel in channels:
+        await channel.close()
+    print(json.dumps((sum(one.broken for one in each), [one.seen for one in each[:SAMPLED]])), flush=True)
+
+
+async def _until_ended(ready: asyncio.Semaphore, count: int) -> None:
+    for _ in range(count):
+        await ready.acquire()
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    from tests.bench.quorum_nodes import run_loop
+
+    _how, _start, _epoch, _count, *_addresses = sys.argv[1:]
+    run_loop(_main(_how, int(_start), int(_epoch), int(_count), _addresses))
