@@ -50,7 +50,7 @@ Counts = Mapping[str, float]
 
 
 def run() -> list[Table]:
-    """Needs valgrind; some four minutes."""
+    """Needs valgrind; some five minutes."""
     if shutil.which("valgrind") is None:
         raise Missing(HOW_TO_GET)
     with tempfile.TemporaryDirectory(prefix="quorate-callgrind-") as directory:
