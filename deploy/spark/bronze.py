@@ -10,6 +10,7 @@ from __future__ import annotations
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
+from services.pipeline.bronze.committed import found_in
 from services.pipeline.bronze.records import Sifted, sift
 from services.pipeline.source import NAME
 from services.pipeline.source.kraft import KraftSource
@@ -28,6 +29,13 @@ def sifted() -> Sifted:
 def records() -> DataFrame:
     """The table of log records."""
     return sifted().records
+
+
+@dp.materialized_view(name="bronze_committed", partition_cols=["cluster_id"])
+def committed() -> DataFrame:
+    """The committed offsets of each epoch."""
+    reader = session.read.format(NAME).option("columns", "cluster_id,kind,offset,epoch,commit")
+    return found_in(reader.load(str(session.conf.get("spark.quorate.logs"))))
 
 
 @dp.table(name="bronze_snapshots", partition_cols=["cluster_id", "date"])

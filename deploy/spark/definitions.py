@@ -21,7 +21,7 @@ from services.pipeline.gold.commit_slo import commit_slo
 from services.pipeline.gold.doctor import fleet_doctor
 from services.pipeline.gold.skew import placement_skew
 from services.pipeline.gold.story import story
-from services.pipeline.silver.image import HISTORIES
+from services.pipeline.silver.image import DEPOSED, HISTORIES
 from services.pipeline.silver.write_path import WRITE_PATH
 
 SILVER: Final = "spark.quorate.silver"
@@ -41,7 +41,7 @@ session = SparkSession.active()
 
 def silver() -> Mapping[str, DataFrame]:
     """Returns the silver tables by name; the write path only if `spark.quorate.spans` is true."""
-    there = (*HISTORIES, "events", *((WRITE_PATH,) if session.conf.get(SPANS) == "true" else ()))
+    there = (*HISTORIES, "events", DEPOSED, *((WRITE_PATH,) if session.conf.get(SPANS) == "true" else ()))
     return {name: session.read.parquet(f"{session.conf.get(SILVER)}{name}") for name in there}
 
 

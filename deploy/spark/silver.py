@@ -11,9 +11,9 @@ from __future__ import annotations
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from services.pipeline.bronze import whole_snapshots
+from services.pipeline.bronze import divided, whole_snapshots
 from services.pipeline.silver.brokers import broker_history
-from services.pipeline.silver.events import events
+from services.pipeline.silver.events import events_of
 from services.pipeline.silver.kept import feature_history, kept_history, voter_history
 from services.pipeline.silver.partitions import partition_history
 from services.pipeline.silver.topics import config_history, topic_history
@@ -31,10 +31,13 @@ def declare(name: str, rows: DataFrame) -> None:
     dp.materialized_view(name=name)(lambda: rows)
 
 
-counted = events(bronze("records"), whole_snapshots(bronze("snapshots")))
+committed = bronze("committed")
+found = divided(bronze("records"), committed)
+counted = events_of(found.settled, whole_snapshots(bronze("snapshots")), committed)
 topics, kept = topic_history(counted), kept_history(counted)
 made = {
     "events": counted,
+    "deposed": found.deposed,
     "topic_history": topics,
     "partition_history": partition_history(counted, topics),
     "config_history": config_history(counted, topics),

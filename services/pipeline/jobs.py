@@ -36,7 +36,15 @@ __all__ = ["JOBS", "run"]
 
 SHOWN_MAX: Final = 20
 """Most damaged inputs or differences that are printed; the tables have all of them."""
-COMPACTED: Final = (bronze.RECORDS, bronze.SNAPSHOTS, bronze.QUARANTINE, bronze.WITHDRAWN, SPANS, SPAN_FILES)
+COMPACTED: Final = (
+    bronze.RECORDS,
+    bronze.SNAPSHOTS,
+    bronze.KNOWN,
+    bronze.QUARANTINE,
+    bronze.WITHDRAWN,
+    SPANS,
+    SPAN_FILES,
+)
 """The append-only tables, which `compact` rewrites; all other tables are written whole."""
 
 
@@ -104,7 +112,7 @@ def silver(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     image.build(records, whole, counting)
     if not counting.table_count:
         say("silver: nothing new")
-    return FOUND if _show_gaps(reach(bronze.settled(records), whole)) else DONE
+    return FOUND if _show_gaps(reach(bronze.settled(records, bronze.known(tables)), whole)) else DONE
 
 
 def make_gold(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:

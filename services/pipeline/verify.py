@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from quorate.metadata.canonical import canonical
 from quorate.nouns import Offset
-from services.pipeline.bronze import RECORDS, SNAPSHOTS, settled, whole_snapshots
+from services.pipeline.bronze import RECORDS, SNAPSHOTS, known, settled, whole_snapshots
 from services.pipeline.silver.events import reach, snapshot_events
 from services.pipeline.silver.image import HISTORIES, SILVER, histories, image_history, state_of
 from services.pipeline.silver.validity import as_of
@@ -44,15 +44,15 @@ def verify_replay(tables: Tables) -> Replays:
     if records is None or snapshots is None or len(there) < len(silver):
         raise LookupError("to verify, there have to be records, checkpoints and silver: run ingest and silver before")
     whole = whole_snapshots(snapshots)
-    found = tables.keep(f"{VERIFY}/checkpoints", checkpoints(records, whole))
+    found = tables.keep(f"{VERIFY}/checkpoints", checkpoints(records, whole, known(tables)))
     said = histories(_alone(whole, found), tables, VERIFY)
     differing = differences(image_history(there), image_history(said), found)
     return Replays(found, tables.keep(f"{VERIFY}/differences", differing))
 
 
-def checkpoints(records: DataFrame, snapshots: DataFrame) -> DataFrame:
+def checkpoints(records: DataFrame, snapshots: DataFrame, committed: DataFrame | None = None) -> DataFrame:
     """Lists each complete checkpoint with its `verdict`: `compared`, `base` of the replay, or why not compared."""
-    far = reach(settled(records), snapshots)
+    far = reach(settled(records, committed), snapshots)
     named = snapshots.groupBy("cluster_id", "fingerprint", "snapshot_offset", "snapshot_epoch")
     each = named.agg(fn.min("source").alias("source")).join(fn.broadcast(far), "cluster_id", "left")
     verdict = (

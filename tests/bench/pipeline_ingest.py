@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from quorate.pipeline.columns import COLUMNS as ROW_COLUMNS
+from quorate.pipeline.commitment import Commitment
 from quorate.pipeline.log_files import LOG_KIND, FilePart, find, parts
 from quorate.pipeline.rows import RowFilter, read
 from quorate.records import decode_record
@@ -136,7 +137,7 @@ def _arrow(part: FilePart, read_part: Callable[..., Iterator[Any]]) -> Iterator[
     from services.pipeline.source.columns import arrow_batch
 
     for columns in read_part(part, RowFilter()):
-        yield arrow_batch(part, columns, ALL_COLUMNS)
+        yield arrow_batch(part, columns, ALL_COLUMNS, Commitment())
 
 
 def read_by_column(part: FilePart, wanted: RowFilter) -> Iterator[Any]:

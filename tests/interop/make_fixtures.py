@@ -1,7 +1,7 @@
 """Runs clusters of a released Kafka through their lives and keeps their metadata logs: `make fixtures`.
 
-For each cluster below `fixtures/` and `unsound/`: a directory for each node, what Kafka's dump tool says of each file
-beside it, what an Admin client saw (`described.json`), and what was done when (`timeline.json`).
+For each cluster below `fixtures/`, `unsound/` and `diverged/`: a directory for each node, what Kafka's dump tool says
+of each file beside it, what an Admin client saw (`described.json`), and what was done when (`timeline.json`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from tests.interop.kafka import decisions, golden
 from tests.interop.kafka.drive import Json
 from tests.interop.kafka.judge import DIRECTORY, dump_log, dumped_batches, files_of
 from tests.interop.kafka.release import absent
-from tests.interop.quorum_stories import lost_scram, voters_changed
+from tests.interop.quorum_stories import deposed_leader, lost_scram, voters_changed
 from tests.interop.stories import combined_static, three_dynamic
 
 FIXTURES: Final = Path(__file__).parent / "fixtures"
 UNSOUND_FIXTURES: Final = Path(__file__).parent / "unsound"
+DIVERGED_FIXTURES: Final = Path(__file__).parent / "diverged"
 LEFT_OUT: Final = (".lock", ".deleted")
 """The lock, and what Kafka was about to remove."""
 INDEXES: Final = (".index", ".timeindex")
@@ -36,9 +37,12 @@ STORIES: Final[dict[str, Callable[[Path], tuple[Json, list[Json], list[Json]]]]]
     "three-dynamic": three_dynamic,
     "voters-changed": voters_changed,
     "lost-scram": lost_scram,
+    "deposed-leader": deposed_leader,
 }
 UNSOUND: Final = frozenset({"lost-scram"})
 """Kept apart: a checkpoint of these does not say what the log says."""
+DIVERGED: Final = frozenset({"deposed-leader"})
+"""Kept apart: one log of these has records that are not in the others."""
 
 PROVENANCE: Final = """\
 # {name}
@@ -57,12 +61,13 @@ was done, by the wall clock in ms. Passwords of users are derived from their nam
 
 
 def main(wanted: Iterable[str]) -> None:
-    """Run each wanted story (all by default) and replace its fixtures; write the golden bytes and the decisions."""
+    """Run the wanted stories and replace their fixtures; without any, all, and golden bytes and decisions, too."""
     why = absent()
     if why:
         sys.exit(why)
-    golden.main()
-    decisions.main()
+    if not wanted:
+        golden.main()
+        decisions.main()
     for name in tuple(wanted) or tuple(STORIES):
         with TemporaryDirectory() as scratch:
             nodes, moments, timeline = STORIES[name](Path(scratch))
@@ -70,7 +75,8 @@ def main(wanted: Iterable[str]) -> None:
 
 
 def _keep(name: str, nodes: Json, moments: list[Json], timeline: list[Json]) -> None:
-    target = (UNSOUND_FIXTURES if name in UNSOUND else FIXTURES) / name
+    kept_at = UNSOUND_FIXTURES if name in UNSOUND else DIVERGED_FIXTURES if name in DIVERGED else FIXTURES
+    target = kept_at / name
     if target.exists():
         shutil.rmtree(target)
     for node, (directory, _) in nodes.items():

@@ -12,6 +12,8 @@ column_text   the payloads of many records of one type and version
 record_shapes the decoder of each record type and version
 tail          cursors into a directory whose log grows, rolls, is truncated or cleaned
 planning      computes the file parts that lie between two cursors
+commitment    which records are committed, as far as files tell
+replicas      reads from files which replica has which epochs of the log
 twins         detects two clusters under one cluster id
 live          reads a running quorum's committed records and snapshots
 nodes         what is asked of a quorum's nodes, whichever protocol they speak

@@ -36,6 +36,7 @@ __all__ = [
     "fingerprint",
     "has_settled",
     "is_being_written",
+    "meta_properties",
     "named",
     "parse_endpoints",
     "parts",
@@ -188,7 +189,7 @@ def _is_log_file(path: AnyPath) -> bool:
     return (path.suffix == LOG and path.stem.isdecimal()) or _snapshot(path) is not None
 
 
-def _meta_properties(directory: AnyPath, access: S3Access) -> MetaProperties | None:
+def meta_properties(directory: AnyPath, access: S3Access) -> MetaProperties | None:
     """Reads a directory's meta.properties; None if there is none. Raises Corrupt."""
     if isinstance(directory, Path):
         return read_meta_properties(directory)
@@ -218,7 +219,7 @@ def _cluster_of(directory: AnyPath, given: str | None, access: S3Access) -> tupl
     fallback = given or home.name
     try:
         for place in (directory, directory.parent):
-            meta = _meta_properties(place, access)
+            meta = meta_properties(place, access)
             if meta is not None:
                 clusters.setdefault(meta.cluster_id, place)
     except Corrupt as damage:

@@ -1,6 +1,7 @@
 """Bronze, the raw layer: every record and every span that was read, once and unchanged, and what could not be read.
 
 records      appends the records of logs and checkpoints, each once; which of several replicas' records are the log
+committed    what is known to be committed, and so which records are those of deposed leaders
 extents      finds which files cannot hold the same record, without a shuffle
 stream       appends records as files grow, or from a running quorum
 spans        appends trace spans, each once
@@ -10,25 +11,30 @@ quarantine   keeps damaged and unreadable input, and which of these claims were 
 claims       withdraws claims about input that could be read since
 """
 
+from services.pipeline.bronze.committed import KNOWN, known
 from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN, standing
 from services.pipeline.bronze.records import (
     RECORDS,
     SNAPSHOTS,
     RowCounts,
     conflicts,
+    divided,
     ingest,
     settled,
     whole_snapshots,
 )
 
 __all__ = [
+    "KNOWN",
     "QUARANTINE",
     "RECORDS",
     "SNAPSHOTS",
     "WITHDRAWN",
     "RowCounts",
     "conflicts",
+    "divided",
     "ingest",
+    "known",
     "settled",
     "standing",
     "whole_snapshots",

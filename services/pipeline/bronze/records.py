@@ -1,9 +1,9 @@
 """Appends the records of logs and checkpoints to bronze, each once and unchanged, and damage to quarantine.
 
-Nothing is dropped: two voters may have written different records at one offset, and both are kept; `settled` selects
-those of the log, that is of the later epoch. Cluster, offset, epoch and content identify a record, so a file that is
-read again, late, or from another replica adds nothing. Rows of files that share no offset with others are appended
-directly; only the others are compared row by row.
+Nothing is dropped: two voters may have written different records at one offset, and both are kept; `divided` selects
+those of the log, and those that are known to be uncommitted (`committed`). Cluster, offset, epoch and content identify
+a record, so a file that is read again, late, or from another replica adds nothing. Rows of files that share no offset
+with others are appended directly; only the others are compared row by row.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 
 from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND
+from services.pipeline.bronze.committed import epoch_limits, note
 from services.pipeline.bronze.extents import OffsetExtent, bounds, extents, gathered, overlapping
 from services.pipeline.bronze.quarantine import claim
 from services.pipeline.memory import kept
@@ -23,9 +24,11 @@ from services.pipeline.tables import Growing, add
 __all__ = [
     "RECORDS",
     "SNAPSHOTS",
+    "Divided",
     "RowCounts",
     "Sifted",
     "conflicts",
+    "divided",
     "ingest",
     "settled",
     "sift",
@@ -64,12 +67,14 @@ def ingest(rows: DataFrame, tables: Growing) -> RowCounts:
     The rows are cached for this, unless the caller has persisted them.
     """
     if rows.storageLevel.useMemory or rows.storageLevel.useDisk:
-        return _add(tables, sift(rows))
+        return _add(tables, rows)
     with kept(rows) as (own,):
-        return _add(tables, sift(own))
+        return _add(tables, own)
 
 
-def _add(tables: Growing, found: Sifted) -> RowCounts:
+def _add(tables: Growing, rows: DataFrame) -> RowCounts:
+    found = sift(rows)
+    note(tables, rows)
     return RowCounts(
         records=_add_files(tables, RECORDS, found.records, _RECORD_KEY),
         snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, _SNAPSHOT_KEY),
@@ -90,46 +95,62 @@ def sift(rows: DataFrame) -> Sifted:
     return Sifted(records, snapshots, damaged)
 
 
-def settled(records: DataFrame) -> DataFrame:
+class Divided(NamedTuple):
+    """Records of logs: those that count, one an offset, and those that are known to be uncommitted."""
+
+    settled: DataFrame
+    deposed: DataFrame
+
+
+def settled(records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
     """Selects one record for each offset: those of the log after all elections, from whichever replica they were read.
 
-    A record is not in the log if a later epoch begins at or before its offset: it was truncated, or will be (KIP-595).
-    An offset with two contents in one epoch (`conflicts`) is left out, because nobody can say which is right; so the
-    log has a gap there. If the extents of the files show none of this, the rows are returned as they are.
+    An uncommitted record is not in the log. Of records about which nothing is known, one is not in the log if a later
+    epoch begins at or before its offset: it was truncated, or will be (KIP-595). An offset with two contents in one
+    epoch (`conflicts`) is left out, because nobody can say which is right; so the log has a gap there. If the extents
+    of the files show none of this, the rows are returned as they are. `committed` is what `committed.known` returns.
     """
-    found = _looked_over(records)
-    kept = _of_last_epochs(records, found.cuts)
+    return divided(records, committed).settled
+
+
+def divided(records: DataFrame, committed: DataFrame | None) -> Divided:
+    """Returns the records that count (`settled` says which), and those that are known to be uncommitted."""
+    found = _looked_over(records, committed)
+    limited = _with_limits(records, found.cuts)
+    deposed = limited.where("offset < low or offset >= high").select(records.columns)
+    kept = records
+    if found.cuts:
+        kept = limited.where("end is null or offset >= low and offset < end").select(records.columns)
     contested = _contested(kept, found.suspects)
-    if not contested:
-        return kept
-    is_contested = fn.col("cluster_id").isin(contested)
-    return kept.where(~is_contested).unionByName(_one_an_offset(kept.where(is_contested)))
+    if contested:
+        is_contested = fn.col("cluster_id").isin(contested)
+        kept = kept.where(~is_contested).unionByName(_one_an_offset(kept.where(is_contested)))
+    return Divided(kept, deposed)
 
 
 class _Look(NamedTuple):
-    """Findings from files' extents: truncated epochs (`end` exclusive), clusters that may have an offset twice."""
+    """Findings from files' extents: epochs with records that do not count, clusters that may have an offset twice."""
 
     cuts: list[Row]
     suspects: list[str]
 
 
-def _looked_over(records: DataFrame) -> _Look:
+def _looked_over(records: DataFrame, committed: DataFrame | None) -> _Look:
     with kept(records.groupBy("cluster_id", "epoch", "source").agg(*bounds())) as (pieces,):
         epochs = pieces.groupBy("cluster_id", "epoch").agg(fn.min("first").alias("begin"), fn.max("last").alias("last"))
-        later = Window.partitionBy("cluster_id").orderBy(fn.desc("epoch")).rowsBetween(Window.unboundedPreceding, -1)
-        cuts = epochs.withColumn("end", fn.min("begin").over(later)).where("last >= end")
-        found = cuts.select("cluster_id", "epoch", "end").collect()
+        cuts = epoch_limits(epochs, committed).where("begin < low or last >= end")
+        found = cuts.select("cluster_id", "epoch", "low", "high", "end").collect()
         every = gathered(pieces)
     doubtful = overlapping(every).union(each for each in every if not each.is_whole)
     return _Look(found, sorted({row["cluster_id"] for row in found}.union(each.cluster_id for each in doubtful)))
 
 
-def _of_last_epochs(records: DataFrame, cuts: list[Row]) -> DataFrame:
-    if not cuts:
-        return records
-    ends = records.sparkSession.createDataFrame(cuts, "cluster_id string, epoch int, end bigint")
-    kept = records.join(fn.broadcast(ends), ["cluster_id", "epoch"], "left")
-    return kept.where(fn.col("end").isNull() | (fn.col("offset") < fn.col("end"))).select(records.columns)
+def _with_limits(records: DataFrame, cuts: list[Row]) -> DataFrame:
+    """Adds to each record the limits of its epoch, null if all records of the epoch count."""
+    limits = records.sparkSession.createDataFrame(
+        cuts, "cluster_id string, epoch int, low bigint, high bigint, end bigint"
+    )
+    return records.join(fn.broadcast(limits), ["cluster_id", "epoch"], "left")
 
 
 def _contested(records: DataFrame, suspects: list[str]) -> list[str]:
@@ -149,7 +170,7 @@ def _one_an_offset(records: DataFrame) -> DataFrame:
 
 def conflicts(records: DataFrame) -> DataFrame:
     """Returns the offsets with several contents in one epoch: two clusters that share an id."""
-    suspects = fn.col("cluster_id").isin(_looked_over(records).suspects)
+    suspects = fn.col("cluster_id").isin(_looked_over(records, None).suspects)
     found = (
         records.where(suspects)
         .groupBy("cluster_id", "offset", "epoch")

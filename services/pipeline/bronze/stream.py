@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND
+from services.pipeline.bronze.committed import KNOWN
 from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN
 from services.pipeline.bronze.records import RECORDS, SNAPSHOTS, RowCounts, ingest
 from services.pipeline.source.columns import NAME
@@ -24,7 +25,7 @@ __all__ = ["EVERY_S", "ingest_stream"]
 EVERY_S: Final = 10
 """Trigger interval in s of a stream without an end; each table gets a file at most this often."""
 
-_SOUND: Final = {LOG_KIND: (RECORDS,), CHECKPOINT_KIND: (SNAPSHOTS,)}
+_SOUND: Final = {LOG_KIND: (RECORDS, KNOWN), CHECKPOINT_KIND: (SNAPSHOTS,)}
 _DAMAGED: Final = (QUARANTINE, WITHDRAWN)
 OnBatch = Callable[[int, RowCounts], None]
 TablesOf = Callable[[SparkSession, str], Growing]

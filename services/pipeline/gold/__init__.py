@@ -30,7 +30,7 @@ from services.pipeline.gold.doctor import DoctorLimits, fleet_doctor
 from services.pipeline.gold.skew import placement_skew
 from services.pipeline.gold.story import story
 from services.pipeline.memory import kept
-from services.pipeline.silver.image import HISTORIES, SILVER
+from services.pipeline.silver.image import DEPOSED, HISTORIES, SILVER
 from services.pipeline.silver.present import MIN_ISR_DEFAULT, Present, present
 from services.pipeline.silver.write_path import WRITE_PATH
 from services.pipeline.tables import Tables
@@ -62,9 +62,9 @@ def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFr
     silver = {name: table for name, table in found.items() if table is not None}
     if len(silver) < len(found):
         raise LookupError("there is no silver to make gold of: run silver before")
-    # The table does not exist if there are no spans.
-    paths = tables.read(f"{SILVER}/{WRITE_PATH}")
-    silver |= {} if paths is None else {WRITE_PATH: paths}
+    # The write path does not exist if there are no spans.
+    more = {name: tables.read(f"{SILVER}/{name}") for name in (DEPOSED, WRITE_PATH)}
+    silver |= {name: table for name, table in more.items() if table is not None}
     arguments: dict[str, dict[str, Any]] = {"availability": {"min_isr": min_isr}}
     arguments |= {name: {"limits": DoctorLimits(min_isr=min_isr)} for name in ("story", "fleet_doctor", "causes")}
     made = {

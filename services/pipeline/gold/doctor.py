@@ -5,7 +5,7 @@ controllers are not in the log and are not considered.
 
 doctor_partitions   leaders, ISRs, replicas, reassignments, racks
 doctor_nodes        registrations, features
-doctor_quorum       voters, and periods without an active controller
+doctor_quorum       voters, periods without an active controller, records of deposed leaders
 doctor_access       configs, ACLs and tokens of things that do not exist
 """
 
@@ -22,8 +22,9 @@ from quorate.nouns import Offset
 from services.pipeline.gold.doctor_access import access_findings
 from services.pipeline.gold.doctor_nodes import feature_findings, node_findings
 from services.pipeline.gold.doctor_partitions import leader_findings, partition_findings, topic_findings
-from services.pipeline.gold.doctor_quorum import silence_findings, voter_findings
+from services.pipeline.gold.doctor_quorum import deposed_findings, silence_findings, voter_findings
 from services.pipeline.gold.doctor_rules import FINDING, DoctorLimits
+from services.pipeline.silver.image import DEPOSED
 from services.pipeline.silver.present import Present, present
 
 __all__ = ["COLUMNS", "DoctorLimits", "fleet_doctor"]
@@ -32,6 +33,7 @@ COLUMNS: Final = (*FINDING[:1], "as_of_offset", "as_of_time", *FINDING[1:])
 _READ: Final = {
     **dict.fromkeys(("broker_history", "partition_history", "config_history"), "valid_from_offset"),
     "events": "offset",
+    DEPOSED: "offset",
 }
 """The histories that the doctor reads, and the column that limits them to records below an offset."""
 
@@ -53,6 +55,7 @@ def fleet_doctor(
     earlier = {
         name: silver[name] if at_offset is None else silver[name].where(fn.col(since) < at_offset)
         for name, since in _READ.items()
+        if name in silver
     }
     found = [
         partition_findings(now, earlier["partition_history"], earlier["config_history"], limits),
@@ -63,6 +66,7 @@ def fleet_doctor(
         voter_findings(now),
         silence_findings(earlier["events"], limits),
         access_findings(now),
+        *((deposed_findings(earlier[DEPOSED]),) if DEPOSED in earlier else ()),
     ]
     rows = reduce(DataFrame.unionByName, found)
     return rows.join(fn.broadcast(now.at), "cluster_id").select(*COLUMNS)

@@ -1,4 +1,6 @@
-"""Doctor findings about the quorum: voter sets that tolerate few failures, and periods without an active controller."""
+"""Doctor findings about the quorum: voter sets that tolerate few failures, periods without an active controller, and
+records of deposed leaders.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from pyspark.sql import functions as fn
 from quorate.nouns import ZERO_UUID, uuid_text
 from quorate.records import VotersRecord
 from services.pipeline.frames import struct_type
-from services.pipeline.gold.doctor_rules import WARN, DoctorLimits, DoctorRule, findings, listed, text
+from services.pipeline.gold.doctor_rules import INFO, WARN, DoctorLimits, DoctorRule, findings, listed, text
 from services.pipeline.gold.silence import silences
 from services.pipeline.silver.present import Present
 
-__all__ = ["silence_findings", "voter_findings"]
+__all__ = ["deposed_findings", "silence_findings", "voter_findings"]
 
 
 def voter_findings(now: Present) -> DataFrame:
@@ -52,6 +54,27 @@ def silence_findings(events: DataFrame, limits: DoctorLimits) -> DataFrame:
         "see the controllers' logs of that time: was a majority of the voters away, a disk stuck, all stopped?",
     )
     return findings(rows, fn.lit("quorum"), [rule])
+
+
+def deposed_findings(deposed: DataFrame) -> DataFrame:
+    """Returns one finding for each epoch with records that are known to be uncommitted."""
+    rows = deposed.groupBy("cluster_id", "epoch").agg(
+        fn.count_distinct("offset", "digest").alias("count"),
+        fn.min("offset").alias("since_offset"),
+        fn.max("offset").alias("last_offset"),
+        fn.min_by("timestamp", "offset").alias("since_time"),
+        fn.array_join(fn.array_sort(fn.collect_set("source")), ", ").alias("sources"),
+    )
+    where = text("offsets ", fn.col("since_offset"), " to ", fn.col("last_offset"), " of ", fn.col("sources"))
+    rule = DoctorRule(
+        INFO,
+        "DEPOSED_RECORDS",
+        fn.lit(True),
+        text(fn.col("count"), " records of epoch ", fn.col("epoch"), " were never committed: ", where),
+        "nothing that was acknowledged is lost: their leader was deposed, and its clients had an error or no answer; "
+        "let them ask again for what they miss",
+    )
+    return findings(rows, text("epoch ", fn.col("epoch")), [rule])
 
 
 def _end() -> Column:

@@ -1,6 +1,7 @@
 """Silver, the history layer: each state with the offsets between which it held, computed by Spark's window functions.
 
-events       selects the records that count: from one base on, without gaps and without aborted or open transactions
+events       selects the records that count: from one base on, without gaps, aborted or open transactions; none that is
+             uncommitted
 partitions   builds partition states from records that state only what changes
 brokers      builds broker states in the same manner
 topics       builds topics and configs; the removal of a topic ends its configs

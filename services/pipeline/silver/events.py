@@ -12,9 +12,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from quorate.nouns import Offset
+from quorate.pipeline.commitment import COMMITTED
 from services.pipeline.bronze import settled
+from services.pipeline.bronze.committed import with_commit
+from services.pipeline.source.commit_column import COMMIT
 
-__all__ = ["COLUMNS", "events", "reach", "snapshot_events"]
+__all__ = ["COLUMNS", "events", "events_of", "reach", "snapshot_events"]
 
 COLUMNS: Final = (
     "cluster_id",
@@ -27,17 +30,25 @@ COLUMNS: Final = (
     "raw",
     "trace_id",
     "is_base",
+    COMMIT,
 )
 _TRANSACTION: Final = ("BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD")
 _MARKS: Final = ("SNAPSHOT_HEADER", "SNAPSHOT_FOOTER")
 
 
-def events(records: DataFrame, snapshots: DataFrame | None) -> DataFrame:
-    """Returns the records from which histories are built, for every cluster that has a base."""
-    log = settled(records)
+def events(records: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None = None) -> DataFrame:
+    """Returns the records from which histories are built, for every cluster that has a base.
+
+    `committed` is what `bronze.known` returns. Each record says in `commit` whether it is `committed` or `unknown`.
+    """
+    return events_of(settled(records, committed), snapshots, committed)
+
+
+def events_of(log: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None) -> DataFrame:
+    """Returns the same as `events` from records of which `bronze.settled` selected one for each offset."""
     far = reach(log, snapshots)
     counted = log.join(fn.broadcast(far), "cluster_id").where("offset >= base_offset and offset < end_offset")
-    counted = _published(counted).withColumn("is_base", fn.lit(False)).select(*COLUMNS)
+    counted = with_commit(_published(counted), committed).withColumn("is_base", fn.lit(False)).select(*COLUMNS)
     if snapshots is None:
         return counted
     bases = far.where("base_fingerprint is not null").select(
@@ -50,7 +61,8 @@ def events(records: DataFrame, snapshots: DataFrame | None) -> DataFrame:
 def snapshot_events(snapshots: DataFrame) -> DataFrame:
     """Converts checkpoint rows to events just below the checkpoint's offset; `fingerprint` is kept."""
     once = snapshots.where(~fn.col("type").isin(*_MARKS))
-    return once.withColumns({"offset": fn.col("snapshot_offset") - 1, "is_base": fn.lit(True)})
+    just_below = {"offset": fn.col("snapshot_offset") - 1, "is_base": fn.lit(True), COMMIT: fn.lit(COMMITTED)}
+    return once.withColumns(just_below)
 
 
 def reach(log: DataFrame, snapshots: DataFrame | None) -> DataFrame:

@@ -28,19 +28,22 @@ from quorate.records import (
 )
 from quorate.wire.json_names import json_name, type_name
 from quorate.wire.schema import layout_of
+from services.pipeline.bronze import divided, known
 from services.pipeline.memory import kept
 from services.pipeline.silver import progress, write_path
 from services.pipeline.silver.brokers import broker_history
-from services.pipeline.silver.events import events
+from services.pipeline.silver.events import events, events_of
 from services.pipeline.silver.kept import UNKNOWN_KIND, feature_history, kept_history, voter_history
 from services.pipeline.silver.partitions import partition_history
 from services.pipeline.silver.topics import config_history, topic_history
 from services.pipeline.tables import Keeping, Replacing, Tables
 
-__all__ = ["HISTORIES", "QUORUM_KINDS", "SILVER", "build", "histories", "image_history", "state_of"]
+__all__ = ["DEPOSED", "HISTORIES", "QUORUM_KINDS", "SILVER", "build", "histories", "image_history", "state_of"]
 
 SILVER: Final = "silver"
 EVENTS: Final = "events"
+DEPOSED: Final = "deposed"
+"""Records that are known to be uncommitted: a leader appended them, and later leaders never had them."""
 HISTORIES: Final = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
 QUORUM_KINDS: Final = ("voters", "kraft_version")
 """Kinds of state that the quorum stores in control records; the controllers' state does not contain them."""
@@ -59,17 +62,18 @@ def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> di
     Only clusters with new rows in bronze are rebuilt; all are, if the old events of one of them have changed
     (`progress`).
     """
-    now, before = progress.bronze_sums(records, snapshots), progress.marks(tables)
+    committed = known(tables)
+    now, before = progress.bronze_sums(records, snapshots, committed), progress.marks(tables)
     stale = sorted(name for name, found in now.items() if name not in before or before[name].bronze != found)
     gone = before.keys() - now.keys()
     if stale or gone or not before:
         some = _of(records, stale), None if snapshots is None else _of(snapshots, stale)
-        known = {name: before[name] for name in stale if name in before}
-        if before and not gone and progress.has_only_grown(events(*some), known):
-            counted = _make(*some, Replacing(tables, stale))
+        marked = {name: before[name] for name in stale if name in before}
+        if before and not gone and progress.has_only_grown(events(*some, committed), marked):
+            counted = _make(*some, committed, Replacing(tables, stale))
         else:
             progress.note(records.sparkSession, tables, {})  # if killed now, everything is rebuilt
-            counted, before, stale = _make(records, snapshots, tables), {}, sorted(now)
+            counted, before, stale = _make(records, snapshots, committed, tables), {}, sorted(now)
         ends = progress.event_marks(counted)
         made = {name: progress.SilverProgress(now[name], *ends.get(name, progress.NOTHING)) for name in stale}
         progress.note(records.sparkSession, tables, {**before, **made})
@@ -77,9 +81,11 @@ def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> di
     return there | write_path.build(_read(tables, EVENTS), tables)
 
 
-def _make(records: DataFrame, snapshots: DataFrame | None, tables: Keeping) -> DataFrame:
-    """Writes the events and histories of these clusters; returns the events."""
-    counted = tables.keep(f"{SILVER}/{EVENTS}", events(records, snapshots))
+def _make(records: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None, tables: Keeping) -> DataFrame:
+    """Writes the events, the deposed records and the histories of these clusters; returns the events."""
+    found = divided(records, committed)
+    counted = tables.keep(f"{SILVER}/{EVENTS}", events_of(found.settled, snapshots, committed))
+    tables.keep(f"{SILVER}/{DEPOSED}", found.deposed)
     made = histories(counted, tables, SILVER)
     for name, of in (("feature_history", feature_history), ("voter_history", voter_history)):
         tables.keep(f"{SILVER}/{name}", of(made["kept_history"]))

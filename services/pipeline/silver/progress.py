@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 PROGRESS: Final = "silver/progress"
-LAYOUT: Final = 3
+LAYOUT: Final = 4
 """Version of silver's layout; raise it when silver is built differently, and everything is rebuilt."""
 _COLUMNS: Final = ("layout", "bronze_rows", "bronze_parity", "end_offset", "event_rows", "event_parity")
 _SCHEMA: Final = ", ".join(("cluster_id string", *(f"{name} bigint" for name in _COLUMNS)))
@@ -54,12 +54,18 @@ NOTHING: Final = (0, Sum(0, 0))
 """The event mark of a cluster without events."""
 
 
-def bronze_sums(records: DataFrame, snapshots: DataFrame | None) -> dict[str, Sum]:
-    """Computes each cluster's fingerprint over the rows of its logs and checkpoints; payloads are not read."""
+def bronze_sums(records: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None = None) -> dict[str, Sum]:
+    """Computes each cluster's fingerprint over the rows of its logs and checkpoints, and what is known to be committed.
+
+    Payloads are not read.
+    """
     every = records.select("cluster_id", fn.xxhash64("offset", "epoch", "digest").alias("hash"))
     if snapshots is not None:
         named = snapshots.select("cluster_id", fn.xxhash64("fingerprint", "offset").alias("hash"))
         every = every.unionByName(named)
+    if committed is not None:
+        ends = committed.select("cluster_id", fn.xxhash64("epoch", "start_offset", "end_offset").alias("hash"))
+        every = every.unionByName(ends)
     found = every.groupBy("cluster_id").agg(fn.count("*").alias("rows"), fn.bit_xor("hash").alias("parity"))
     return {row["cluster_id"]: Sum(row["rows"], row["parity"]) for row in found.collect()}
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from quorate.pipeline.column_rows import Arrays
+from quorate.pipeline.commitment import Commitment
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.rows import Columns, RowFilter
+from services.pipeline.source.commit_column import COMMIT, commit_column
 
 __all__ = ["NAME", "Bundle", "arrow_batch", "check_columns", "schema_of", "spared"]
 
@@ -33,6 +35,7 @@ _TYPES: Final = {
     "payload": pa.string(),
     "trace_id": pa.string(),
     "raw": pa.binary(),
+    COMMIT: pa.string(),
     "_corrupt": pa.string(),
 }
 
@@ -50,11 +53,13 @@ _DECODED: Final = frozenset({"payload", "trace_id", "raw", "_corrupt"})
 
 
 class Bundle(InputPartition):
-    """A Spark input partition: the file parts that one task reads."""
+    """A Spark input partition: the file parts that one task reads, and what is committed, by cluster id."""
 
-    def __init__(self, parts: tuple[FilePart, ...]) -> None:
+    def __init__(self, parts: tuple[FilePart, ...], committed: Mapping[str, Commitment]) -> None:
         super().__init__(None)
         self.parts = parts
+        clusters = {part.place.cluster_id for part in parts}
+        self.committed = {cluster: known for cluster, known in committed.items() if cluster in clusters}
 
 
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
@@ -75,8 +80,13 @@ def spared(wanted: RowFilter, columns: Sequence[str]) -> RowFilter:
     return wanted._replace(decoded=not _DECODED.isdisjoint(columns))
 
 
-def arrow_batch(part: FilePart, columns: Columns | Arrays, wanted: Sequence[str]) -> pa.RecordBatch:
-    """Converts rows of a part to an Arrow batch with the `wanted` columns, in that order."""
+def arrow_batch(
+    part: FilePart, columns: Columns | Arrays, wanted: Sequence[str], committed: Commitment | None
+) -> pa.RecordBatch:
+    """Converts rows of a part to an Arrow batch with the `wanted` columns, in that order.
+
+    `committed` is what is known to be committed in the part's log; None if everything is, as a quorum's answers are.
+    """
     place, count = part.place, len(columns)
     is_checkpoint = place.kind == CHECKPOINT_KIND
     fixed = {
@@ -92,6 +102,9 @@ def arrow_batch(part: FilePart, columns: Columns | Arrays, wanted: Sequence[str]
     for name in wanted:
         if name in fixed:
             arrays.append(pa.repeat(pa.scalar(fixed[name], _TYPES[name]), count))
+        elif name == COMMIT:
+            known = None if is_checkpoint else committed
+            arrays.append(commit_column(found["offset"], found["epoch"], found["_corrupt"], known))
         elif name == "timestamp":
             arrays.append(pa.array(found[name], pa.timestamp("ms", tz="UTC")).cast(_TYPES[name]))
         else:

@@ -21,10 +21,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from quorate.pipeline.column_rows import read_arrays
+from quorate.pipeline.commitment import Commitment
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LogFile, bundled, find, is_being_written, parts
+from quorate.pipeline.replicas import commitments
 from quorate.pipeline.twins import twins
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, Bundle, arrow_batch, check_columns, schema_of, spared
+from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.source.conditions import narrowed
 from services.pipeline.source.options import parse
 
@@ -33,6 +36,8 @@ __all__ = ["KraftSource", "register"]
 READ_LIMITS: Final = "pyspark.sql.streaming.datasource"
 """A module that a stream reader with limits needs, and that Spark 4.1 does not have."""
 CLOCK: Final = SystemClock()
+NOTHING: Final = Commitment()
+"""What is known to be committed of files that were not compared."""
 PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module of the Python worker that asks a reader which conditions it knows."""
 
@@ -130,17 +135,22 @@ class KraftReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plans the tasks: a large segment is split into several, a hundred small files go into one.
 
+        Of two clusters under one id nothing is read but a row that says so: nobody can tell their records apart.
+
         A `.part` file is left out while it may still be written: an unfinished checkpoint is damage only once it is
         old.
         """
         by_ms = self._clock.wall_ms() - self.options.settle_ms
         found = find(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)
-        places = [place for place in found if self._may_hold(place) and not is_being_written(place, by_ms)]
-        part_bytes = self.options.part_bytes
         # All files are compared, also those that a filter excludes: it must not hide that there are two clusters.
-        to_read = (*places, *twins(found))
-        every = (part for place in to_read for part in parts(place, part_bytes=part_bytes))
-        return [Bundle(bundle) for bundle in bundled(every, part_bytes=part_bytes)]
+        refused = list(twins(found))
+        mixed = {place.cluster_id for place in refused}
+        sound = [place for place in found if place.cluster_id not in mixed or place.problem is not None]
+        places = [place for place in sound if self._may_hold(place) and not is_being_written(place, by_ms)]
+        part_bytes = self.options.part_bytes
+        every = (part for place in (*places, *refused) for part in parts(place, part_bytes=part_bytes))
+        committed = commitments(sound) if COMMIT in self._columns else {}
+        return [Bundle(bundle, committed) for bundle in bundled(every, part_bytes=part_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a bundle of file parts as Arrow batches."""
@@ -148,7 +158,8 @@ class KraftReader(DataSourceReader):
             return  # Spark passes another partition if the plan is empty
         for part in partition.parts:
             for columns in read_arrays(part, self.options.bounds.limited(self.wanted, part.place.cluster_id)):
-                yield arrow_batch(part, columns, self._columns)
+                known = partition.committed.get(part.place.cluster_id, NOTHING)
+                yield arrow_batch(part, columns, self._columns, known)
 
     def _may_hold(self, place: LogFile) -> bool:
         if not self.wanted.is_of(place.cluster_id, place.kind):

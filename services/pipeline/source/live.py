@@ -162,13 +162,13 @@ class LiveLog:
 
     def _rows(self, part: FilePart, wanted: RowFilter, data: bytes) -> Iterator[pa.RecordBatch]:
         for columns in read_arrays_of(part, wanted, data):
-            yield arrow_batch(part, columns, self._columns)
+            yield arrow_batch(part, columns, self._columns, None)
 
     def _lost_rows(self, asked: ReadRange, problem: str) -> Iterator[pa.RecordBatch]:
         place = LogFile(self._source, asked.cluster_id, LOG_KIND, asked.start, problem=problem)
         part = FilePart(place, 0, 0, asked.start, False)
         for columns in read(part, self.wanted):
-            yield arrow_batch(part, columns, self._columns)
+            yield arrow_batch(part, columns, self._columns, None)
 
 
 class LiveReader(DataSourceReader):

@@ -16,12 +16,15 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from quorate.pipeline.column_rows import read_arrays
+from quorate.pipeline.commitment import Commitment
 from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import LogFile, bundled, has_settled, named
 from quorate.pipeline.planning import between
+from quorate.pipeline.replicas import commitments
 from quorate.pipeline.tail import Cursor, Directory, TailSettings, advance, directories
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import Bundle, arrow_batch, check_columns, spared
+from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.source.options import FOREVER, parse
 
 __all__ = ["KraftStreamReader"]
@@ -33,6 +36,7 @@ Spark stores it as JSON.
 """
 
 CLOCK: Final = SystemClock()
+NOTHING: Final = Commitment()
 _LOGS: Final = "logs"
 
 
@@ -99,7 +103,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for directory in self._directories()
             for part in between(directory, _cursor(start, directory), _cursor(end, directory), part_bytes=part_bytes)
         ]
-        return [Bundle(bundle) for bundle in bundled(every, part_bytes=part_bytes)]
+        committed = commitments(self._places()) if COMMIT in self._columns else {}
+        return [Bundle(bundle, committed) for bundle in bundled(every, part_bytes=part_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a bundle as Arrow batches.
@@ -114,17 +119,19 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{part.place.path} was cut to {size} bytes while {part.end} were to be read: start again"
                 )
             for columns in read_arrays(part, self.options.bounds.limited(self._wanted, part.place.cluster_id)):
-                yield arrow_batch(part, columns, self._columns)
+                known = partition.committed.get(part.place.cluster_id, NOTHING)
+                yield arrow_batch(part, columns, self._columns, known)
 
     def _look(self) -> TailSettings:
         by_ms = self._clock.wall_ms() - self.options.settle_ms
         return TailSettings(partial(has_settled, by_ms=by_ms), self._sizes)
 
     def _directories(self) -> list[Directory]:
+        return directories(place for place in self._places() if self.options.may_hold(place))
+
+    def _places(self) -> list[LogFile]:
         places = named(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)
-        if self._sizes is not None:
-            places = [place for place in places if place.path in self._sizes]
-        return directories(place for place in places if self.options.may_hold(place))
+        return places if self._sizes is None else [place for place in places if place.path in self._sizes]
 
 
 def _size(place: LogFile) -> int | None:
