@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from services.pipeline.bronze import divided, whole_snapshots
+from services.pipeline.bronze import divided, known_in, whole_snapshots
 from services.pipeline.silver.brokers import broker_history
 from services.pipeline.silver.events import events_of
 from services.pipeline.silver.kept import feature_history, kept_history, voter_history
@@ -31,7 +31,7 @@ def declare(name: str, rows: DataFrame) -> None:
     dp.materialized_view(name=name)(lambda: rows)
 
 
-committed = bronze("committed")
+committed = known_in(bronze("committed"))
 found = divided(bronze("records"), committed)
 counted = events_of(found.settled, whole_snapshots(bronze("snapshots")), committed)
 topics, kept = topic_history(counted), kept_history(counted)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from quorate.metadata.canonical import canonical
 from quorate.nouns import Offset
-from services.pipeline.bronze import RECORDS, SNAPSHOTS, known, settled, whole_snapshots
+from services.pipeline.bronze import RECORDS, SNAPSHOTS, Known, known, settled, whole_snapshots
 from services.pipeline.silver.events import reach, snapshot_events
 from services.pipeline.silver.image import HISTORIES, SILVER, histories, image_history, state_of
 from services.pipeline.silver.validity import as_of
@@ -50,7 +50,7 @@ def verify_replay(tables: Tables) -> Replays:
     return Replays(found, tables.keep(f"{VERIFY}/differences", differing))
 
 
-def checkpoints(records: DataFrame, snapshots: DataFrame, committed: DataFrame | None = None) -> DataFrame:
+def checkpoints(records: DataFrame, snapshots: DataFrame, committed: Known) -> DataFrame:
     """Lists each complete checkpoint with its `verdict`: `compared`, `base` of the replay, or why not compared."""
     far = reach(settled(records, committed), snapshots)
     named = snapshots.groupBy("cluster_id", "fingerprint", "snapshot_offset", "snapshot_epoch")

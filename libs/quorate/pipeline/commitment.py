@@ -88,12 +88,18 @@ class Commitment(NamedTuple):
         ((60, 'uncommitted'), (60, 'unknown'))
 
         """
+        low, high = self.bounds(epoch)
         own = max((each.end for each in self.epochs if each.epoch == epoch), default=None)
-        before = max((each.end for each in self.epochs if each.epoch < epoch), default=0)
-        after = min((each.start for each in self.epochs if each.epoch > epoch), default=_FOREVER)
         # One leader writes all records of an epoch, so those before a committed one of the same epoch are, too.
-        first = (before, UNCOMMITTED) if own is None else (own, COMMITTED)
-        return first, (after, UNKNOWN), (_FOREVER + 1, UNCOMMITTED)
+        first = (low, UNCOMMITTED) if own is None else (own, COMMITTED)
+        return first, (high, UNKNOWN), (_FOREVER + 1, UNCOMMITTED)
+
+    def bounds(self, epoch: Epoch) -> tuple[Offset, Offset]:
+        """Returns the offsets below which, and from which on, an epoch's records are uncommitted."""
+        before = (each.end for each in self.epochs if each.epoch < epoch)
+        after = (each.start for each in self.epochs if each.epoch > epoch)
+        is_own = any(each.epoch == epoch for each in self.epochs)
+        return 0 if is_own else max(before, default=0), min(after, default=_FOREVER)
 
 
 def commitment(replicas: Sequence[LogReplica], checkpoints: Iterable[tuple[Offset, Epoch]] = ()) -> Commitment:

@@ -11,7 +11,7 @@ quarantine   keeps damaged and unreadable input, and which of these claims were 
 claims       withdraws claims about input that could be read since
 """
 
-from services.pipeline.bronze.committed import KNOWN, known
+from services.pipeline.bronze.committed import KNOWN, Known, known, known_in
 from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN, standing
 from services.pipeline.bronze.records import (
     RECORDS,
@@ -30,11 +30,13 @@ __all__ = [
     "RECORDS",
     "SNAPSHOTS",
     "WITHDRAWN",
+    "Known",
     "RowCounts",
     "conflicts",
     "divided",
     "ingest",
     "known",
+    "known_in",
     "settled",
     "standing",
     "whole_snapshots",

@@ -7,22 +7,42 @@ what is known has a table of its own, which only grows: for an epoch, offsets of
 
 from __future__ import annotations
 
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.pipeline.commitment import COMMITTED, UNKNOWN
+from quorate.nouns import Epoch, Offset
+from quorate.pipeline.commitment import COMMITTED, UNKNOWN, Commitment, EpochRange
 from quorate.pipeline.log_files import LOG_KIND
 from services.pipeline.source.commit_column import COMMIT
-from services.pipeline.tables import Growing, add
+from services.pipeline.tables import Growing
 
-__all__ = ["KNOWN", "epoch_limits", "found_in", "known", "note", "with_commit"]
+__all__ = ["KNOWN", "EpochLimits", "Known", "epoch_limits", "found_in", "known", "known_in", "note", "with_commit"]
 
+Known = Mapping[str, Commitment]
+"""What is known to be committed, by cluster id."""
 KNOWN: Final = "bronze/committed"
-_FOREVER: Final = (1 << 63) - 1
+_NOTHING: Final = Commitment()
 _KEY: Final = ("cluster_id", "epoch")
 _SCHEMA: Final = "cluster_id string, epoch int, start_offset bigint, end_offset bigint"
+
+
+class EpochLimits(NamedTuple):
+    """An epoch of which not all records count: those from `low` to `end` (exclusive) do.
+
+    Those below `low` or from `high` on contradict a committed record, and are uncommitted. `end` is `high`, or where a
+    later epoch begins, if that is before: of records about which nothing is known, a later epoch's count.
+    """
+
+    cluster_id: str
+    epoch: Epoch
+    low: Offset
+    high: Offset
+    end: Offset
 
 
 def found_in(rows: DataFrame) -> DataFrame:
@@ -34,53 +54,60 @@ def found_in(rows: DataFrame) -> DataFrame:
 
 def note(tables: Growing, rows: DataFrame) -> None:
     """Appends what the rows (from the source `kraft`) show to be committed, and was not known before."""
-    found, there = found_in(rows), known(tables)
-    if there is not None:
-        before = fn.broadcast(there.withColumnsRenamed({"start_offset": "known_start", "end_offset": "known_end"}))
-        is_new = "known_end is null or start_offset < known_start or end_offset > known_end"
-        found = found.join(before, list(_KEY), "left").where(is_new).select(found.columns)
-    add(tables, KNOWN, found.coalesce(1), partition_by=("cluster_id",))
+    found = [tuple(row) for row in found_in(rows).collect()]
+    before = known(tables) if found else {}
+    new = []
+    for cluster_id, epoch, start, end in found:
+        there = [each for each in before.get(cluster_id, _NOTHING).epochs if each.epoch == epoch]
+        if not there or start < there[0].start or end > there[0].end:
+            new.append((cluster_id, epoch, start, end))
+    if new:
+        one_file = rows.sparkSession.createDataFrame(new, _SCHEMA).coalesce(1)
+        tables.append(KNOWN, one_file, partition_by=("cluster_id",))
 
 
-def known(tables: Growing) -> DataFrame | None:
-    """Returns the committed offsets of each epoch, one row each; None if there are none.
-
-    The values are collected at once, because several later joins use them.
-    """
+def known(tables: Growing) -> Known:
+    """Returns what the table has, one range for each epoch."""
     there = tables.read(KNOWN)
-    if there is None:
-        return None
+    return {} if there is None else known_in(there)
+
+
+def known_in(committed: DataFrame) -> Known:
+    """Returns the same from the rows of the table."""
+    by_cluster: dict[str, list[EpochRange]] = defaultdict(list)
     ends = fn.min("start_offset"), fn.max("end_offset")
-    rows = there.groupBy(*_KEY).agg(*ends).collect()
-    return there.sparkSession.createDataFrame(rows, _SCHEMA)
+    for cluster_id, epoch, start, end in committed.groupBy(*_KEY).agg(*ends).collect():
+        by_cluster[cluster_id].append(EpochRange(epoch, start, end))
+    return {cluster_id: Commitment(tuple(sorted(each))) for cluster_id, each in by_cluster.items()}
 
 
-def with_commit(log: DataFrame, committed: DataFrame | None) -> DataFrame:
+def with_commit(log: DataFrame, committed: Known) -> DataFrame:
     """Adds the column COMMIT to records that are not uncommitted: `committed` or `unknown`."""
-    if committed is None:
+    ends = [(cluster_id, each.epoch, each.end) for cluster_id, one in committed.items() for each in one.epochs]
+    if not ends:
         return log.withColumn(COMMIT, fn.lit(UNKNOWN))
-    ends = fn.broadcast(committed.select(*_KEY, fn.col("end_offset").alias("committed_end")))
+    known_ends = log.sparkSession.createDataFrame(ends, "cluster_id string, epoch int, committed_end bigint")
     state = fn.when(fn.col("offset") < fn.col("committed_end"), COMMITTED).otherwise(UNKNOWN)
-    return log.join(ends, list(_KEY), "left").withColumn(COMMIT, state).drop("committed_end")
+    return log.join(fn.broadcast(known_ends), list(_KEY), "left").withColumn(COMMIT, state).drop("committed_end")
 
 
-def epoch_limits(epochs: DataFrame, committed: DataFrame | None) -> DataFrame:
-    """Adds to rows of `cluster_id`, `epoch`, `begin` and `last` the limits outside of which records are uncommitted.
+def epoch_limits(epochs: Iterable[tuple[str, Epoch, Offset, Offset]], committed: Known) -> Iterator[EpochLimits]:
+    """Yields the epochs of which not all records count.
 
-    An epoch's records below `low` or from `high` on contradict a committed record. `end` is `high`, or where a later
-    epoch begins, if that is before: of records about which nothing is known, a later epoch's count.
+    Takes cluster, epoch, and the first and last offset (both inclusive) that any log has of the epoch.
+
+    >>> known = {"c": Commitment((EpochRange(1, 0, 60), EpochRange(3, 60, 90)))}
+    >>> list(epoch_limits([("c", 1, 0, 70), ("c", 3, 60, 95)], known))
+    [EpochLimits(cluster_id='c', epoch=1, low=0, high=60, end=60)]
+
     """
-    forever = fn.lit(_FOREVER)
-    if committed is None:
-        limited = epochs.withColumns({"low": fn.lit(0).cast("bigint"), "high": forever})
-    else:
-        others = committed.withColumnRenamed("epoch", "other")
-        beside = epochs.join(fn.broadcast(others), "cluster_id", "left").groupBy(*epochs.columns)
-        own = fn.coalesce(fn.max(fn.col("other") == fn.col("epoch")), fn.lit(False))
-        before = fn.coalesce(fn.max(fn.when(fn.col("other") < fn.col("epoch"), fn.col("end_offset"))), fn.lit(0))
-        after = fn.coalesce(fn.min(fn.when(fn.col("other") > fn.col("epoch"), fn.col("start_offset"))), forever)
-        limited = beside.agg(fn.when(own, 0).otherwise(before).alias("low"), after.alias("high"))
-    later = Window.partitionBy("cluster_id").orderBy(fn.desc("epoch")).rowsBetween(Window.unboundedPreceding, -1)
-    begin = fn.greatest("begin", "low")
-    counting = fn.when(begin < fn.least(fn.col("last") + 1, "high"), begin)
-    return limited.withColumn("end", fn.least("high", fn.coalesce(fn.min(counting).over(later), forever)))
+    for cluster_id, each in groupby(sorted(epochs, reverse=True), key=lambda one: one[0]):
+        later: Offset | None = None
+        for _, epoch, first, last in each:
+            low, high = committed.get(cluster_id, _NOTHING).bounds(epoch)
+            end = high if later is None else min(high, later)
+            if first < low or last >= end:
+                yield EpochLimits(cluster_id, epoch, low, high, end)
+            begin = max(first, low)
+            if begin < min(last + 1, high):
+                later = begin if later is None else min(later, begin)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND
-from services.pipeline.bronze.committed import epoch_limits, note
+from services.pipeline.bronze.committed import EpochLimits, Known, epoch_limits, note
 from services.pipeline.bronze.extents import OffsetExtent, bounds, extents, gathered, overlapping
 from services.pipeline.bronze.quarantine import claim
 from services.pipeline.memory import kept
@@ -38,6 +38,7 @@ __all__ = [
 RECORDS: Final = "bronze/records"
 SNAPSHOTS: Final = "bronze/snapshots"
 
+NOTHING_KNOWN: Final[Known] = {}
 _SHARED: Final = ("cluster_id", "source", *(name for name in COLUMNS if name != "_corrupt"))
 _CONTENT: Final = ("timestamp", "is_control", "api_key", "version", "payload", "trace_id", "raw")
 _RECORD_KEY: Final = ("cluster_id", "offset", "epoch", "digest")
@@ -102,7 +103,7 @@ class Divided(NamedTuple):
     deposed: DataFrame
 
 
-def settled(records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
+def settled(records: DataFrame, committed: Known = NOTHING_KNOWN) -> DataFrame:
     """Selects one record for each offset: those of the log after all elections, from whichever replica they were read.
 
     An uncommitted record is not in the log. Of records about which nothing is known, one is not in the log if a later
@@ -113,7 +114,7 @@ def settled(records: DataFrame, committed: DataFrame | None = None) -> DataFrame
     return divided(records, committed).settled
 
 
-def divided(records: DataFrame, committed: DataFrame | None) -> Divided:
+def divided(records: DataFrame, committed: Known) -> Divided:
     """Returns the records that count (`settled` says which), and those that are known to be uncommitted."""
     found = _looked_over(records, committed)
     limited = _with_limits(records, found.cuts)
@@ -131,21 +132,20 @@ def divided(records: DataFrame, committed: DataFrame | None) -> Divided:
 class _Look(NamedTuple):
     """Findings from files' extents: epochs with records that do not count, clusters that may have an offset twice."""
 
-    cuts: list[Row]
+    cuts: list[EpochLimits]
     suspects: list[str]
 
 
-def _looked_over(records: DataFrame, committed: DataFrame | None) -> _Look:
+def _looked_over(records: DataFrame, committed: Known) -> _Look:
     with kept(records.groupBy("cluster_id", "epoch", "source").agg(*bounds())) as (pieces,):
-        epochs = pieces.groupBy("cluster_id", "epoch").agg(fn.min("first").alias("begin"), fn.max("last").alias("last"))
-        cuts = epoch_limits(epochs, committed).where("begin < low or last >= end")
-        found = cuts.select("cluster_id", "epoch", "low", "high", "end").collect()
+        epochs = pieces.groupBy("cluster_id", "epoch").agg(fn.min("first"), fn.max("last"))
+        found = list(epoch_limits(map(tuple, epochs.collect()), committed))
         every = gathered(pieces)
     doubtful = overlapping(every).union(each for each in every if not each.is_whole)
-    return _Look(found, sorted({row["cluster_id"] for row in found}.union(each.cluster_id for each in doubtful)))
+    return _Look(found, sorted({each.cluster_id for each in found}.union(each.cluster_id for each in doubtful)))
 
 
-def _with_limits(records: DataFrame, cuts: list[Row]) -> DataFrame:
+def _with_limits(records: DataFrame, cuts: list[EpochLimits]) -> DataFrame:
     """Adds to each record the limits of its epoch, null if all records of the epoch count."""
     limits = records.sparkSession.createDataFrame(
         cuts, "cluster_id string, epoch int, low bigint, high bigint, end bigint"
@@ -170,7 +170,7 @@ def _one_an_offset(records: DataFrame) -> DataFrame:
 
 def conflicts(records: DataFrame) -> DataFrame:
     """Returns the offsets with several contents in one epoch: two clusters that share an id."""
-    suspects = fn.col("cluster_id").isin(_looked_over(records, None).suspects)
+    suspects = fn.col("cluster_id").isin(_looked_over(records, NOTHING_KNOWN).suspects)
     found = (
         records.where(suspects)
         .groupBy("cluster_id", "offset", "epoch")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 
 from quorate.nouns import Offset
 from quorate.pipeline.commitment import COMMITTED
-from services.pipeline.bronze import settled
+from services.pipeline.bronze import Known, settled
 from services.pipeline.bronze.committed import with_commit
 from services.pipeline.source.commit_column import COMMIT
 
@@ -32,11 +32,12 @@ COLUMNS: Final = (
     "is_base",
     COMMIT,
 )
+NOTHING_KNOWN: Final[Known] = {}
 _TRANSACTION: Final = ("BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD")
 _MARKS: Final = ("SNAPSHOT_HEADER", "SNAPSHOT_FOOTER")
 
 
-def events(records: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None = None) -> DataFrame:
+def events(records: DataFrame, snapshots: DataFrame | None, committed: Known = NOTHING_KNOWN) -> DataFrame:
     """Returns the records from which histories are built, for every cluster that has a base.
 
     `committed` is what `bronze.known` returns. Each record says in `commit` whether it is `committed` or `unknown`.
@@ -44,7 +45,7 @@ def events(records: DataFrame, snapshots: DataFrame | None, committed: DataFrame
     return events_of(settled(records, committed), snapshots, committed)
 
 
-def events_of(log: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None) -> DataFrame:
+def events_of(log: DataFrame, snapshots: DataFrame | None, committed: Known) -> DataFrame:
     """Returns the same as `events` from records of which `bronze.settled` selected one for each offset."""
     far = reach(log, snapshots)
     counted = log.join(fn.broadcast(far), "cluster_id").where("offset >= base_offset and offset < end_offset")

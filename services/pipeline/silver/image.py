@@ -28,7 +28,7 @@ from quorate.records import (
 )
 from quorate.wire.json_names import json_name, type_name
 from quorate.wire.schema import layout_of
-from services.pipeline.bronze import divided, known
+from services.pipeline.bronze import Known, divided, known
 from services.pipeline.memory import kept
 from services.pipeline.silver import progress, write_path
 from services.pipeline.silver.brokers import broker_history
@@ -81,7 +81,7 @@ def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> di
     return there | write_path.build(_read(tables, EVENTS), tables)
 
 
-def _make(records: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None, tables: Keeping) -> DataFrame:
+def _make(records: DataFrame, snapshots: DataFrame | None, committed: Known, tables: Keeping) -> DataFrame:
     """Writes the events, the deposed records and the histories of these clusters; returns the events."""
     found = divided(records, committed)
     counted = tables.keep(f"{SILVER}/{EVENTS}", events_of(found.settled, snapshots, committed))

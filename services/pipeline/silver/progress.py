@@ -7,6 +7,7 @@ everything is rebuilt; the marks are deleted before that. The marks are always w
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from quorate.nouns import Offset
+from quorate.pipeline.commitment import Commitment
 from services.pipeline.tables import Tables
 
 __all__ = [
@@ -54,7 +56,7 @@ NOTHING: Final = (0, Sum(0, 0))
 """The event mark of a cluster without events."""
 
 
-def bronze_sums(records: DataFrame, snapshots: DataFrame | None, committed: DataFrame | None = None) -> dict[str, Sum]:
+def bronze_sums(records: DataFrame, snapshots: DataFrame | None, committed: Mapping[str, Commitment]) -> dict[str, Sum]:
     """Computes each cluster's fingerprint over the rows of its logs and checkpoints, and what is known to be committed.
 
     Payloads are not read.
@@ -63,11 +65,9 @@ def bronze_sums(records: DataFrame, snapshots: DataFrame | None, committed: Data
     if snapshots is not None:
         named = snapshots.select("cluster_id", fn.xxhash64("fingerprint", "offset").alias("hash"))
         every = every.unionByName(named)
-    if committed is not None:
-        ends = committed.select("cluster_id", fn.xxhash64("epoch", "start_offset", "end_offset").alias("hash"))
-        every = every.unionByName(ends)
     found = every.groupBy("cluster_id").agg(fn.count("*").alias("rows"), fn.bit_xor("hash").alias("parity"))
-    return {row["cluster_id"]: Sum(row["rows"], row["parity"]) for row in found.collect()}
+    sums = {row["cluster_id"]: Sum(row["rows"], row["parity"]) for row in found.collect()}
+    return {name: Sum(sum_.rows, sum_.parity ^ _hash(committed.get(name))) for name, sum_ in sums.items()}
 
 
 def event_marks(counted: DataFrame) -> dict[str, tuple[Offset, Sum]]:
@@ -106,3 +106,9 @@ def note(spark: SparkSession, tables: Tables, made: Mapping[str, SilverProgress]
         (cluster_id, LAYOUT, *mark.bronze, mark.end_offset, *mark.events) for cluster_id, mark in sorted(made.items())
     ]
     tables.keep(PROGRESS, spark.createDataFrame(rows, _SCHEMA))
+
+
+def _hash(known: Commitment | None) -> int:
+    """Returns 63 bits that change with what is known to be committed."""
+    text = repr([tuple(each) for each in known.epochs] if known else ())
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1

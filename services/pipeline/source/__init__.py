@@ -4,6 +4,7 @@ kraft       the DataSource that Spark calls, and the batch reader of files
 options     parses and checks the reader's options
 bounds      from where to where each cluster is read
 columns     the schema, and the conversion of decoded records to Arrow batches
+commit_column  whether each record is committed
 conditions  filter pushdown: turns a query's conditions into limits for files and records
 stream      the stream reader of files that grow
 live        the live log of a running quorum, and its batch reader
