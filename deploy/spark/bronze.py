@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from services.pipeline.bronze.committed import found_in
+from services.pipeline.bronze.committed import committed_offsets
 from services.pipeline.bronze.records import Sifted, sift
 from services.pipeline.source import NAME
 from services.pipeline.source.kraft import KraftSource
@@ -31,11 +31,11 @@ def records() -> DataFrame:
     return sifted().records
 
 
-@dp.materialized_view(name="bronze_committed", partition_cols=["cluster_id"])
+@dp.table(name="bronze_committed", partition_cols=["cluster_id"])
 def committed() -> DataFrame:
-    """The committed offsets of each epoch."""
-    reader = session.read.format(NAME).option("columns", "cluster_id,kind,offset,epoch,commit")
-    return found_in(reader.load(str(session.conf.get("spark.quorate.logs"))))
+    """The table of committed offsets, one row a record: a stream cannot gather them by epoch, and silver does."""
+    reader = session.readStream.format(NAME).option("columns", "cluster_id,kind,offset,epoch,commit")
+    return committed_offsets(reader.load(str(session.conf.get("spark.quorate.logs"))))
 
 
 @dp.table(name="bronze_snapshots", partition_cols=["cluster_id", "date"])

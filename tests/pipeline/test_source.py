@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
-from quorate.pipeline.log_files import find
-from quorate.pipeline.replicas import commitments
 from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.logs import batches, checkpoint, flipped, history, node, segment
 
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(1_800)
 
 THREE = FIXTURES / "three-dynamic"
-DIVERGED = FIXTURES.parent / "diverged" / "deposed-leader"
 
 
 def read(spark: SparkSession, path: object, **options: object) -> DataFrame:
@@ -334,37 +330,6 @@ def test_a_tail_that_was_truncated_is_not_in_the_settled_log(spark: SparkSession
     assert 7 == records.count()
     assert {0: 1, 1: 1, 2: 1, 3: 2} == settled
     assert [] == bronze.conflicts(records).collect()
-
-
-def commit_of(directory: Path, mode: str = "PERMISSIVE") -> list[dict[str, Any]]:
-    """What the reader says of each record: Spark is not asked."""
-    from services.pipeline.source.kraft import KraftReader
-
-    columns = ["source", "kind", "offset", "epoch", "commit", "_corrupt"]
-    reader = KraftReader({"path": str(directory), "mode": mode}, columns)
-    batches = (batch for partition in reader.partitions() for batch in reader.read(partition))
-    return [row for batch in batches for row in batch.to_pylist()]
-
-
-def test_each_record_says_whether_it_is_committed(spark: SparkSession, tmp_path: Path) -> None:
-    """Also where damage makes the reader go record by record; damage itself is neither."""
-    shutil.copytree(DIVERGED, tmp_path / "sound")
-    shutil.copytree(DIVERGED, tmp_path / "damaged")
-    (known,) = commitments(find([str(DIVERGED)])).values()
-    for log in (tmp_path / "damaged").rglob("*.log"):
-        content = log.read_bytes()
-        log.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    rows = commit_of(tmp_path / "sound") + commit_of(tmp_path / "damaged")
-    states = Counter((row["kind"], row["commit"]) for row in rows)
-    damaged = [row for row in rows if row["_corrupt"] is not None]
-
-    assert {"committed"} == {row["commit"] for row in rows if row["kind"] == "checkpoint"}
-    assert [None] * 3 == [row["commit"] for row in damaged]
-    for row in rows:
-        if row["kind"] == "log" and row["_corrupt"] is None:
-            assert known.of(row["offset"], row["epoch"]) == row["commit"], row
-    # The last batch of the deposed leader has 40 records; in the damaged copy they are one row.
-    assert (41 + 1, 3) == (states["log", "uncommitted"], states["log", None])
 
 
 def test_two_clusters_under_one_name_are_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,17 @@ from quorate.pipeline.log_files import LOG_KIND
 from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.tables import Growing
 
-__all__ = ["KNOWN", "EpochLimits", "Known", "epoch_limits", "found_in", "known", "known_in", "note", "with_commit"]
+__all__ = [
+    "KNOWN",
+    "EpochLimits",
+    "Known",
+    "committed_offsets",
+    "epoch_limits",
+    "known",
+    "known_in",
+    "note",
+    "with_commit",
+]
 
 Known = Mapping[str, Commitment]
 """What is known to be committed, by cluster id."""
@@ -45,16 +55,15 @@ class EpochLimits(NamedTuple):
     end: Offset
 
 
-def found_in(rows: DataFrame) -> DataFrame:
-    """Returns from rows of the source `kraft` the committed offsets of each epoch; the end is exclusive."""
+def committed_offsets(rows: DataFrame) -> DataFrame:
+    """Returns the columns of the table for each committed record of a log, from rows of the source `kraft`."""
     committed = rows.where((fn.col("kind") == LOG_KIND) & (fn.col(COMMIT) == COMMITTED))
-    ends = fn.min("offset").alias("start_offset"), (fn.max("offset") + 1).alias("end_offset")
-    return committed.groupBy(*_KEY).agg(*ends)
+    return committed.select(*_KEY, fn.col("offset").alias("start_offset"), (fn.col("offset") + 1).alias("end_offset"))
 
 
 def note(tables: Growing, rows: DataFrame) -> None:
     """Appends what the rows (from the source `kraft`) show to be committed, and was not known before."""
-    found = [tuple(row) for row in found_in(rows).collect()]
+    found = _ranges(committed_offsets(rows))
     before = known(tables) if found else {}
     new = []
     for cluster_id, epoch, start, end in found:
@@ -67,18 +76,22 @@ def note(tables: Growing, rows: DataFrame) -> None:
 
 
 def known(tables: Growing) -> Known:
-    """Returns what the table has, one range for each epoch."""
+    """Returns what is known to be committed, by cluster."""
     there = tables.read(KNOWN)
     return {} if there is None else known_in(there)
 
 
 def known_in(committed: DataFrame) -> Known:
-    """Returns the same from the rows of the table."""
+    """Returns the same from the rows of the table, which may have several ranges of an epoch."""
     by_cluster: dict[str, list[EpochRange]] = defaultdict(list)
-    ends = fn.min("start_offset"), fn.max("end_offset")
-    for cluster_id, epoch, start, end in committed.groupBy(*_KEY).agg(*ends).collect():
+    for cluster_id, epoch, start, end in _ranges(committed):
         by_cluster[cluster_id].append(EpochRange(epoch, start, end))
     return {cluster_id: Commitment(tuple(sorted(each))) for cluster_id, each in by_cluster.items()}
+
+
+def _ranges(committed: DataFrame) -> list[tuple[str, Epoch, Offset, Offset]]:
+    found = committed.groupBy(*_KEY).agg(fn.min("start_offset"), fn.max("end_offset"))
+    return [(row[0], row[1], row[2], row[3]) for row in found.collect()]
 
 
 def with_commit(log: DataFrame, committed: Known) -> DataFrame:

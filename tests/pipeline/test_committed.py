@@ -1,0 +1,116 @@
+"""The column `commit`, and what bronze knows to be committed: which records count, and which were never committed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from quorate.pipeline.commitment import Commitment, EpochRange
+from quorate.pipeline.log_files import find
+from quorate.pipeline.replicas import commitments
+from tests.pipeline.conftest import FIXTURES
+from tests.pipeline.logs import batches, history, node, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(1_800)
+
+DIVERGED: Final = FIXTURES.parent / "diverged" / "deposed-leader"
+
+
+def voter(directory: Path, node_id: int, epoch: int) -> Path:
+    """A directory of one of three static voters, which is in this epoch."""
+    partition = node(directory / str(node_id), "c")
+    (directory / str(node_id) / "meta.properties").write_text(f"node.id={node_id}\nversion=1\ncluster.id=c\n")
+    voters = [{"voterId": each} for each in (1, 2, 3)]
+    state = {"leaderId": 1, "leaderEpoch": epoch, "votedId": -1, "currentVoters": voters, "data_version": 0}
+    (partition / "quorum-state").write_text(json.dumps(state))
+    return partition
+
+
+def test_a_later_epoch_that_lost_is_not_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    """The leader of epoch 6 wrote where epoch 5 already had records, and the one of epoch 7 went on from those."""
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    old = batches(history(4), epoch=5)
+    won = [*old, *batches(history(1)[1:], base_offset=6, epoch=7)]
+    for each in (1, 2):
+        segment(voter(tmp_path / "logs", each, 7), won)
+    segment(voter(tmp_path / "logs", 3, 6), [*old[:2], *batches(history(2)[1:], base_offset=3, epoch=6)])
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    bronze.ingest(logs_of(spark, tmp_path / "logs"), tables)
+    records = tables.read(bronze.RECORDS)
+    assert records is not None
+    found = bronze.divided(records, bronze.known(tables))
+
+    assert [(offset, 5) for offset in range(6)] + [(6, 7)] == epochs_of(found.settled)
+    assert [(3, 6), (4, 6)] == epochs_of(found.deposed)
+
+
+def test_what_is_known_later_holds_for_what_was_read_before(spark: SparkSession, tmp_path: Path) -> None:
+    """One voter's log alone says nothing; with the others' its records are committed, and bronze has no new row."""
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    content = batches(history(4), epoch=5)
+    for each in (1, 2):
+        segment(voter(tmp_path / "logs", each, 5), content)
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    counts = [bronze.ingest(logs_of(spark, tmp_path / "logs" / "1"), tables).records]
+    before = bronze.known(tables)
+    counts += [bronze.ingest(logs_of(spark, tmp_path / "logs"), tables).records for _ in range(2)]
+    table = tables.read(bronze.KNOWN)
+    assert table is not None
+
+    assert [6, 0, 0] == counts
+    assert {} == before
+    assert {"c": Commitment((EpochRange(5, 0, 6),))} == bronze.known(tables)
+    assert 1 == table.count()
+
+
+def epochs_of(records: DataFrame) -> list[tuple[int, int]]:
+    """Offset and epoch of each record."""
+    return sorted((row["offset"], row["epoch"]) for row in records.collect())
+
+
+def commit_of(directory: Path, mode: str = "PERMISSIVE") -> list[dict[str, Any]]:
+    """What the reader says of each record: Spark is not asked."""
+    from services.pipeline.source.kraft import KraftReader
+
+    columns = ["source", "kind", "offset", "epoch", "commit", "_corrupt"]
+    reader = KraftReader({"path": str(directory), "mode": mode}, columns)
+    batches = (batch for partition in reader.partitions() for batch in reader.read(partition))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_each_record_says_whether_it_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where damage makes the reader go record by record; damage itself is neither."""
+    shutil.copytree(DIVERGED, tmp_path / "sound")
+    shutil.copytree(DIVERGED, tmp_path / "damaged")
+    (known,) = commitments(find([str(DIVERGED)])).values()
+    for log in (tmp_path / "damaged").rglob("*.log"):
+        content = log.read_bytes()
+        log.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    rows = commit_of(tmp_path / "sound") + commit_of(tmp_path / "damaged")
+    states = Counter((row["kind"], row["commit"]) for row in rows)
+    damaged = [row for row in rows if row["_corrupt"] is not None]
+
+    assert {"committed"} == {row["commit"] for row in rows if row["kind"] == "checkpoint"}
+    assert [None] * 3 == [row["commit"] for row in damaged]
+    for row in rows:
+        if row["kind"] == "log" and row["_corrupt"] is None:
+            assert known.of(row["offset"], row["epoch"]) == row["commit"], row
+    # The last batch of the deposed leader has 40 records; in the damaged copy they are one row.
+    assert (41 + 1, 3) == (states["log", "uncommitted"], states["log", None])
+
+
+def logs_of(spark: SparkSession, place: Path) -> DataFrame:
+    """The rows of the source."""
+    return spark.read.format("kraft").load(str(place))
