@@ -75,6 +75,45 @@ def test_what_is_known_later_holds_for_what_was_read_before(spark: SparkSession,
     assert 1 == table.count()
 
 
+def test_what_a_deposed_leader_wrote_alone_is_in_no_table_of_what_happened_and_told_of(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A released Kafka's leader that was killed with records of its own: 40 for a topic, and one of an idle moment."""
+    from services.pipeline import bronze, gold
+    from services.pipeline.silver import image
+    from services.pipeline.tables import ParquetTables, Remembered
+
+    tables = Remembered(ParquetTables(spark, str(tmp_path / "lake")))
+    bronze.ingest(logs_of(spark, DIVERGED), tables)
+    records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
+    assert records is not None
+    assert snapshots is not None
+    image.build(records, bronze.whole_snapshots(snapshots), tables)
+    gold.build(tables)
+    found = {path.parent.name: spark.read.parquet(str(path)) for path in tmp_path.glob("lake/*/*/cluster_id=*")}
+    deposed = sorted((row["offset"], row["type"]) for row in found["deposed"].collect())
+    start, end = deposed[0][0], deposed[-1][0] + 1
+    ((subject, sentence),) = (
+        (row["subject"], row["sentence"]) for row in found["fleet_doctor"].collect() if row["code"] == "DEPOSED_RECORDS"
+    )
+    told = f"{end - start} records of epoch 1 were never committed: offsets {start} to {end - 1} of "
+
+    assert Counter(TOPIC_RECORD=1, PARTITION_RECORD=39, NO_OP_RECORD=1) == Counter(kind for _, kind in deposed)
+    assert list(range(start, end)) == [offset for offset, _ in deposed]
+    assert {"committed"} == {row["commit"] for row in found["events"].collect()}
+    assert {"events", "topic_history", "audit_timeline"} <= {name for name, rows in found.items() if says(rows, "kept")}
+    assert {"deposed", "records"} == {name for name, rows in found.items() if says(rows, "deposed")}
+    assert ("epoch 1", told) == (subject, sentence[: len(told)])
+
+
+def says(rows: DataFrame, topic: str) -> bool:
+    """Whether any row names the topic, in whichever column."""
+    from pyspark.sql import functions as fn
+
+    text = fn.to_json(fn.struct(*rows.columns))
+    return not rows.where(text.rlike(f'("|topic |^){topic}\\b')).isEmpty()
+
+
 def epochs_of(records: DataFrame) -> list[tuple[int, int]]:
     """Offset and epoch of each record."""
     return sorted((row["offset"], row["epoch"]) for row in records.collect())

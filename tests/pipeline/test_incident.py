@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, KRaftVersionRecord, NoOpRecord
 from services.pipeline.exits import DONE
-from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.hand_made import Story, brokers, change, config, feature, fenced, topic, voters
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
 from tests.pipeline.test_main import run
 from tests.pipeline.test_report import Page
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-DIVERGED: Final = FIXTURES.parent / "diverged" / "deposed-leader"
-TOPIC: Final = "deposed"
-"""The topic that the deposed leader alone has."""
 pytestmark = pytest.mark.timeout(1_800)
 
 
@@ -73,7 +67,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(spark: SparkSession, lake: Path) -> Page:
-    """What a browser makes of the report of six clusters: of one all that is known is a name and a feature level."""
+    """What a browser makes of the report of five clusters: of one all that is known is a name and a feature level."""
     logs = lake.parent / "logs"
     dead().write(logs / "dead", "dead")
     silent().write(logs / "silent", "silent")
@@ -82,7 +76,6 @@ def page(spark: SparkSession, lake: Path) -> Page:
     based = node(logs / "based", "based")
     segment(based, batches(history(1))[1:], base_offset=2)
     checkpoint(based, [FeatureLevelRecord("metadata.version", 25), *history(0)[0]], OffsetAndEpoch(offset=2, epoch=1))
-    shutil.copytree(DIVERGED, logs / "diverged")
     to = lake.parent / "report.html"
     code = run(spark, "run", "--from", str(logs), "--to", str(lake), "--min-isr", "2", "--report", str(to))
 
@@ -179,42 +172,5 @@ def test_the_story_is_told_in_order(spark: SparkSession, lake: Path, page: Page)
 
 def test_records_are_counted_of_logs_alone(spark: SparkSession, lake: Path, page: Page) -> None:
     logged = spark.read.parquet(str(lake / "bronze" / "records")).count()
-    deposed = spark.read.parquet(str(lake / "silver" / "deposed")).count()
 
-    assert f"records{logged - deposed}of 6 clusters" in page.text
-
-
-def test_what_a_deposed_leader_wrote_alone_is_in_no_table_of_what_happened_and_told_of(
-    spark: SparkSession, lake: Path, page: Page
-) -> None:
-    """A released Kafka's leader that was killed with records of its own: 40 for a topic, and one of an idle moment."""
-    tables = {path.parent.name: path for path in lake.glob("*/*/cluster_id=*") if path.name.endswith(of_diverged(lake))}
-    rows = {name: spark.read.parquet(str(path)) for name, path in tables.items()}
-    told = Counter(row["commit"] for row in rows["events"].collect())
-    deposed = sorted((row["offset"], row["type"]) for row in rows["deposed"].collect())
-    start, end = deposed[0][0], deposed[-1][0] + 1
-    named = [name for name, table in rows.items() if table.where(_says(table, TOPIC)).count()]
-
-    assert Counter(TOPIC_RECORD=1, PARTITION_RECORD=39, NO_OP_RECORD=1) == Counter(kind for _, kind in deposed)
-    assert list(range(start, end)) == [offset for offset, _ in deposed]
-    assert ["committed"] == list(told)
-    assert ["deposed", "records"] == sorted(named)
-    ((_, subject, sentence),) = findings(spark, lake, "DEPOSED_RECORDS")
-    assert ("epoch 1", f"{end - start} records of epoch 1 were never committed: offsets {start} to {end - 1} of ") == (
-        subject,
-        sentence[: sentence.index("/")],
-    )
-    assert sentence in page.text
-
-
-def of_diverged(lake: Path) -> str:
-    """The cluster id of the fixture."""
-    (meta, *_) = (lake.parent / "logs" / "diverged").glob("*/meta.properties")
-    return next(line.removeprefix("cluster.id=") for line in meta.read_text().splitlines() if "cluster.id" in line)
-
-
-def _says(table: DataFrame, word: str) -> Column:
-    """Whether any column of a row has the word."""
-    from pyspark.sql import functions as fn
-
-    return fn.to_json(fn.struct(*table.columns)).contains(f'"{word}')
+    assert f"records{logged}of 5 clusters" in page.text
