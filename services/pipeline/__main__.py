@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+from quorate.pipeline.files import is_url
 from quorate.pipeline.log_files import find, parse_endpoints
 from services.pipeline.exits import FAILED
 from services.pipeline.kafka_options import kafka_options
@@ -33,6 +34,7 @@ _HELP: Final = {
     "report": "answers to one HTML page with plots",
     "what-if": "who would lead, and what would be offline, without these brokers or this rack",
     "compact": "many small files of bronze's closed days to one a day",
+    "export": "every row of metadata logs and checkpoints as plain Parquet in a new directory, without tables",
     "run": "ingest, silver, gold, verify and report, in one session",
 }
 _TAKES: Final = {
@@ -42,6 +44,7 @@ _TAKES: Final = {
     "report": ("report",),
     "what-if": ("cluster", "loss", "min_isr"),
     "compact": ("before",),
+    "export": ("source", "cluster_id", "mode"),
     "run": ("source", "spans", "cluster_id", "mode", "min_isr", "report"),
 }
 
@@ -99,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_source(one: argparse.ArgumentParser, job: str) -> None:
     what = "logs and checkpoints: a directory, a file or a glob"
-    one.add_argument("--from", dest="source", required=job == "run", metavar="LOGS", help=what)
+    one.add_argument("--from", dest="source", required=job in ("export", "run"), metavar="LOGS", help=what)
 
 
 def _add_spans(one: argparse.ArgumentParser, _: str) -> None:
@@ -189,6 +192,8 @@ def _check(asked: argparse.Namespace) -> None:
         if [asked.source, asked.endpoints, asked.bootstrap_controller].count(None) != 2:
             raise OSError("what is read is one of --from, --endpoints and --bootstrap-controller: give one of them")
         kafka_options(asked)
+    if asked.name == "export" and is_url(asked.to):
+        raise OSError(f"--to {asked.to}: an export needs a file system that renames directories, not an object store")
     if not MASTER.fullmatch(asked.master):
         raise OSError(f"--master {asked.master}: it is one of {MASTERS}")
     if "://" not in asked.to and Path(asked.to).exists() and not Path(asked.to).is_dir():

@@ -20,6 +20,7 @@ from services.pipeline.bronze.claims import withdraw_halves
 from services.pipeline.bronze.spans import SPAN_FILES, SPANS, ingest_spans
 from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.exits import DONE, FAILED, FOUND
+from services.pipeline.export import export
 from services.pipeline.kafka_options import kafka_options
 from services.pipeline.memory import is_small
 from services.pipeline.report import report
@@ -177,6 +178,17 @@ def show_loss(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int
     return DONE
 
 
+def export_rows(spark: SparkSession, _: Tables, asked: argparse.Namespace) -> int:
+    """The job `export`: writes the rows of the source to a directory of Parquet files."""
+    steps = Steps()
+    _show_files(asked)
+    given = {"path": asked.source, "clusterId": asked.cluster_id, "mode": asked.mode}
+    found = export(spark, {name: value for name, value in given.items() if value is not None}, asked.to)
+    steps.done(f"rows: {found.rows}, in {found.files} files")
+    say(f"damaged places: {found.damaged}")
+    return FOUND if found.damaged else DONE
+
+
 Job = Callable[[SparkSession, Lake, argparse.Namespace], int]
 JOBS: Final[dict[str, Job]] = {
     "ingest": ingest,
@@ -187,6 +199,7 @@ JOBS: Final[dict[str, Job]] = {
     "report": make_report,
     "what-if": show_loss,
     "compact": compact,
+    "export": export_rows,
     "run": run_all,
 }
 

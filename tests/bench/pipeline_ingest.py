@@ -38,11 +38,12 @@ ALL_COLUMNS: Final = (
 SPARK: Final = {
     "read": "Spark: log to nothing",
     "parquet": "Spark: log to Parquet",
+    "export": "Spark: log to Parquet, written by the workers",
     "bronze": "Spark: log to bronze, each record once",
     "again": "Spark: the same logs again, nothing new",
     "range": "Spark: a range to such Parquet, without a log",
 }
-TARGETS: Final = {("local[2]", "parquet"): "≥ 400 k/s (P21)"}
+TARGETS: Final = {("local[2]", name): "≥ 400 k/s (P21)" for name in ("parquet", "export")}
 COLUMNS: Final = (
     *("what", "cores", "records/s", "a core's", "compiled", "of the decoder's", "spread", "of it Python", "target"),
 )

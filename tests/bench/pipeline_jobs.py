@@ -154,6 +154,15 @@ def _parquet(spark: SparkSession, job: Job) -> None:
     _logs(spark, job).write.mode("overwrite").parquet(f"{job.lake}/plain")
 
 
+def _export(spark: SparkSession, job: Job) -> None:
+    """Logs to one directory of Parquet, which the Python workers write."""
+    from services.pipeline.export import export
+
+    shutil.rmtree(f"{job.lake}/export", ignore_errors=True)
+    bytes_ = {} if job.part_bytes is None else {"maxPartitionBytes": str(job.part_bytes)}
+    export(spark, {"path": job.logs, "mode": "FAILFAST", **bytes_}, f"{job.lake}/export")
+
+
 def _range(spark: SparkSession, job: Job) -> None:
     """As many rows of as many columns and bytes, made by the JVM: what no source can be faster than."""
     parts = spark.sparkContext.defaultParallelism
@@ -216,6 +225,7 @@ def _verify(spark: SparkSession, job: Job) -> None:
 JOBS: Final[Mapping[str, Callable[[SparkSession, Job], None]]] = {
     "read": _read,
     "parquet": _parquet,
+    "export": _export,
     "range": _range,
     "bronze": _bronze,
     "again": _again,

@@ -14,7 +14,7 @@ from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.rows import Columns, RowFilter
 from services.pipeline.source.commit_column import COMMIT, commit_column
 
-__all__ = ["NAME", "Bundle", "arrow_batch", "check_columns", "schema_of", "spared"]
+__all__ = ["NAME", "Bundle", "arrow_batch", "arrow_schema", "check_columns", "schema_of", "spared"]
 
 NAME: Final = "kraft"
 _TYPES: Final = {
@@ -75,6 +75,11 @@ def schema_of(columns: Sequence[str]) -> str:
     return ", ".join(f"`{name}` {_SPARK[_TYPES[name]]}" for name in check_columns(columns) or _TYPES)
 
 
+def arrow_schema(columns: Sequence[str] = tuple(_TYPES)) -> pa.Schema:
+    """Returns the Arrow schema with these columns."""
+    return pa.schema([(name, _TYPES[name]) for name in columns])
+
+
 def spared(wanted: RowFilter, columns: Sequence[str]) -> RowFilter:
     """Returns `wanted` without decoding if no requested column needs it: a count writes no JSON."""
     return wanted._replace(decoded=not _DECODED.isdisjoint(columns))
@@ -109,4 +114,4 @@ def arrow_batch(
             arrays.append(pa.array(found[name], pa.timestamp("ms", tz="UTC")).cast(_TYPES[name]))
         else:
             arrays.append(pa.array(found[name], _TYPES[name]))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, _TYPES[name]) for name in wanted]))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(wanted))
