@@ -7,7 +7,8 @@ forwarding                                  forwards a call to the active contro
 authorizing, screening                      rights, on the cluster and item by item
 logins, call_logins                         SCRAM exchanges for gateways; passwords and tokens of calls
 apis, outliving                             what handlers use
-placement_requests, sessions, resolving     what is asked of others before a decision
+placement_requests, placement_stream        replicas of new partitions, from a placer
+sessions, resolving                         what else is asked of others before a decision
 driver, decision_queue, pending, activating the event loop around the engine
 quorum_link, quorum_node                    the clients of the quorum node
 snapshots, snapshot_loading                 snapshots to the quorum node, and from it

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from google.protobuf.message_factory import GetMessageClass
+from msgspec.structs import replace
 
 from kraft import Message
 from kraft.service.admin_pb2 import (
@@ -158,7 +157,7 @@ class AdminDoor:
         if request.page_token:
             page = parse(request.page_token)
             self._pages.check(page)
-            call = replace(call, as_of=page.offset, asked=msgspec.structs.replace(call.asked, cursor=page.cursor))
+            call = replace(call, as_of=page.offset, asked=replace(call.asked, cursor=page.cursor))
             return await self._page_of(request, chosen, call, page.offset)
         engine = self._apis.driver.engine
         offset = engine.hold_stable()

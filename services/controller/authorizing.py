@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from quorate.authorizer import (
     CLUSTER_NAME,
     AclResource,
@@ -188,7 +190,7 @@ class Authorizing:
         if _asks_for_controllers(call) and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise self._of_now(_refusal(caller, AclOperation.ALTER, "DescribeCluster of controllers"))
         is_audited = not _asks_for_all(call)
-        call = dataclasses.replace(
+        call = msgspec.structs.replace(
             call,
             allows=lambda _, operation, kind, name: rights(operation, kind, name, is_audited=is_audited),
             would_allow=lambda _, operation, kind, name: (
@@ -198,7 +200,7 @@ class Authorizing:
         if call.api.screen is None:
             return AdmittedCall(call, None)
         screened = call.api.screen(rights, call.asked, self._engine.state)
-        return AdmittedCall(dataclasses.replace(call, asked=screened.asked), screened.finish)
+        return AdmittedCall(msgspec.structs.replace(call, asked=screened.asked), screened.finish)
 
     def _of_now(self, refusal: ApiError) -> ApiError:
         """Adds leader epoch and the offset of the committed ACLs to a refusal's metadata, and returns it.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from quorate.controller.access.rights import Allows, allows_all
 from quorate.controller.engine.deduplication import RequestId
@@ -12,8 +13,7 @@ from services.controller.api import Api
 from services.controller.deadlines import Deadline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One request to a handler; the same for an RPC, for Submit and for AdminStream.
 
     `asked` is Kafka's request. With `validate_only` nothing is written, and the response is a Proposal: the answer that

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
+from kraft.service.placer_pb2 import PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.partitions.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
 from quorate.runtime.client import Client
+from quorate.runtime.telemetry import current_traceparent
 from services.controller.outliving import to_the_end
+from services.controller.placement_stream import DEADLINE_MS, PlacementStream, request_of
 
-DEADLINE_MS: Final = 5_000
 PARTITIONS_PER_TURN: Final = 1_000
 
 
@@ -31,6 +32,7 @@ class Placing:
 
     def __init__(self, placers: Client[PlacerStub], brokers: Callable[[], Sequence[UsableBroker]]) -> None:
         self._placers = placers
+        self._stream = PlacementStream(placers)
         self._brokers = brokers
         self._under_way: asyncio.Future[PlaceResponse] | None = None
         self._next: _Round | None = None
@@ -58,22 +60,21 @@ class Placing:
         if under_way is not None:
             await asyncio.wait([under_way])
         self._under_way, self._next = asked.answer, None
-        request = PlaceRequest(
-            brokers=[
-                PlaceRequest.Broker(id=broker.id, rack=broker.rack, fenced=broker.fenced) for broker in self._brokers()
-            ],
-            topics=[
-                PlaceRequest.Topic(partition_count=spec.partition_count, replication_factor=spec.replication_factor)
-                for spec in asked.specs
-            ],
-        )
-        response: PlaceResponse = await self._placers.call(lambda stub: stub.Place, request, deadline_ms=DEADLINE_MS)
+        response = await self._response(self._brokers(), asked.specs)
         if len(response.topics) != len(asked.specs):
             raise ApiError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"the placer answered for {len(response.topics)} topics; it was asked for {len(asked.specs)}",
             )
         return response
+
+    async def _response(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
+        """Asks on the stream; by a call if there is a trace, which has a span of each call, or the stream has ended."""
+        if current_traceparent() is None:
+            response = await self._stream.place(brokers, specs)
+            if response is not None:
+                return response
+        return await self._placers.call(lambda stub: stub.Place, request_of(brokers, specs), deadline_ms=DEADLINE_MS)
 
 
 def _placed(name: str, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from typing import Final
 
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
 from quorate.runtime.config import load
@@ -17,6 +18,9 @@ from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport_settings import tell, transport_of
 from services.placer.config import PlacerConfig
 from services.placer.servicer import PlacerService
+
+STREAMS_END_S: Final = 1.0
+"""How long (s) a placer that stops goes on to answer: a controller keeps its stream open, and a request takes 1 ms."""
 
 
 async def main(life: ServiceLife) -> None:
@@ -44,7 +48,7 @@ async def main(life: ServiceLife) -> None:
         watching = tasks.create_task(transport.watch())
         await server.set_ready(True)
         await life.stopping()
-        await server.stop()
+        await server.stop(grace_s=STREAMS_END_S)
         watching.cancel()
     await telemetry.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterable, AsyncIterator
 from functools import lru_cache
 from typing import Any
 
@@ -33,17 +34,43 @@ class PlacerService(PlacerServicer):
 
     async def Place(self, request: PlaceRequest, context: grpc.aio.ServicerContext[Any, Any]) -> PlaceResponse:
         """Places each topic or refuses it with an error of its own. Raises ApiError for an invalid list of brokers."""
-        racks = _racks(
+        return await _answer(request, _racks_of(request, None))
+
+    async def PlaceStream(
+        self, request_iterator: AsyncIterable[PlaceRequest], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[PlaceResponse]:
+        """Answers each request in order, as `Place` does; one that is refused as a whole ends the stream."""
+        racks: Racks | None = None
+        async for request in request_iterator:
+            racks = _racks_of(request, racks)
+            yield await _answer(request, racks)
+
+
+def _racks_of(request: PlaceRequest, before: Racks | None) -> Racks:
+    """Returns the request's brokers by rack, or those of the request before it. Raises ApiError(INVALID_REQUEST)."""
+    if not request.brokers_as_before:
+        return _racks(
             tuple(
                 UsableBroker(id=broker.id, rack=broker.rack if broker.HasField("rack") else None, fenced=broker.fenced)
                 for broker in request.brokers
             )
         )
-        chance = random.Random(request.seed) if request.HasField("seed") else random.Random()
-        response = PlaceResponse()
-        for topic in request.topics:
-            await _write_topic(response.topics.add(), _placed(topic, racks, chance))
-        return response
+    if before is None or request.brokers:
+        why = f"there are {len(request.brokers)} in it" if request.brokers else "none was before it"
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"brokers_as_before = true: the request leaves out brokers, and follows one that has them; {why}",
+            {"field": "brokers_as_before"},
+        )
+    return before
+
+
+async def _answer(request: PlaceRequest, racks: Racks) -> PlaceResponse:
+    chance = random.Random(request.seed) if request.HasField("seed") else random.Random()
+    response = PlaceResponse()
+    for topic in request.topics:
+        await _write_topic(response.topics.add(), _placed(topic, racks, chance))
+    return response
 
 
 @lru_cache(maxsize=BROKER_SETS_KEPT)

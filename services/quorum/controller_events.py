@@ -7,6 +7,7 @@ may be ahead of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final
 
@@ -18,6 +19,9 @@ from services.quorum.driver import QuorumDriver
 
 EVENT_BYTES_MAX: Final = 1024 * 1024
 """Most bytes of batches in one event: large for a fast replay, but below gRPC's message limit."""
+
+STANDBY_PAUSE_S: Final = 0.01
+"""Pause after an event for a standby: what is committed meanwhile comes in one event, as no caller waits for it."""
 
 NOBODY: Final = -1
 NOTHING_SENT: Final = Leadership(epoch=-1, leader_id=None)
@@ -43,10 +47,16 @@ class ControllerEvents:
                 yield event
             if due == []:
                 await changed.wait()
+            elif self._is_up_to_date_elsewhere():
+                await asyncio.sleep(STANDBY_PAUSE_S)
 
     def _leads_here(self) -> bool:
         """Whether the controller was made active, and the leadership has not changed since."""
         return self._sent.epoch_start_offset is not None and self._sent == self._driver.leadership
+
+    def _is_up_to_date_elsewhere(self) -> bool:
+        """Whether another node leads, and the controller was sent all that is committed."""
+        return self._driver.leadership.epoch_start_offset is None and self._next >= self._driver.high_watermark
 
     def _due(self) -> Iterable[ListenResponse]:
         """Returns the next events for the controller in order, [] if there are none."""

@@ -133,6 +133,7 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Heartbeat/BrokerHeartbeats": DENIED,
     "Heartbeat/DescribeSessions": DENIED,
     "Placer/Place": DENIED,
+    "Placer/PlaceStream": DENIED,
     "Observer/DescribeTopicPartitions": (ANSWERED, TOPIC_DENIED),
     "Observer/DescribeCluster": UNTOLD,
     "Observer/GetTrace": DENIED,

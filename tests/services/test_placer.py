@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import grpc
 import pytest
@@ -21,6 +22,7 @@ from quorate.runtime.client import Client, open_channel
 from quorate.runtime.server import Server
 from services.controller.placement_requests import Placing
 from services.placer.servicer import PlacerService
+from tests.runtime.test_telemetry import Recorded
 
 Broker = PlaceRequest.Broker
 Topic = PlaceRequest.Topic
@@ -29,10 +31,12 @@ SIX_BROKERS = [Broker(id=node_id, rack="abc"[node_id % 3]) for node_id in range(
 
 
 @asynccontextmanager
-async def serving_at() -> AsyncIterator[str]:
-    server = Server()
-    server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
-    port = server.listen("127.0.0.1:0")
+async def serving_at(
+    placer: PlacerService | None = None, address: str = "127.0.0.1:0", **options: Any
+) -> AsyncIterator[str]:
+    server = Server(**options)
+    server.add("kraft.service.Placer", add_PlacerServicer_to_server, placer or PlacerService())
+    port = server.listen(address)
     await server.start()
     yield f"127.0.0.1:{port}"
     await server.stop(grace_s=0)
@@ -118,6 +122,127 @@ async def test_a_controller_tells_which_topic_the_placer_refused() -> None:
     assert refusal.message.startswith("topic 'wide': a replication factor of 9 needs as many brokers, but only 2 ")
     assert {"topic": "wide"} == refusal.metadata
     assert not isinstance(found["fits"], ApiError)
+
+
+ONE = PlacementSpec(partition_count=1, replication_factor=1)
+
+
+async def test_a_stream_answers_in_order_and_keeps_the_brokers_of_the_request_before() -> None:
+    topics = [Topic(partition_count=1, replication_factor=1)]
+    two = [Broker(id=7), Broker(id=8, fenced=True)]
+    async with serving() as placer:
+        stream = placer.PlaceStream()
+        answers = []
+        for request in (
+            PlaceRequest(brokers=two, topics=topics),
+            PlaceRequest(brokers_as_before=True, topics=topics * 2),
+            PlaceRequest(brokers=[Broker(id=9)], topics=topics),
+            PlaceRequest(brokers_as_before=True, topics=topics),
+        ):
+            await stream.write(request)
+            answers.append(await stream.read())
+        await stream.done_writing()
+        last = await stream.read()
+
+    assert grpc.aio.EOF is last
+    assert [[[(7,)]], [[(7,)], [(7,)]], [[(9,)]], [[(9,)]]] == [
+        [replicas(topic) for topic in answer.topics] for answer in answers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requests", "says"),
+    [
+        ([PlaceRequest(brokers_as_before=True)], "brokers_as_before = true: .* none was before it"),
+        (
+            [PlaceRequest(brokers=SIX_BROKERS), PlaceRequest(brokers=SIX_BROKERS[:2], brokers_as_before=True)],
+            "brokers_as_before = true: the request leaves out brokers, .* there are 2 in it",
+        ),
+        ([PlaceRequest(brokers=[Broker(id=-1)])], "broker id -1 is negative"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_ends_the_stream(requests: list[PlaceRequest], says: str) -> None:
+    async with serving() as placer:
+        stream = placer.PlaceStream(iter(requests))
+        with pytest.raises(grpc.aio.AioRpcError, match=says) as refusal:
+            [answer async for answer in stream]
+        if requests[0].brokers_as_before:
+            with pytest.raises(grpc.aio.AioRpcError, match=says):
+                await placer.Place(requests[0])
+
+    assert grpc.StatusCode.INVALID_ARGUMENT is refusal.value.code()
+
+
+class Counting(PlacerService):
+    """Counts the requests by kind, and the brokers of those of streams."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.streams = 0
+        self.brokers: list[int] = []
+
+    async def Place(self, request: PlaceRequest, context: Any) -> PlaceResponse:
+        self.calls += 1
+        return await super().Place(request, context)
+
+    async def PlaceStream(
+        self, request_iterator: AsyncIterable[PlaceRequest], context: Any
+    ) -> AsyncIterator[PlaceResponse]:
+        self.streams += 1
+
+        async def counted() -> AsyncIterator[PlaceRequest]:
+            async for request in request_iterator:
+                self.brokers.append(len(request.brokers))
+                yield request
+
+        async for answer in super().PlaceStream(counted(), context):
+            yield answer
+
+
+async def test_a_controller_places_on_one_stream_and_names_brokers_when_they_change() -> None:
+    brokers = [UsableBroker(id=1), UsableBroker(id=2)]
+    placer = Counting()
+    async with serving_at(placer) as address:
+        placers = Client([address], PlacerStub)
+        placing = Placing(placers, lambda: tuple(brokers))
+        first = [await placing.place([("a", ONE)]) for _ in range(3)]
+        brokers[:] = [UsableBroker(id=3)]
+        second = [await placing.place([("a", ONE)]) for _ in range(2)]
+        await placers.close()
+
+    assert (0, 1, [2, 0, 0, 1, 0]) == (placer.calls, placer.streams, placer.brokers)
+    assert all(found["a"] in (((1,),), ((2,),)) for found in first)
+    assert [{"a": ((3,),)}] * 2 == second
+
+
+async def test_a_controller_finds_a_placer_again_whose_process_is_another_now() -> None:
+    before, after = Counting(), Counting()
+    async with serving_at(before) as address:
+        placers = Client([address], PlacerStub)
+        placing = Placing(placers, lambda: (UsableBroker(id=1),))
+        found = [await placing.place([("a", ONE)])]
+    async with serving_at(after, address):
+        found += [await placing.place([("a", ONE)]) for _ in range(2)]
+        await placers.close()
+
+    assert [{"a": ((1,),)}] * 3 == found
+    assert (1, [1]) == (before.streams, before.brokers)
+    # The request that finds the stream ended is sent again by a call; the next one opens a stream, with the brokers.
+    assert (1, [1]) == (after.calls, after.brokers)
+
+
+async def test_a_traced_request_is_placed_by_a_call_with_spans_of_its_own() -> None:
+    recorded, served = Recorded("controller"), Recorded("placer")
+    placer = Counting()
+    async with serving_at(placer, telemetry=served.telemetry) as address:
+        placers = Client([address], PlacerStub, telemetry=recorded.telemetry)
+        with recorded.telemetry.span("CreateTopics", root=True):
+            await Placing(placers, lambda: (UsableBroker(id=1),)).place([("a", ONE)])
+        await placers.close()
+
+    assert (1, 0) == (placer.calls, placer.streams)
+    assert {"kraft.service.Placer/Place CLIENT"} <= recorded.spans().keys()
+    assert {"kraft.service.Placer/Place SERVER"} <= served.spans().keys()
 
 
 async def test_nobody_is_left_to_hear_that_the_placer_is_away_and_nothing_is_reported_as_lost() -> None:

@@ -18,7 +18,7 @@ from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.storage.disk_log import Flush
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.names import LOG, PARTITION_DIRECTORY, segment_bases, segment_file
-from quorate.wire.batch import BatchHeader, batches
+from quorate.wire.batch import BatchHeader, batches, check_batch
 from services.quorum.checkpoints import Retired
 from services.quorum.disk import Disk
 from services.quorum.flusher import Done, Flusher
@@ -122,12 +122,14 @@ def copy_of(directory: Path, target: Path, random: Random, *, durable: Offset | 
 
 
 def _sound(data: bytes) -> list[tuple[int, BatchHeader]]:
+    """The whole batches from the start on: the process may have ended in the middle of one, or a page of it be lost."""
     found = []
     try:
         for at, header in batches(data):
+            check_batch(data, at)
             found.append((at, header))
     except Corrupt:
-        pass  # the process ended in the middle of it
+        pass
     return found
 
 

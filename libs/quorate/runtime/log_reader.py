@@ -31,6 +31,8 @@ RETRY_S: Final = 0.1
 """The pause in seconds after a failed fetch, before the next node is tried."""
 HINTED_RETRY_S: Final = 0.01
 """The pause in seconds before the reported leader is tried: two nodes may name each other as the leader."""
+PAUSE_S: Final = 0.01
+"""The pause in seconds after an answer with all that there is: what comes meanwhile is fetched in one answer."""
 DEADLINE_S: Final = 5.0
 LOOK_AGAIN_S: Final = 5.0
 """How long (s) a follower is read in place of a leader without an address, before that is asked for again."""
@@ -167,6 +169,8 @@ class LogReader:
                 else:
                     for event in self._take(partition):
                         yield event
+                    if partition.records and self._fetched >= self.high_watermark:
+                        await asyncio.sleep(PAUSE_S)
         finally:
             call.cancel()
 

@@ -9,8 +9,9 @@ kinds                                       how commands become handlers: writes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from quorate.controller.engine.engine import Answer
 from services.controller.api import Api

@@ -24,7 +24,8 @@ class Committed(Generic[T]):
 
     def __init__(self, engine: Engine, table: T) -> None:
         self._engine = engine
-        self._table = table
+        self._table = _Watched(table)
+        self._transactions = _Watched(engine.state.transactions)
         self._found = table
         self._moment: tuple[Offset, Offset, Snapshot | None] | None = None
 
@@ -43,24 +44,26 @@ class Committed(Generic[T]):
         """The last stable offset, exclusive: the view has the effect of all records below it and of no others."""
         offset = self._engine.first_uncommitted()
         assert offset <= self._engine.next_offset, (offset, self._engine.next_offset)
-        transaction = self._seen(self._engine.state.transactions, self._past(offset)).open
+        transaction = self._transactions.seen(self._past(offset)).open
         assert transaction is None or transaction.start < offset, (transaction, offset)  # I-39
         return offset if transaction is None else transaction.start
 
     def _find(self) -> T:
-        return self._seen(self._table, self._past(self.offset))
+        return self._table.seen(self._past(self.offset))
 
     def _past(self, offset: Offset) -> Offset | None:
         return None if offset == self._engine.next_offset else offset
 
-    def _seen(self, table: P, offset: Offset | None) -> P:
-        return as_of(table, offset) if offset is not None and _changed_at(table) >= offset else table
 
+class _Watched(Generic[P]):
+    """A table, and the collections of which it consists."""
 
-def _changed_at(table: object) -> Offset:
-    """Returns the offset of the newest timeline snapshot since which the table changed.
+    def __init__(self, table: P) -> None:
+        self._table = table
+        self._parts = tuple(part for part in vars(table).values() if isinstance(part, TimelineDict | TimelineValue))
 
-    Usually the table has not changed since the committed offset; then the present table is read, which is cheaper.
-    """
-    parts = [part for part in vars(table).values() if isinstance(part, TimelineDict | TimelineValue)]
-    return max(part.changed_at for part in parts)
+    def seen(self, offset: Offset | None) -> P:
+        """Returns the table as it was at `offset`; the present one, which costs less, if that is the same."""
+        if offset is None or all(part.changed_at < offset for part in self._parts):
+            return self._table
+        return as_of(self._table, offset)
