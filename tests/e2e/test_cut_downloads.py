@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, CreateSnapshotRequest, TransferLeadershipRequest
-from quorate.nouns import Offset, OffsetAndEpoch, ReplicaKey
+from quorate.errors import ErrorCode
+from quorate.nouns import Epoch, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
 from quorate.records import ConfigRecord, encode_record
 from quorate.storage.failpoints import ENVIRONMENT as FAILPOINTS
@@ -52,17 +53,25 @@ async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
 async def write(nodes: Nodes, leader: int) -> OffsetAndEpoch:
     """One record more, which all voters have; where the log ends then."""
     view = await nodes.find(leader)
-    request = AppendRequest(epoch=view.leader_epoch, base_offset=view.high_watermark, values=VALUES[:1])
-    stream = nodes.client(leader).Append()
-    await stream.write(request)
-    answer = await stream.read()
-    assert isinstance(answer, AppendResponse), answer
-    await stream.done_writing()
+    answer = await append(nodes, leader, view.leader_epoch, view.high_watermark)
+    if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # the log ends above the high watermark, at what it names
+        answer = await append(nodes, leader, view.leader_epoch, answer.end_offset)
 
     assert not answer.error_code, answer
 
     await has(nodes, leader, answer.end_offset)
     return OffsetAndEpoch(offset=answer.end_offset, epoch=view.leader_epoch)
+
+
+async def append(nodes: Nodes, leader: int, epoch: Epoch, base_offset: Offset) -> AppendResponse:
+    """Appends a record at the offset."""
+    stream = nodes.client(leader).Append()
+    await stream.write(AppendRequest(epoch=epoch, base_offset=base_offset, values=VALUES[:1]))
+    answer = await stream.read()
+    await stream.done_writing()
+
+    assert isinstance(answer, AppendResponse), answer
+    return answer
 
 
 async def has(nodes: Nodes, node_id: int, end: Offset) -> None:

@@ -140,13 +140,13 @@ def test_what_is_written_again_unchanged_is_no_change(page: Page) -> None:
     assert "kraft.version 1 → 1" not in page.text
 
 
-def test_findings_have_a_cause_and_somebody_to_bring_back(spark: SparkSession, lake: Path, page: Page) -> None:
+def test_findings_have_a_cause_and_a_broker_to_start(spark: SparkSession, lake: Path, page: Page) -> None:
     rows = spark.read.parquet(str(lake / "gold" / "causes")).where("cluster_id = 'dead'").collect()
     fell, shut = "broker 12 was fenced at 2026-11-21 12:01:00", "broker 11 shut down at 2026-11-21 12:03:00"
     wrong = {
-        (f"2 partitions without a leader (all 2 of topic r2): {fell}, {shut}", "bring back 11"),
-        (f"1 partition without a leader (all 1 of topic r3): {fell}", "bring back 12"),
-        (f"1 partition with a replica that is not in the ISR (all 1 of topic r1): {shut}", "bring back 11"),
+        (f"2 partitions without a leader (all 2 of topic r2): {fell}, {shut}", "start broker 11"),
+        (f"1 partition without a leader (all 1 of topic r3): {fell}", "start broker 12"),
+        (f"1 partition with a replica that is not in the ISR (all 1 of topic r1): {shut}", "start broker 11"),
     }
 
     assert wrong == {(row["sentence"], row["advice"]) for row in rows}

@@ -128,9 +128,10 @@ def _sentence() -> Column:
 
 
 def _advice() -> Column:
-    leads = fn.when(fn.size("may_lead") > 1, text("bring back one of ", listed("may_lead")))
-    leads = leads.when(fn.size("may_lead") == 1, text("bring back ", listed("may_lead")))
-    nobody = "no broker with all committed records is known: an unclean election loses what the others lack"
-    away = fn.when(fn.size("away") > 0, text("bring back ", listed("away")))
+    leads = fn.when(fn.size("may_lead") > 1, text("start one of the brokers ", listed("may_lead")))
+    leads = leads.when(fn.size("may_lead") == 1, text("start broker ", listed("may_lead")))
+    nobody = "no broker with all committed records is known: an unclean election loses what its new leader lacks"
+    away = fn.when(fn.size("away") > 1, text("start the brokers ", listed("away")))
+    away = away.when(fn.size("away") == 1, text("start broker ", listed("away")))
     slow = fn.lit("see why replicas do not catch up: their brokers' disks, network, and the leader's load")
     return fn.when(fn.col("code") == "NO_LEADER", fn.coalesce(leads, fn.lit(nobody))).otherwise(fn.coalesce(away, slow))

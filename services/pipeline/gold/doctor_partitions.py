@@ -93,7 +93,7 @@ def _state_rules() -> Sequence[DoctorRule]:
             "NO_LEADER",
             leader == NO_LEADER,
             text("has no leader: ", here, ", ELR ", listed("elr"), ", last leader ", _last_leader()),
-            "bring back a broker of its ISR or ELR; without one, an unclean election loses what the others lack",
+            "start a broker of its ISR or ELR; an unclean election would lose the records that its new leader lacks",
             "no_leader_since",
         ),
         DoctorRule(
@@ -101,7 +101,7 @@ def _state_rules() -> Sequence[DoctorRule]:
             "UNDER_MIN_ISR",
             isr_count < fn.col("least"),
             text("takes no writes with acks=all: ", here, ", ", _least_isr()),
-            "bring back the brokers that left the ISR",
+            "start the brokers that left the ISR",
             "under_min_isr_since",
         ),
         DoctorRule(

@@ -33,7 +33,7 @@ _TURNS: Final = {
     "offline": ("no leader any more", _BAD),
     "led": ("a leader again", _GOOD),
     "under": ("under min.insync.replicas from here on", _BAD),
-    "enough": ("enough replicas in sync again", _GOOD),
+    "enough": ("no longer under min.insync.replicas", _GOOD),
     "uncleanly": ("an unclean election: the new leader may lack records", _BAD),
 }
 

@@ -151,7 +151,7 @@ def _partition_parts(drawn: Drawn) -> list[Part]:
 
 
 def _health_parts(drawn: Drawn) -> list[Part]:
-    heading = Heading("Partitions that were not well", "how many at once; the most in each stretch of time")
+    heading = Heading("Unhealthy partitions", "how many at once; the maximum of each interval")
     if not drawn.buckets:
         return [heading, Note("None at any time: ISRs were whole, partitions had leaders.")]
     steps = level_steps(drawn.buckets, drawn.cluster.end_ms)

@@ -103,7 +103,7 @@ def day_table(days: ShownRows[Day], limits: ReportLimits) -> list[Part]:
         Column("leader changes", lambda row: f"{row.leader_changes:,}", "number"),
         Column("unclean", lambda row: f"{row.unclean_elections:,}" if row.unclean_elections else "", "number grave"),
     ]
-    note = shown.words("the worst", "days of a partition with an event")
+    note = shown.words("the worst", "partition-days with an event")
     return [Note(note), table(shown.rows, columns)]
 
 

@@ -106,7 +106,7 @@ def tiles(fleet: Fleet) -> list[Tile]:
         ),
         ("unclean elections", f"{unclean:,}", "grave" if unclean else "good", "records may be lost"),
         ("leader changes", _short(whole.leader_changes), "", "of partitions"),
-        ("quorum epochs", _short(whole.epochs), "", "controllers elected"),
+        ("quorum epochs", _short(whole.epochs), "", "elections of a controller"),
         ("partitions", _short(whole.partitions), "", f"{whole.offline:,} offline at the end"),
         ("brokers", _short(whole.brokers), "", f"{whole.fenced:,} fenced at the end"),
         ("records", _short(whole.records), "", f"of {clusters:,} cluster{'' if clusters == 1 else 's'}"),
@@ -155,7 +155,7 @@ def _of(cluster: Cluster) -> str:
 
 def _min_isr_note(cluster: Cluster) -> str:
     if not cluster.min_isr_assumed_seconds:
-        return "time, of partitions"
+        return "partition time"
     which = "of all" if cluster.min_isr_assumed_seconds >= cluster.seconds else "of some"
     return f"time; min.insync.replicas {which} is in no record and taken for {cluster.assumed_min_isr} (--min-isr)"
 

@@ -108,7 +108,7 @@ def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) 
     if latency is None:
         return [Note("There is no gold/commit_slo: run gold.")]
     if not latency.writes:
-        words = "No spans were ingested, so how long writes took is not known; the gaps are off the log."
+        words = "No spans were ingested, so the duration of writes is not known; the gaps are of the log's timestamps."
         return [Note(words), *_gap_table(latency.gaps, limits, clusters)]
     failed = f"; {latency.failed:,} failed" if latency.failed else ""
     parts: list[Part] = [Note(f"{latency.writes:,} writes were traced{failed}."), _stage_table(latency.stages)]

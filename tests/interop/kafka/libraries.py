@@ -124,7 +124,8 @@ class ByKafkaPython:
     def retention(self) -> str:
         with self._admin() as admin:
             described: Any = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, self.name)])
-        return str(described["topic"][self.name][RETENTION[0]]["value"])
+        # A broker that is behind with the log may not know the topic: its answer has no settings then.
+        return str(described["topic"][self.name].get(RETENTION[0], {}).get("value"))
 
     def grow(self) -> None:
         with self._admin() as admin:
