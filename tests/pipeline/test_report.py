@@ -275,7 +275,7 @@ def test_fewer_are_shown_and_it_says_so(lake: ParquetTables, told: Answers) -> N
 
     made = Page(page(told, ReportLimits(rows=3, sentences=7)))
 
-    assert f"the worst 3 of {told.days.total} days of a partition" in made.text
+    assert f"the worst 3 of {told.days.total} partition-days" in made.text
     assert f"the latest 7 of {told.audit.total} changes" in made.text
     assert table(lake, "gold/audit_timeline").count() == told.audit.total
 
