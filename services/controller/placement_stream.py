@@ -44,7 +44,8 @@ class PlacementStream:
             async with asyncio.timeout(DEADLINE_MS / 1000):
                 await self._call.write(request)
                 answer = await self._call.read()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the latter for a write to a stream that has ended
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # A write to a stream that has ended raises the latter. The caller asks again by a call, which says why.
             pass
         except TimeoutError:
             why = f"placer {self._placers.address} has not answered within {DEADLINE_MS} ms"

@@ -40,11 +40,11 @@ def export(spark: SparkSession, options: Mapping[str, str], to: str) -> Exported
     """Writes the rows that `options` of the source select to the new directory `to`, one file a task.
 
     The directory is one that the driver and all workers reach by the same path. Raises FileExistsError if it exists,
-    NotImplementedError if it is in an object store, where a directory cannot be renamed, and the source's own errors.
+    OSError if it is in an object store, where a directory cannot be renamed, and the source's own errors.
     Without success nothing is left but, after a kill, a hidden directory beside `to`.
     """
     if is_url(to):
-        raise NotImplementedError(f"{to}: an export needs a file system that renames directories, not an object store")
+        raise OSError(f"{to}: an export needs a file system that renames directories, not an object store")
     place = Path(local_path(to)).absolute()
     if place.exists():
         raise FileExistsError(f"{place} is there already; an export makes its directory")

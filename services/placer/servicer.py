@@ -79,7 +79,7 @@ def _racks(brokers: tuple[UsableBroker, ...]) -> Racks:
 
 
 def _check(spec: PlacementSpec) -> None:
-    """Raises ApiError(POLICY_VIOLATION) for a topic with too many partitions or replicas."""
+    """Raises ApiError(POLICY_VIOLATION) for a topic with more partitions or replicas than a request may place."""
     count, replicas = spec.partition_count, spec.partition_count * spec.replication_factor
     if count > PARTITIONS_MAX:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} partitions; a request places at most {PARTITIONS_MAX}")

@@ -151,7 +151,7 @@ def _plain_values(values: list[bytes], base: Offset, columns: Columns, *, is_dec
 
 
 def _put(columns: Columns, offset: Offset, value: Value) -> None:
-    """Adds the columns of one record that are not those of its batch."""
+    """Appends a record's own values: offset, type, payload and the like; epoch and timestamp are those of its batch."""
     columns.offset.append(offset)
     columns.api_key.append(value.key)
     columns.type.append(value.type)

@@ -1,4 +1,4 @@
-"""Groups the findings about partitions by cause: the missing brokers, since when, and which of them would help.
+"""Groups the findings about partitions by cause: which brokers are missing, since when, and which of them to start.
 
 One lost broker makes hundreds of findings but is one cause. Partitions with the same harm and the same missing brokers
 are one row. The state is that at the log's end, as for the fleet doctor.

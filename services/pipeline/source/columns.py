@@ -53,13 +53,16 @@ _DECODED: Final = frozenset({"payload", "trace_id", "raw", "_corrupt"})
 
 
 class Bundle(InputPartition):
-    """A Spark input partition: the file parts that one task reads, and what is committed, by cluster id."""
+    """A Spark input partition: the file parts that one task reads, and what is known to be committed, by cluster id.
+
+    `committed` has each cluster of the parts; nothing is known of one whose files were not compared.
+    """
 
     def __init__(self, parts: tuple[FilePart, ...], committed: Mapping[str, Commitment]) -> None:
         super().__init__(None)
         self.parts = parts
         clusters = {part.place.cluster_id for part in parts}
-        self.committed = {cluster: known for cluster, known in committed.items() if cluster in clusters}
+        self.committed = {cluster: committed.get(cluster, Commitment()) for cluster in clusters}
 
 
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def commit_column(offset: Any, epoch: Any, corrupt: Any, committed: Commitment |
 
 
 def _states(offset: pa.Array, epoch: pa.Array, committed: Commitment | None) -> pa.Array:
-    """Returns the states of undamaged records, which have offset and epoch."""
+    """Returns the state of each record by its offset and epoch; none of the records is damaged, so all have both."""
     if committed is None:
         return pa.repeat(pa.scalar(COMMITTED), len(offset))
     offsets, epochs = offset.to_numpy(), epoch.to_numpy()

@@ -21,7 +21,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from quorate.pipeline.column_rows import read_arrays
-from quorate.pipeline.commitment import Commitment
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LogFile, bundled, find, is_being_written, parts
 from quorate.pipeline.replicas import commitments
 from quorate.pipeline.twins import twins
@@ -36,8 +35,6 @@ __all__ = ["KraftSource", "register"]
 READ_LIMITS: Final = "pyspark.sql.streaming.datasource"
 """A module that a stream reader with limits needs, and that Spark 4.1 does not have."""
 CLOCK: Final = SystemClock()
-NOTHING: Final = Commitment()
-"""What is known to be committed of files that were not compared."""
 PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module of the Python worker that asks a reader which conditions it knows."""
 
@@ -158,8 +155,7 @@ class KraftReader(DataSourceReader):
             return  # Spark passes another partition if the plan is empty
         for part in partition.parts:
             for columns in read_arrays(part, self.options.bounds.limited(self.wanted, part.place.cluster_id)):
-                known = partition.committed.get(part.place.cluster_id, NOTHING)
-                yield arrow_batch(part, columns, self._columns, known)
+                yield arrow_batch(part, columns, self._columns, partition.committed[part.place.cluster_id])
 
     def _may_hold(self, place: LogFile) -> bool:
         if not self.wanted.is_of(place.cluster_id, place.kind):

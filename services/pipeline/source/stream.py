@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from quorate.pipeline.column_rows import read_arrays
-from quorate.pipeline.commitment import Commitment
 from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import LogFile, bundled, has_settled, named
 from quorate.pipeline.planning import between
@@ -36,7 +35,6 @@ Spark stores it as JSON.
 """
 
 CLOCK: Final = SystemClock()
-NOTHING: Final = Commitment()
 _LOGS: Final = "logs"
 
 
@@ -119,8 +117,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{part.place.path} was cut to {size} bytes while {part.end} were to be read: start again"
                 )
             for columns in read_arrays(part, self.options.bounds.limited(self._wanted, part.place.cluster_id)):
-                known = partition.committed.get(part.place.cluster_id, NOTHING)
-                yield arrow_batch(part, columns, self._columns, known)
+                yield arrow_batch(part, columns, self._columns, partition.committed[part.place.cluster_id])
 
     def _look(self) -> TailSettings:
         by_ms = self._clock.wall_ms() - self.options.settle_ms
