@@ -27,7 +27,6 @@ from services.pipeline.report import report
 from services.pipeline.silver import image
 from services.pipeline.silver.events import reach
 from services.pipeline.silver.progress import PROGRESS
-from services.pipeline.source import NAME
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.steps import Steps, say
 from services.pipeline.tables import Lake, Remembered, Reporting, Tables, open_tables, tables_of
@@ -61,7 +60,7 @@ def run(spark: SparkSession, asked: argparse.Namespace) -> int:
     return FAILED
 
 
-def ingest(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
+def ingest(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
     """The job `ingest`: reads files of logs and spans into bronze."""
     steps = Steps()
     if asked.source is not None:
@@ -211,10 +210,9 @@ def _timed(name: str, spark: SparkSession, tables: Lake, asked: argparse.Namespa
     return code
 
 
-def _ingest_records(spark: SparkSession, tables: Tables, asked: argparse.Namespace, steps: Steps) -> None:
-    read = spark.read.format(NAME).option("mode", asked.mode)
-    rows = (read if asked.cluster_id is None else read.option("clusterId", asked.cluster_id)).load(asked.source)
-    counts = bronze.ingest(rows, tables)
+def _ingest_records(spark: SparkSession, tables: Lake, asked: argparse.Namespace, steps: Steps) -> None:
+    given = {"path": asked.source, "clusterId": asked.cluster_id, "mode": asked.mode}
+    counts = bronze.ingest_files(spark, {name: value for name, value in given.items() if value is not None}, tables)
     steps.done(f"records: {counts.records} new")
     say(f"checkpoint records: {counts.snapshots} new")
     say(f"quarantine: {counts.quarantined} new")

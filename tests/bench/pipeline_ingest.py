@@ -40,6 +40,7 @@ SPARK: Final = {
     "parquet": "Spark: log to Parquet",
     "export": "Spark: log to Parquet, written by the workers",
     "bronze": "Spark: log to bronze, each record once",
+    "bronze_rows": "Spark: the same through the JVM",
     "again": "Spark: the same logs again, nothing new",
     "range": "Spark: a range to such Parquet, without a log",
 }

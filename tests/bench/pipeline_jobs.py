@@ -159,8 +159,7 @@ def _export(spark: SparkSession, job: Job) -> None:
     from services.pipeline.export import export
 
     shutil.rmtree(f"{job.lake}/export", ignore_errors=True)
-    bytes_ = {} if job.part_bytes is None else {"maxPartitionBytes": str(job.part_bytes)}
-    export(spark, {"path": job.logs, "mode": "FAILFAST", **bytes_}, f"{job.lake}/export")
+    export(spark, _options(job), f"{job.lake}/export")
 
 
 def _range(spark: SparkSession, job: Job) -> None:
@@ -175,6 +174,15 @@ def _bronze(spark: SparkSession, job: Job) -> None:
     from services.pipeline.tables import ParquetTables
 
     shutil.rmtree(f"{job.lake}/bronze", ignore_errors=True)
+    bronze.ingest_files(spark, _options(job), ParquetTables(spark, job.lake))
+
+
+def _bronze_rows(spark: SparkSession, job: Job) -> None:
+    """The same through the JVM, as for a stream, an object store, or Delta."""
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    shutil.rmtree(f"{job.lake}/bronze", ignore_errors=True)
     bronze.ingest(_logs(spark, job), ParquetTables(spark, job.lake))
 
 
@@ -183,7 +191,7 @@ def _again(spark: SparkSession, job: Job) -> None:
     from services.pipeline import bronze
     from services.pipeline.tables import ParquetTables
 
-    counts = bronze.ingest(_logs(spark, job), ParquetTables(spark, job.lake))
+    counts = bronze.ingest_files(spark, _options(job), ParquetTables(spark, job.lake))
     assert counts.records == 0, counts
 
 
@@ -228,6 +236,7 @@ JOBS: Final[Mapping[str, Callable[[SparkSession, Job], None]]] = {
     "export": _export,
     "range": _range,
     "bronze": _bronze,
+    "bronze_rows": _bronze_rows,
     "again": _again,
     "silver": _silver,
     "unchanged": _unchanged,
@@ -237,10 +246,12 @@ JOBS: Final[Mapping[str, Callable[[SparkSession, Job], None]]] = {
 
 
 def _logs(spark: SparkSession, job: Job):  # type: ignore[no-untyped-def]  # a DataFrame, or a classic one
-    read = spark.read.format("kraft").option("mode", "FAILFAST")
-    if job.part_bytes is not None:
-        read = read.option("maxPartitionBytes", str(job.part_bytes))
-    return read.load(job.logs)
+    return spark.read.format("kraft").options(**_options(job)).load()
+
+
+def _options(job: Job) -> dict[str, str]:
+    bytes_ = {} if job.part_bytes is None else {"maxPartitionBytes": str(job.part_bytes)}
+    return {"path": job.logs, "mode": "FAILFAST", **bytes_}
 
 
 _LIKE_BRONZE: Final = (

@@ -50,7 +50,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Parqu
 
     tables = ParquetTables(spark, str(tmp_path_factory.mktemp("lake")))
     at_hand = Remembered(tables)
-    bronze.ingest(spark.read.format("kraft").load(str(FIXTURES / "three-dynamic")), at_hand)
+    bronze.ingest_files(spark, {"path": str(FIXTURES / "three-dynamic")}, at_hand)
     records, snapshots = at_hand.read(bronze.RECORDS), at_hand.read(bronze.SNAPSHOTS)
     assert records is not None
     assert snapshots is not None

@@ -33,12 +33,19 @@ def history(change_count: int = 4, name: str = "orders") -> list[list[Message]]:
     return [created, *changes]
 
 
-def batches(records: Sequence[Sequence[Message]], *, base_offset: int = 0, epoch: int = 1) -> list[bytes]:
+def batches(
+    records: Sequence[Sequence[Message]],
+    *,
+    base_offset: int = 0,
+    epoch: int = 1,
+    first_ms: int = NOON_MS,
+    every_ms: int = 60_000,
+) -> list[bytes]:
     """Each batch as its bytes; a batch a minute from noon on."""
     made = []
-    for minute, batch in enumerate(records):
+    for number, batch in enumerate(records):
         values = [encode_record(record, record_version(record, LATEST)) for record in batch]
-        at = NOON_MS + minute * 60_000
+        at = first_ms + number * every_ms
         made.append(data_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=at, values=values))
         base_offset += len(values)
     return made

@@ -2,6 +2,7 @@
 
 records      appends the records of logs and checkpoints, each once; which of several replicas' records are the log
 committed    what is known to be committed, and so which records are those of deposed leaders
+files        the same for files: the workers write what they decode (`staged`, `digest`)
 extents      finds which files cannot hold the same record, without a shuffle
 stream       appends records as files grow, or from a running quorum
 spans        appends trace spans, each once
@@ -12,6 +13,7 @@ claims       withdraws claims about input that could be read since
 """
 
 from services.pipeline.bronze.committed import KNOWN, Known, known, known_in
+from services.pipeline.bronze.files import ingest_files
 from services.pipeline.bronze.quarantine import QUARANTINE, WITHDRAWN, standing
 from services.pipeline.bronze.records import (
     RECORDS,
@@ -35,6 +37,7 @@ __all__ = [
     "conflicts",
     "divided",
     "ingest",
+    "ingest_files",
     "known",
     "known_in",
     "settled",

@@ -8,11 +8,11 @@ what is known has a table of its own, which only grows: for an epoch, offsets of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from quorate.nouns import Epoch, Offset
@@ -30,6 +30,7 @@ __all__ = [
     "known",
     "known_in",
     "note",
+    "note_ranges",
     "with_commit",
 ]
 
@@ -63,7 +64,11 @@ def committed_offsets(rows: DataFrame) -> DataFrame:
 
 def note(tables: Growing, rows: DataFrame) -> None:
     """Appends what the rows (from the source `kraft`) show to be committed, and was not known before."""
-    found = _ranges(committed_offsets(rows))
+    note_ranges(rows.sparkSession, tables, _ranges(committed_offsets(rows)))
+
+
+def note_ranges(spark: SparkSession, tables: Growing, found: Sequence[tuple[str, Epoch, Offset, Offset]]) -> None:
+    """Appends the same from ranges of committed offsets: cluster, epoch, first offset and last one (exclusive)."""
     before = known(tables) if found else {}
     new = []
     for cluster_id, epoch, start, end in found:
@@ -71,7 +76,7 @@ def note(tables: Growing, rows: DataFrame) -> None:
         if not there or start < there[0].start or end > there[0].end:
             new.append((cluster_id, epoch, start, end))
     if new:
-        one_file = rows.sparkSession.createDataFrame(new, _SCHEMA).coalesce(1)
+        one_file = spark.createDataFrame(new, _SCHEMA).coalesce(1)
         tables.append(KNOWN, one_file, partition_by=("cluster_id",))
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 
 from quorate.nouns import Offset
 
-__all__ = ["OffsetExtent", "bounds", "extents", "gathered", "overlapping"]
+__all__ = ["OffsetExtent", "bounds", "combined", "extents", "gathered", "overlapping"]
 
 
 class OffsetExtent(NamedTuple):
@@ -44,6 +44,29 @@ class OffsetExtent(NamedTuple):
     def meets(self, other: OffsetExtent) -> bool:
         """Returns whether both may hold a row of the same offset."""
         return self.owner == other.owner and self.first <= other.last and other.first <= self.last
+
+
+def combined(pieces: Iterable[OffsetExtent]) -> list[OffsetExtent]:
+    """Combines the extents of pieces of files into an extent for each file.
+
+    >>> [combined([OffsetExtent("c", None, "a", 0, 1, 2, 1), OffsetExtent("c", None, "a", 2, 2, 1, 2)])]
+    [[OffsetExtent(cluster_id='c', fingerprint=None, source='a', first=0, last=2, rows=3, parity=3)]]
+
+    """
+    found: dict[tuple[str, str | None, str], OffsetExtent] = {}
+    for each in pieces:
+        other = found.get(each[:3])
+        found[each[:3]] = (
+            each
+            if other is None
+            else other._replace(
+                first=min(other.first, each.first),
+                last=max(other.last, each.last),
+                rows=other.rows + each.rows,
+                parity=other.parity ^ each.parity,
+            )
+        )
+    return list(found.values())
 
 
 def bounds() -> tuple[Column, ...]:

@@ -13,23 +13,28 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
-from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND
 from services.pipeline.bronze.committed import EpochLimits, Known, epoch_limits, note
 from services.pipeline.bronze.extents import OffsetExtent, bounds, extents, gathered, overlapping
 from services.pipeline.bronze.quarantine import claim
+from services.pipeline.bronze.staged import CONTENT, SHARED, SNAPSHOT
 from services.pipeline.memory import kept
 from services.pipeline.tables import Growing, add
 
 __all__ = [
+    "BY",
     "RECORDS",
+    "RECORD_KEY",
     "SNAPSHOTS",
+    "SNAPSHOT_KEY",
     "Divided",
     "RowCounts",
     "Sifted",
+    "add_new",
     "conflicts",
     "divided",
     "ingest",
+    "mixed_sources",
     "settled",
     "sift",
     "whole_snapshots",
@@ -39,11 +44,10 @@ RECORDS: Final = "bronze/records"
 SNAPSHOTS: Final = "bronze/snapshots"
 
 NOTHING_KNOWN: Final[Known] = {}
-_SHARED: Final = ("cluster_id", "source", *(name for name in COLUMNS if name != "_corrupt"))
-_CONTENT: Final = ("timestamp", "is_control", "api_key", "version", "payload", "trace_id", "raw")
-_RECORD_KEY: Final = ("cluster_id", "offset", "epoch", "digest")
-_SNAPSHOT_KEY: Final = ("cluster_id", "fingerprint", "offset")
-_BY: Final = ("cluster_id", "date")
+_SHARED: Final = ("cluster_id", *SHARED)
+RECORD_KEY: Final = ("cluster_id", "offset", "epoch", "digest")
+SNAPSHOT_KEY: Final = ("cluster_id", "fingerprint", "offset")
+BY: Final = ("cluster_id", "date")
 
 
 class RowCounts(NamedTuple):
@@ -77,8 +81,8 @@ def _add(tables: Growing, rows: DataFrame) -> RowCounts:
     found = sift(rows)
     note(tables, rows)
     return RowCounts(
-        records=_add_files(tables, RECORDS, found.records, _RECORD_KEY),
-        snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, _SNAPSHOT_KEY),
+        records=_add_files(tables, RECORDS, found.records, RECORD_KEY),
+        snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, SNAPSHOT_KEY),
         quarantined=claim(tables, found.quarantine),
     )
 
@@ -87,11 +91,11 @@ def sift(rows: DataFrame) -> Sifted:
     """Splits `rows` (from the source `kraft`, PERMISSIVE) by target table; duplicates are not removed here."""
     sound = rows.where(fn.col("_corrupt").isNull())
     # xxhash64 skips nulls, so whether a column is null is hashed as well.
-    digest = fn.xxhash64(*(part for name in _CONTENT for part in (fn.col(name), fn.col(name).isNull())))
+    digest = fn.xxhash64(*(part for name in CONTENT for part in (fn.col(name), fn.col(name).isNull())))
     dated = sound.withColumn("digest", digest).withColumn("date", fn.date_format("timestamp", "yyyy-MM-dd"))
     records = dated.where(fn.col("kind") == LOG_KIND).select(*_SHARED, "digest", "date")
     snapshots = dated.where(fn.col("kind") == CHECKPOINT_KIND)
-    snapshots = snapshots.select("snapshot_offset", "snapshot_epoch", "fingerprint", *_SHARED, "date")
+    snapshots = snapshots.select(*SNAPSHOT, *_SHARED, "date")
     damaged = rows.where(fn.col("_corrupt").isNotNull())
     return Sifted(records, snapshots, damaged)
 
@@ -195,13 +199,17 @@ def _add_files(tables: Growing, name: str, rows: DataFrame, key: tuple[str, ...]
     """Appends the new rows of these files; returns how many."""
     every = extents(rows)
     there = tables.read(name) if every else None
-    mixed = overlapping(every) | _known(every, there)
-    sources = {each.source for each in mixed}
+    sources = mixed_sources(every, there)
     is_mixed = fn.col("source").isin(sorted(sources))
     count = sum(each.rows for each in every if each.source not in sources)
     if count:
-        tables.append(name, rows.where(~is_mixed) if sources else rows, partition_by=_BY)
-    return count + (add(tables, name, _new(rows.where(is_mixed), there, key), partition_by=_BY) if sources else 0)
+        tables.append(name, rows.where(~is_mixed) if sources else rows, partition_by=BY)
+    return count + (add_new(tables, name, rows.where(is_mixed), there, key) if sources else 0)
+
+
+def mixed_sources(every: list[OffsetExtent], there: DataFrame | None) -> set[str]:
+    """Returns which of the files with these extents may share a row with another one, or with the table `there`."""
+    return {each.source for each in overlapping(every) | _known(every, there)}
 
 
 def _known(every: list[OffsetExtent], there: DataFrame | None) -> set[OffsetExtent]:
@@ -214,8 +222,12 @@ def _known(every: list[OffsetExtent], there: DataFrame | None) -> set[OffsetExte
     return {each for each in every if each.owner in lying and each.meets(lying[each.owner])}
 
 
+def add_new(tables: Growing, name: str, rows: DataFrame, there: DataFrame | None, key: tuple[str, ...]) -> int:
+    """Appends each row once, without those that the table `there` has already; returns how many."""
+    return add(tables, name, _new(rows, there, key), partition_by=BY)
+
+
 def _new(rows: DataFrame, there: DataFrame | None, key: tuple[str, ...]) -> DataFrame:
-    """Returns each row once, without those that the table has already."""
     first = Window.partitionBy(*key).orderBy("source")
     once = rows.withColumn("place", fn.row_number().over(first)).where("place = 1").drop("place")
     return once if there is None else once.join(there.select(*key), list(key), "left_anti").select(rows.columns)

@@ -4,6 +4,7 @@ verbs        the interface: read, append, keep, replace, compact
 formats      the known formats, the Spark settings that each needs, and checks that a directory has the right one
 parquet      plain Parquet; `compaction` merges its small files, `rounds` makes readers see each row once meanwhile
 delta        Delta Lake
+inbox        files that were written elsewhere, and that tables of plain Parquet adopt
 files        writes, renames and deletes single files on Hadoop's file systems
 reporting    a wrapper that reports each table as soon as it is written
 remembered   a wrapper that caches tables of few rows in memory
@@ -14,11 +15,12 @@ from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, sett
 from services.pipeline.tables.parquet import ParquetTables
 from services.pipeline.tables.remembered import Remembered
 from services.pipeline.tables.reporting import Reporting
-from services.pipeline.tables.verbs import Compacted, Growing, Keeping, Lake, Replacing, Tables, add
+from services.pipeline.tables.verbs import Adopting, Compacted, Growing, Keeping, Lake, Replacing, Tables, add
 
 __all__ = [
     "FORMATS",
     "PARQUET",
+    "Adopting",
     "Compacted",
     "DeltaTables",
     "Growing",

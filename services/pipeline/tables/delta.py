@@ -47,6 +47,9 @@ class DeltaTables:
         """Appends rows to the table in one commit."""
         rows.write.format("delta").mode("append").partitionBy(*partition_by).save(self._place(name))
 
+    def inbox(self) -> None:
+        """Returns None: only Delta's own commit adds a file to a table."""
+
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns it."""
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")

@@ -66,6 +66,10 @@ class HadoopFiles:
         """Deletes a file; does nothing if it does not exist."""
         self._of(path).delete(self._path(path), False)
 
+    def is_local(self, path: str) -> bool:
+        """Returns whether a path is on a file system of this machine, also without a scheme."""
+        return bool(self._of(path).getScheme() == "file")
+
     def _of(self, path: str) -> Any:  # Any: Java's FileSystem
         return self._path(path).getFileSystem(self._conf)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from pathlib import Path
 from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
+from quorate.pipeline.files import local_path
 from services.pipeline.tables.compaction import Compaction
 from services.pipeline.tables.files import ATTEMPT, HadoopFiles, new_attempt
+from services.pipeline.tables.inbox import Inbox
 from services.pipeline.tables.rounds import rounds_of, without_hidden
 from services.pipeline.tables.verbs import Compacted
 
@@ -60,6 +64,12 @@ class ParquetTables:
         """Appends rows. A kill meanwhile may leave some of them in the table."""
         writer = rows.write.mode("append").option(ATTEMPT, new_attempt())
         writer.partitionBy(*partition_by).parquet(self._place(name))
+
+    def inbox(self) -> Inbox | None:
+        """Makes a directory for files to adopt; None if the tables are not on a file system of this machine."""
+        if is_remote() or not HadoopFiles(self._spark).is_local(self._root):
+            return None
+        return Inbox(Path(local_path(self._root)).absolute())
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns it.

@@ -7,6 +7,7 @@ from datetime import date
 
 from pyspark.sql import DataFrame
 
+from services.pipeline.tables.inbox import Inbox
 from services.pipeline.tables.verbs import Compacted, Lake
 
 __all__ = ["Remembered"]
@@ -30,6 +31,11 @@ class Remembered:
         """Appends rows, and drops the table's cached rows."""
         self._known.pop(name, None)
         self._lake.append(name, rows, partition_by=partition_by)
+
+    def inbox(self) -> Inbox | None:
+        """Makes a directory for files to adopt; None if the tables take only rows."""
+        found = self._lake.inbox()
+        return None if found is None else found.telling(lambda name: self._known.pop(name, None))
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns them."""

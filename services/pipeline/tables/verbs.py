@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.memory import kept
+from services.pipeline.tables.inbox import Inbox
 
-__all__ = ["Compacted", "Growing", "Keeping", "Lake", "Replacing", "Tables", "add"]
+__all__ = ["Adopting", "Compacted", "Growing", "Keeping", "Lake", "Replacing", "Tables", "add"]
 
 
 class Growing(Protocol):
@@ -45,7 +46,14 @@ class Compacted(NamedTuple):
     into: int
 
 
-class Lake(Tables, Protocol):
+class Adopting(Growing, Protocol):
+    """Append-only tables that may also take Parquet files that were written elsewhere."""
+
+    def inbox(self) -> Inbox | None:
+        """Makes a directory for such files; None if the tables take only rows."""
+
+
+class Lake(Tables, Adopting, Protocol):
     """The tables of one format, whose files can also be compacted."""
 
     def compact(self, name: str, *, before: date) -> Compacted:
