@@ -147,19 +147,26 @@ def test_damage_is_quarantined_once_and_the_rest_goes_on(spark: SparkSession, tm
         assert table(spark, tmp_path / "batch", name) == job.table(name)
 
 
-def test_two_clusters_under_one_name_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    from services.pipeline import bronze
-    from services.pipeline.tables import ParquetTables
-
+def test_of_two_clusters_under_one_id_nothing_more_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The one that was there first is kept as far as it was read; the other clusters go on."""
     logs = tmp_path / "logs"
-    segment(node(logs / "a", "c"), batches(history(2)))
-    segment(node(logs / "b", "c"), batches(history(2, name="payments")))
-    Job(spark, logs, tmp_path).run()
-    records = ParquetTables(spark, str(tmp_path / "tables")).read(bronze.RECORDS)
-    assert records is not None
-    (row,) = bronze.conflicts(records).collect()
+    sound = segment(node(logs / "sound", "sound"), batches(history(0)))
+    first = segment(node(logs / "b", "c"), batches(history(2)))
+    job = Job(spark, logs, tmp_path)
+    job.run()
+    twin = segment(node(logs / "a", "c"), batches(history(2, name="payments")))
+    for path in (sound, first):
+        path.write_bytes(b"".join(batches(history(4))))
+    job.run()
+    job.run()
 
-    assert (0, 2) == (row["offset"], row["contents"])
+    offsets = [(row["cluster_id"], row["offset"]) for row in job.table("records")]
+    assert [("c", at) for at in range(4)] + [("sound", at) for at in range(6)] == sorted(offsets)
+    (told,) = job.table("quarantine")
+    assert f"two clusters under the id c: {first} and {twin} differ at offset 0 of epoch 1" in told["_corrupt"]
+    twin.unlink()
+    job.run()
+    assert [0, 1, 2, 3, 4, 5] == [row["offset"] for row in job.table("records") if row["cluster_id"] == "c"]
 
 
 def test_an_epoch_that_goes_back_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:

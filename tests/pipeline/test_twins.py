@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from quorate.pipeline.log_files import find
-from quorate.pipeline.twins import twins
+from quorate.pipeline.twins import TwoClusters, twins
 from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.logs import batches, flipped, history, node, segment
 
@@ -85,3 +85,37 @@ def test_two_clusters_of_a_released_kafka_that_were_formatted_with_one_id_do() -
 
     assert problem is not None
     assert problem.startswith(f"two clusters under the id q9Zs1fW3RzmXb0mKpL4vAg: {FIXTURES}/combined-static/")
+
+
+def test_two_clusters_that_were_both_read_end_a_stream(tmp_path: Path) -> None:
+    """Their logs had no offset in common at first."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from services.pipeline.source.stream import KraftStreamReader
+
+    whole(tmp_path / "a")
+    late = node(tmp_path / "b", "c")
+    segment(late, batches(history(2, name="payments"), base_offset=50), base_offset=50)
+    before = KraftStreamReader({"path": str(tmp_path)}, ["offset"]).latestOffset({}, ReadAllAvailable())
+    early = segment(late, OTHER)
+
+    with pytest.raises(TwoClusters) as caught:
+        KraftStreamReader({"path": str(tmp_path)}, ["offset"]).latestOffset(before, ReadAllAvailable())
+    assert str(caught.value).startswith("two clusters under the id c: ")
+    assert str(early) in str(caught.value)
+    assert str(caught.value).endswith("differ at offset 0 of epoch 1, and records of both were returned")
+
+
+def test_logs_that_agree_are_not_compared_again(tmp_path: Path) -> None:
+    whole(tmp_path / "a")
+    whole(tmp_path / "b")
+    empty(tmp_path / "c")
+    agreed: set[tuple[str, str]] = set()
+    assert [] == list(twins(find([str(tmp_path)]), agreed))
+    paths = [str(next((tmp_path / name).rglob("*.log"))) for name in ("a", "b", "c")]
+    assert {(paths[0], paths[1])} == agreed
+
+    Path(paths[1]).write_bytes(b"".join(OTHER))
+    Path(paths[2]).write_bytes(b"".join(OTHER))
+    assert [paths[2]] == [place.path for place in twins(find([str(tmp_path)]), agreed)]

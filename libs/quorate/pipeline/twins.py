@@ -13,7 +13,11 @@ from quorate.pipeline.files import opened
 from quorate.pipeline.log_files import LOG_KIND, LogFile
 from quorate.wire.batch import BatchHeader, check_batch, peek_header
 
-__all__ = ["twins"]
+__all__ = ["TwoClusters", "twins"]
+
+
+class TwoClusters(Exception):
+    """Two logs under one cluster id contradict each other, and records of both were returned."""
 
 
 class _Found(NamedTuple):
@@ -23,8 +27,10 @@ class _Found(NamedTuple):
     header: BatchHeader
 
 
-def twins(places: Iterable[LogFile]) -> Iterator[LogFile]:
+def twins(places: Iterable[LogFile], agreed: set[tuple[str, str]] | None = None) -> Iterator[LogFile]:
     """Yields, with a `problem`, a segment of each directory whose log contradicts the cluster's first directory.
+
+    Pairs of first segments in `agreed` are not compared; pairs that agree are added to it.
 
     The leader of an epoch writes each offset once, and followers copy its batches byte for byte (KIP-595). This
     compares the batches at the first offset that both logs have. A damaged batch contradicts nothing, and neither does
@@ -37,19 +43,29 @@ def twins(places: Iterable[LogFile]) -> Iterator[LogFile]:
     for cluster_id, directories in of_cluster.items():
         first, *others = directories.values()
         for other in others:
-            if (found := _contradiction(first, other)) is not None:
-                mine, theirs = found
+            pair = (first[0].path, other[0].path)
+            if agreed is not None and pair in agreed:
+                continue
+            found = _same_offset(first, other)
+            if found is None:
+                continue
+            mine, theirs = found
+            if mine.header == theirs.header:
+                if agreed is not None:
+                    agreed.add(pair)
+            else:
                 where = f"offset {mine.header.base_offset} of epoch {mine.header.epoch}"
                 both = f"{mine.place.path} and {theirs.place.path}"
                 yield theirs.place._replace(problem=f"two clusters under the id {cluster_id}: {both} differ at {where}")
 
 
-def _contradiction(first: Sequence[LogFile], other: Sequence[LogFile]) -> tuple[_Found, _Found] | None:
+def _same_offset(first: Sequence[LogFile], other: Sequence[LogFile]) -> tuple[_Found, _Found] | None:
+    """Returns the batches of both logs at the first offset that both have; None if they say nothing of each other."""
     start = max(min(place.base_offset for place in each) for each in (first, other))
     mine, theirs = _batch_at(first, start), _batch_at(other, start)
     if mine is None or theirs is None or mine.header.epoch != theirs.header.epoch:
         return None
-    return None if mine.header == theirs.header else (mine, theirs)
+    return mine, theirs
 
 
 def _batch_at(segments: Sequence[LogFile], offset: Offset) -> _Found | None:

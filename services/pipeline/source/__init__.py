@@ -6,6 +6,9 @@ bounds      from where to where each cluster is read
 columns     the schema, and the conversion of decoded records to Arrow batches
 commit_column  whether each record is committed
 conditions  filter pushdown: turns a query's conditions into limits for files and records
+loss        offsets that are needed and were removed
+triggers    when a micro-batch of a stream starts
+read_limits Spark's limits for a micro-batch
 stream      the stream reader of files that grow
 live        the live log of a running quorum, and its batch reader
 live_stream its stream reader

@@ -7,7 +7,7 @@ partitions: `{"q9Zs1fW3RzmXb0mKpL4vAg": 71}`. -2 is the earliest offset, -1 the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from quorate.nouns import Offset
@@ -55,6 +55,14 @@ class Bounds(NamedTuple):
         """Raises ValueError if a batch would begin at the end."""
         if self.from_latest != frozenset():
             raise ValueError(f"startingOffsets is {LATEST}; a batch would have no rows: this is for streams")
+
+    def check_clusters(self, found: Collection[str]) -> None:
+        """Raises ValueError, naming the option, if it names a cluster that is not there."""
+        for name, offsets in (("startingOffsets", self.starts), ("endingOffsets", self.ends)):
+            for cluster, offset in offsets:
+                if cluster not in found:
+                    there = ", ".join(sorted(found))
+                    raise ValueError(f"{name} has {offset} for cluster {cluster}; the clusters there are {there}")
 
     def check_for_stream(self) -> None:
         """Raises ValueError, naming the option, if a stream would have an end."""

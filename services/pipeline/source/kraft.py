@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from quorate.pipeline.column_rows import read_arrays
-from quorate.pipeline.log_files import CHECKPOINT_KIND, LogFile, bundled, find, is_being_written, parts
+from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, LogFile, bundled, find, is_being_written, parts
 from quorate.pipeline.replicas import commitments
 from quorate.pipeline.twins import twins
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, Bundle, arrow_batch, check_columns, schema_of, spared
 from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.source.conditions import narrowed
+from services.pipeline.source.loss import below_starts, parts_of, read_or_lost
 from services.pipeline.source.options import parse
 
 __all__ = ["KraftSource", "register"]
@@ -132,20 +132,25 @@ class KraftReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plans the tasks: a large segment is split into several, a hundred small files go into one.
 
-        Of two clusters under one id nothing is read but a row that says so: nobody can tell their records apart.
+        Of two clusters under one id nothing is read but a row that says so: nobody can tell their records apart. Raises
+        DataLoss if startingOffsets asks for offsets that were removed, unless failOnDataLoss is false.
 
         A `.part` file is left out while it may still be written: an unfinished checkpoint is damage only once it is
         old.
         """
         by_ms = self._clock.wall_ms() - self.options.settle_ms
         found = find(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)
+        self.options.bounds.check_clusters({place.cluster_id for place in found})
         # All files are compared, also those that a filter excludes: it must not hide that there are two clusters.
         refused = list(twins(found))
         mixed = {place.cluster_id for place in refused}
         sound = [place for place in found if place.cluster_id not in mixed or place.problem is not None]
         places = [place for place in sound if self._may_hold(place) and not is_being_written(place, by_ms)]
         part_bytes = self.options.part_bytes
-        every = (part for place in (*places, *refused) for part in parts(place, part_bytes=part_bytes))
+        every = [part for place in (*places, *refused) for part in parts(place, part_bytes=part_bytes)]
+        if LOG_KIND in self.options.include:
+            readable = [place for place in sound if place.problem is None]
+            every += parts_of(list(below_starts(self.options.bounds, readable)), fails=self.options.fails_on_loss)
         committed = commitments(sound) if COMMIT in self._columns else {}
         return [Bundle(bundle, committed) for bundle in bundled(every, part_bytes=part_bytes)]
 
@@ -154,7 +159,8 @@ class KraftReader(DataSourceReader):
         if not isinstance(partition, Bundle):
             return  # Spark passes another partition if the plan is empty
         for part in partition.parts:
-            for columns in read_arrays(part, self.options.bounds.limited(self.wanted, part.place.cluster_id)):
+            wanted = self.options.bounds.limited(self.wanted, part.place.cluster_id)
+            for columns in read_or_lost(part, wanted, fails=self.options.fails_on_loss):
                 yield arrow_batch(part, columns, self._columns, partition.committed[part.place.cluster_id])
 
     def _may_hold(self, place: LogFile) -> bool:

@@ -23,6 +23,7 @@ from quorate.pipeline.tail import EpochWentBack
 from quorate.wire.batch import peek_header
 from services.pipeline.source.columns import arrow_batch, check_columns, spared
 from services.pipeline.source.conditions import narrowed
+from services.pipeline.source.loss import RANGE, START, DataLoss, LostRange
 from services.pipeline.source.nodes import nodes_of
 from services.pipeline.source.options import BOOTSTRAP, FOREVER, Options, parse
 
@@ -93,7 +94,10 @@ class LiveLog:
             return {cluster_id: {name: entry[name] for name in ("offset", "epoch", "snapshot")}}
 
     def ranges(self, start: Mapping[str, Entry], end: Mapping[str, Entry]) -> list[InputPartition]:
-        """Plans the tasks between two stream offsets: ranges, a snapshot if the log was cleaned, and lost ranges."""
+        """Plans the tasks between two stream offsets: ranges, a snapshot if the log was cleaned, and lost ranges.
+
+        Raises DataLoss for a lost range, unless failOnDataLoss is false.
+        """
         found: list[InputPartition] = []
         for cluster_id, entry in end.items():
             before = start.get(cluster_id, {})
@@ -101,9 +105,9 @@ class LiveLog:
             low = before.get("offset", self.options.limited(cluster_id).start_offset)
             snapshot = _point(entry["snapshot"])
             if snapshot is not None and entry["snapshot"] != before.get("snapshot"):
-                if before.get("epoch", -1) >= 0 and snapshot.offset > low:
-                    why = f"offsets {low} to {snapshot.offset - 1} were removed before they were read"
-                    found.append(ReadRange(cluster_id, low, snapshot.offset, problem=why))
+                was_read = before.get("epoch", -1) >= 0
+                if snapshot.offset > low and (was_read or cluster_id in dict(self.options.bounds.starts)):
+                    found.append(self._lost(cluster_id, low, snapshot.offset, RANGE if was_read else START))
                 if self._reads(cluster_id, CHECKPOINT_KIND):
                     found.append(ReadRange(cluster_id, 0, snapshot.offset, snapshot=snapshot))
                 low = max(low, snapshot.offset)
@@ -115,7 +119,10 @@ class LiveLog:
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task as Arrow batches. Raises Unanswered, naming the endpoint, and AnotherCluster."""
+        """Yields the rows of a task as Arrow batches.
+
+        Raises Unanswered, naming the endpoint, AnotherCluster, and DataLoss, unless failOnDataLoss is false.
+        """
         if not isinstance(partition, ReadRange):
             return  # Spark passes another partition if the plan is empty
         if partition.problem:
@@ -142,8 +149,8 @@ class LiveLog:
         while at < asked.end:
             data = quorum.records(at, bytes_max=min(FETCH_BYTES_MAX, (asked.end - at) * RECORD_BYTES)).records
             if not data:
-                why = f"offsets {at} to {asked.end - 1} were removed before they were read"
-                yield from self._lost_rows(ReadRange(asked.cluster_id, at, asked.end), why)
+                lost = self._lost(asked.cluster_id, at, asked.end, RANGE)
+                yield from self._lost_rows(lost, lost.problem)
                 return
             # The first batch may begin below the range; its offset is then not checked against an expected one.
             offset = at if peek_header(data).base_offset == at else None
@@ -153,7 +160,10 @@ class LiveLog:
     def _checkpoint(self, quorum: QuorumReader, asked: ReadRange, snapshot: OffsetAndEpoch) -> Iterator[pa.RecordBatch]:
         data = quorum.snapshot(snapshot)
         if data is None:
-            why = f"the checkpoint at offset {snapshot.offset} was removed before it was read"
+            which = f"the checkpoint at offset {snapshot.offset} of epoch {snapshot.epoch}"
+            why = f"cluster {asked.cluster_id}: {which} was removed from {self._source} before it was read"
+            if self.options.fails_on_loss:
+                raise DataLoss(RANGE, why)
             yield from self._lost_rows(asked, why)
             return
         place = LogFile(self._source, asked.cluster_id, CHECKPOINT_KIND, snapshot.offset, snapshot.epoch)
@@ -163,6 +173,13 @@ class LiveLog:
     def _rows(self, part: FilePart, wanted: RowFilter, data: bytes) -> Iterator[pa.RecordBatch]:
         for columns in read_arrays_of(part, wanted, data):
             yield arrow_batch(part, columns, self._columns, None)
+
+    def _lost(self, cluster_id: str, start: Offset, end: Offset, condition: str) -> ReadRange:
+        """Returns a task that reports lost offsets; raises DataLoss, unless failOnDataLoss is false."""
+        lost = LostRange(cluster_id, start, end, self._source, condition)
+        if self.options.fails_on_loss:
+            raise DataLoss(condition, lost.text)
+        return ReadRange(cluster_id, start, end, problem=lost.text)
 
     def _lost_rows(self, asked: ReadRange, problem: str) -> Iterator[pa.RecordBatch]:
         place = LogFile(self._source, asked.cluster_id, LOG_KIND, asked.start, problem=problem)
@@ -188,8 +205,13 @@ class LiveReader(DataSourceReader):
             yield each
 
     def partitions(self) -> list[InputPartition]:
-        """Plans ranges of offsets, and the snapshot before them if the log was cleaned."""
-        return self._live.ranges({}, self._live.latest({}, FOREVER))
+        """Plans ranges of offsets, and the snapshot before them if the log was cleaned.
+
+        Raises ValueError if an option names another cluster; DataLoss, unless failOnDataLoss is false.
+        """
+        end = self._live.latest({}, FOREVER)
+        self._live.options.bounds.check_clusters(end)
+        return self._live.ranges({}, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of an offset range or a snapshot as Arrow batches."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from quorate.pipeline.files import S3Access, local_path
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, LogFile, parse_endpoints
@@ -13,6 +13,7 @@ from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, RowFilter
 from quorate.records import RECORDS
 from quorate.wire.json_names import type_name
 from services.pipeline.source.bounds import BOUNDS, Bounds, parse_bounds
+from services.pipeline.source.triggers import DELAY_MS, parse_delay
 
 __all__ = ["FOREVER", "SETTLE_MS", "Options", "parse"]
 
@@ -32,6 +33,9 @@ OPTIONS: Final = (
     "mode",
     "maxPartitionBytes",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "failOnDataLoss",
     "settleMs",
     "retryMs",
     "columns",
@@ -68,6 +72,9 @@ class Options(NamedTuple):
     cluster_id: str | None
     part_bytes: int
     offsets_max: int | None
+    offsets_min: int | None
+    delay_ms: int
+    fails_on_loss: bool
     settle_ms: int
     retry_ms: int
     access: S3Access
@@ -110,15 +117,37 @@ def parse(options: Mapping[str, Any]) -> Options:
         kafka=kafka,
         cluster_id=_option(options, "clusterId"),
         part_bytes=_number(options, "maxPartitionBytes", PART_BYTES, least=1),
-        offsets_max=_number(options, "maxOffsetsPerTrigger", FOREVER, least=1)
-        if _option(options, "maxOffsetsPerTrigger")
-        else None,
+        **_triggers(options),
+        fails_on_loss=_flag(options, "failOnDataLoss", default=True),
         settle_ms=_number(options, "settleMs", SETTLE_MS),
         retry_ms=_number(options, "retryMs", RETRY_MS),
         access=_s3_access(options),
         bounds=parse_bounds(partial(_option, options)),
         columns=tuple(each.strip() for each in (_option(options, "columns") or "").split(",") if each.strip()),
     )
+
+
+class _Triggers(TypedDict):
+    offsets_max: int | None
+    offsets_min: int | None
+    delay_ms: int
+
+
+def _triggers(options: Mapping[str, Any]) -> _Triggers:
+    most, least, delay = (
+        _option(options, name) for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+    )
+    if delay is not None and least is None:
+        raise ValueError(f"maxTriggerDelay is {delay!r} without minOffsetsPerTrigger; nothing would be delayed")
+    found = _Triggers(
+        offsets_max=None if most is None else _number(options, "maxOffsetsPerTrigger", FOREVER, least=1),
+        offsets_min=None if least is None else _number(options, "minOffsetsPerTrigger", 1, least=1),
+        delay_ms=DELAY_MS if delay is None else parse_delay(delay),
+    )
+    least_count, most_count = found["offsets_min"], found["offsets_max"]
+    if least_count is not None and most_count is not None and least_count > most_count:
+        raise ValueError(f"minOffsetsPerTrigger {least_count} is above maxOffsetsPerTrigger {most_count}")
+    return found
 
 
 def _wanted(options: Mapping[str, Any]) -> RowFilter:
