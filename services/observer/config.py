@@ -43,8 +43,8 @@ class ObserverConfig(GuardedSettings):
     from_any: bool = setting(
         "observer.fetch.from.any",
         boolean(),
-        "Read the log from these nodes whether they lead or not: observers are then no load on the leader.",
-        default=False,
+        "Read the log from a follower if one answers, and only report to the leader; false: from the leader alone.",
+        default=True,
     )
     serves_log: bool = setting(
         "observer.log.relay",

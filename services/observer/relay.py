@@ -1,13 +1,15 @@
 """Log relay of an observer: forwards fetches of the committed log to a quorum node, and returns its answers.
 
-It serves readers that cannot reach the quorum nodes. An observer keeps no log itself, so each request goes to any
-quorum node that can answer; the answer says how long that node has not heard from the leader (`silent_ms`).
+It serves readers that cannot reach the quorum nodes. An observer keeps no log itself, so each request goes to a quorum
+node: to that which the observer itself reads, else to the others in turn. The answer says how long that node has not
+heard from the leader (`silent_ms`).
 """
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -37,31 +39,47 @@ WAIT_MS_MAX: Final = 5_000
 class ObserverLogService(QuorumServicer):
     """Serves the RPCs of `kraft.service.Quorum` that a reader of the log needs; the others are UNIMPLEMENTED."""
 
-    def __init__(self, servers: Sequence[str], connect: Callable[[str], grpc.aio.Channel], *, node_id: NodeId) -> None:
+    def __init__(
+        self,
+        servers: Sequence[str],
+        connect: Callable[[str], grpc.aio.Channel],
+        *,
+        node_id: NodeId,
+        preferred: Callable[[], str],
+    ) -> None:
         assert servers
         self._node_id = node_id
-        self._servers = deque(servers)
+        self._servers = servers
+        self._preferred = preferred
         self._connect = connect
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
         """Returns the leader and the voters as one quorum node knows them. Raises ApiError if no node answers."""
-        return await self._asked(lambda stub: stub.FindQuorum(request, timeout=DEADLINE_S), lambda _: True)
+        return await self._asked(
+            lambda server: self._stub(server).FindQuorum(request, timeout=DEADLINE_S), lambda _: True
+        )
 
     async def RelayFetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[RelayFetchResponse]:
         """Answers each fetch of the stream in order, with committed records. Raises ApiError if no node answers."""
         directory_id = uuid_text(random_uuid())
-        async for request in request_iterator:
-            self._own(request.replica_state, _partitions_of(request), directory_id)
-            request.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-            yield await self._asked(lambda stub, request=request: _fetched(stub, request), _has_log)  # type: ignore[misc]
+        fetches = _Fetches(self._stub)
+        try:
+            async for request in request_iterator:
+                self._own(request.replica_state, _partitions_of(request), directory_id)
+                request.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+                yield await self._asked(partial(fetches.ask, request), _has_log)
+        finally:
+            fetches.end()
 
     async def RelayFetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> RelayFetchSnapshotResponse:
         """Returns one chunk of a snapshot. Raises ApiError if no node answers."""
         self._own(request, (), "")
-        return await self._asked(lambda stub: stub.RelayFetchSnapshot(request, timeout=DEADLINE_S), _has_snapshot)
+        return await self._asked(
+            lambda server: self._stub(server).RelayFetchSnapshot(request, timeout=DEADLINE_S), _has_snapshot
+        )
 
     def _own(
         self, replica: FetchRequest.ReplicaState | FetchSnapshotRequest, partitions: Iterable[Any], directory_id: str
@@ -82,49 +100,69 @@ class ObserverLogService(QuorumServicer):
             await channel.close()
         self._channels.clear()
 
-    async def _asked(self, ask: Callable[[Any], Awaitable[T | None]], is_good: Callable[[T], bool]) -> T:
-        """Asks the quorum nodes in turn, the last good one first, until an answer satisfies `is_good`.
+    async def _asked(self, ask: Callable[[str], Awaitable[T | None]], is_good: Callable[[T], bool]) -> T:
+        """Asks the preferred quorum node, then the others in turn, until an answer satisfies `is_good`.
 
         Else it returns any answer it got. Raises ApiError(NETWORK_EXCEPTION) if no node answers.
         """
         given: T | None = None
         why = ""
-        for _ in range(len(self._servers)):
-            server = self._servers[0]
+        preferred = self._preferred()
+        for server in (preferred, *(other for other in self._servers if other != preferred)):
             try:
-                answer = await ask(QuorumStub(self._channel(server)))
+                answer = await ask(server)
                 if answer is not None and is_good(answer):
                     return answer
                 given = answer or given
             except grpc.aio.AioRpcError as failure:
                 why = f"{server}: {failure.code().name}: {failure.details()}"
-            self._servers.rotate(-1)
+            except (TimeoutError, asyncio.InvalidStateError) as failure:
+                why = f"{server}: {failure}"
         if given is not None:
             return given
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"no quorum node answers; the last asked was {why}")
 
-    def _channel(self, server: str) -> grpc.aio.Channel:
+    def _stub(self, server: str) -> QuorumStub:
         if server not in self._channels:
             self._channels[server] = self._connect(server)
-        return self._channels[server]
+        return QuorumStub(self._channels[server])
+
+
+class _Fetches:
+    """The fetches of one reader, on a stream to one quorum node at a time."""
+
+    def __init__(self, stub: Callable[[str], QuorumStub]) -> None:
+        self._stub = stub
+        self._server: str | None = None
+        self._call: Any = None
+
+    async def ask(self, request: FetchRequest, server: str) -> RelayFetchResponse | None:
+        """Sends one fetch to the node and returns the answer; None if the stream ends without one.
+
+        Raises TimeoutError, AioRpcError, or InvalidStateError if the stream has just ended.
+        """
+        if self._server != server:
+            self.end()
+            self._server, self._call = server, self._stub(server).RelayFetchStream()
+        answer = None
+        try:
+            async with asyncio.timeout(request.max_wait_ms / 1000 + DEADLINE_S):
+                await self._call.write(request)
+                answer = await self._call.read()
+        finally:
+            if not isinstance(answer, RelayFetchResponse):
+                self.end()
+        return answer if isinstance(answer, RelayFetchResponse) else None
+
+    def end(self) -> None:
+        """Ends the stream, if one is open."""
+        if self._call is not None:
+            self._call.cancel()
+        self._server = self._call = None
 
 
 def _partitions_of(request: FetchRequest) -> Iterable[Any]:
     return (partition for topic in request.topics for partition in topic.partitions)
-
-
-async def _fetched(stub: Any, request: FetchRequest) -> RelayFetchResponse | None:
-    """Sends one fetch on a stream of its own and returns the answer; None if the stream ends without one."""
-    call = stub.RelayFetchStream(_alone(request), timeout=request.max_wait_ms / 1000 + DEADLINE_S)
-    try:
-        answer = await call.read()
-        return answer if isinstance(answer, RelayFetchResponse) else None
-    finally:
-        call.cancel()
-
-
-async def _alone(request: FetchRequest) -> AsyncIterator[FetchRequest]:
-    yield request
 
 
 def _has_log(answer: RelayFetchResponse) -> bool:

@@ -20,23 +20,21 @@ from typing import Any, Final
 
 import grpc
 
-from kraft.api.fetch_pb2 import FetchRequest
-from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, uuid_text
+from quorate.nouns import uuid_text
 from quorate.random_uuid import random_uuid
 from quorate.runtime.client import open_channel
+from quorate.runtime.leader_reports import LeaderReports
+from quorate.runtime.log_reader import FETCH_WAIT_MS as MAX_WAIT_MS
+from quorate.runtime.log_reader import PAUSE_S, RETRY_S
+from quorate.runtime.log_requests import LogPosition
+from quorate.runtime.log_servers import LogServers
 from quorate.wire.batch import batches
 
 SAMPLED: Final = 10
 FIRST_ID: Final = 1_000
-MAX_WAIT_MS: Final = 500
-MAX_BYTES: Final = 8 << 20
 READY_S: Final = 60.0
 LINE_BYTES_MAX: Final = 64 << 20
 """What was seen is one line."""
-
-RETRY_S: Final = 0.1
-"""The pause after a stream that has ended, as in `quorate.runtime.log_reader`."""
 
 Seen = list[tuple[int, float]]
 
@@ -97,70 +95,62 @@ def lags(told: Seen, seen: Sequence[Seen]) -> list[float]:
 
 @dataclass(slots=True, kw_only=True)
 class _Observer:
-    """One that fetches for ever, as a broker does."""
+    """One that fetches for ever, as an observer service does; not from the leader, it reports to it, too."""
 
     number: int
     is_relayed: bool
-    offset: int
-    epoch: int
+    position: LogPosition
     ready: asyncio.Semaphore
     seen: Seen = field(default_factory=list)
     broken: int = 0
-    high_watermark: int = -1
-    directory_id: str = field(default_factory=lambda: uuid_text(random_uuid()))
 
-    async def run(self, stub: QuorumStub) -> None:
+    async def run(self, servers: LogServers) -> None:
         """Opens its stream anew where it ends."""
-        while True:
-            try:
-                await self._follow(stub.RelayFetchStream() if self.is_relayed else stub.FetchStream())
-            except grpc.aio.AioRpcError as failure:
-                self.broken += 1
-                if self.broken == 1:
-                    print(failure.code().name, failure.details(), file=sys.stderr, flush=True)
-                await asyncio.sleep(RETRY_S)
+        reports = asyncio.ensure_future(LeaderReports(servers, self.position).run()) if self.is_relayed else None
+        stub = servers.stub()
+        try:
+            while True:
+                try:
+                    await self._follow(stub.RelayFetchStream() if self.is_relayed else stub.FetchStream())
+                except grpc.aio.AioRpcError as failure:
+                    self.broken += 1
+                    if self.broken == 1:
+                        print(failure.code().name, failure.details(), file=sys.stderr, flush=True)
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            if reports is not None:
+                reports.cancel()
 
     async def _follow(self, call: Any) -> None:
-        is_first = self.high_watermark < 0
+        position = self.position
+        is_first = position.high_watermark == 0
         while True:
-            await call.write(self._request())
+            await call.write(position.fetch(wait_ms=MAX_WAIT_MS))
             given = await call.read()
             answer = (given.response if self.is_relayed else given).responses[0].partitions[0]
             assert not answer.error_code, answer
             for _, header in batches(answer.records):
-                self.offset = header.next_offset
-            self.high_watermark = max(self.high_watermark, answer.high_watermark)
+                position.fetched = header.next_offset
+            position.high_watermark = max(position.high_watermark, answer.high_watermark)
             if self.number < SAMPLED:
-                self.seen.append((min(self.offset, self.high_watermark), time.monotonic()))
+                self.seen.append((min(position.fetched, position.high_watermark), time.monotonic()))
             if is_first:
                 is_first = False
                 self.ready.release()
-
-    def _request(self) -> FetchRequest:
-        asked = FetchRequest.FetchTopic.FetchPartition(
-            partition=METADATA_PARTITION,
-            current_leader_epoch=self.epoch,
-            fetch_offset=self.offset,
-            last_fetched_epoch=self.epoch,
-            high_watermark=self.high_watermark,
-            replica_directory_id=self.directory_id,
-        )
-        topic = FetchRequest.FetchTopic(topic_id=uuid_text(METADATA_TOPIC_ID), partitions=[asked])
-        state = FetchRequest.ReplicaState(replica_id=FIRST_ID + self.number)
-        return FetchRequest(replica_state=state, max_wait_ms=MAX_WAIT_MS, max_bytes=MAX_BYTES, topics=[topic])
+            if answer.records and position.fetched >= position.high_watermark:
+                await asyncio.sleep(PAUSE_S)
 
 
 async def _main(how: str, start: int, epoch: int, count: int, addresses: Sequence[str]) -> None:
     """All of them, on one connection to each address, until standard input ends."""
     ready = asyncio.Semaphore(0)
-    channels = [open_channel(address) for address in addresses]
+    servers = [LogServers([address], open_channel, from_any=False) for address in addresses]
     each = [
-        _Observer(number=number, is_relayed=how == "relayed", offset=start, epoch=epoch, ready=ready)
+        _Observer(number=number, is_relayed=how == "relayed", position=_position(number, start, epoch), ready=ready)
         for number in range(count)
     ]
     running = [
-        asyncio.ensure_future(observer.run(QuorumStub(channel)))
-        for observer, channel in zip(each, cycle(channels), strict=False)
+        asyncio.ensure_future(observer.run(server)) for observer, server in zip(each, cycle(servers), strict=False)
     ]
     told = asyncio.ensure_future(_until_ended(ready, count))
     await asyncio.wait((told, *running), return_when=asyncio.FIRST_COMPLETED)
@@ -169,9 +159,20 @@ async def _main(how: str, start: int, epoch: int, count: int, addresses: Sequenc
             task.result()  # raises what has ended it
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    for channel in channels:
-        await channel.close()
+    for server in servers:
+        await server.close()
     print(json.dumps((sum(one.broken for one in each), [one.seen for one in each[:SAMPLED]])), flush=True)
+
+
+def _position(number: int, start: int, epoch: int) -> LogPosition:
+    return LogPosition(
+        replica_id=FIRST_ID + number,
+        directory_id=uuid_text(random_uuid()),
+        cluster_id=None,
+        epoch=epoch,
+        fetched=start,
+        fetched_epoch=epoch,
+    )
 
 
 async def _until_ended(ready: asyncio.Semaphore, count: int) -> None:

@@ -54,7 +54,8 @@ async def test_a_reader_with_an_id_is_one_of_the_observers_own() -> None:
     node.add(QUORUM, add_QuorumServicer_to_server, asked)
     address = f"127.0.0.1:{node.listen('127.0.0.1:0')}"
     await node.start()
-    relay, observer = ObserverLogService([address], partial(open_channel), node_id=OWN), Server()  # type: ignore[abstract]
+    relay = ObserverLogService([address], partial(open_channel), node_id=OWN, preferred=lambda: address)  # type: ignore[abstract]
+    observer = Server()
     observer.add(QUORUM, add_QuorumServicer_to_server, relay)
     port = observer.listen("127.0.0.1:0")
     await observer.start()

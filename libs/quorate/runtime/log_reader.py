@@ -14,19 +14,21 @@ from typing import Any, Final
 
 import grpc
 
-from kraft.api import fetch_pb2, fetch_snapshot_pb2
-from kraft.service.quorum_pb2 import FindQuorumRequest, RelayFetchResponse
+from kraft.api import fetch_pb2
+from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, RelayFetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import Corrupt, ErrorCode, error_name
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, NodeId, Offset, uuid_text
+from quorate.nouns import Epoch, NodeId, Offset, uuid_text
 from quorate.random_uuid import random_uuid
+from quorate.runtime.leader_reports import LeaderReports
+from quorate.runtime.log_requests import LogPosition
+from quorate.runtime.log_servers import LogServers
 from quorate.runtime.logs import logger
 from quorate.wire.batch import BatchHeader, batches, check_batch
 
 log = logger(__name__)
 
 FETCH_WAIT_MS: Final = 500
-FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 RETRY_S: Final = 0.1
 """The pause in seconds after a failed fetch, before the next node is tried."""
 HINTED_RETRY_S: Final = 0.01
@@ -36,10 +38,10 @@ PAUSE_S: Final = 0.01
 DEADLINE_S: Final = 5.0
 LOOK_AGAIN_S: Final = 5.0
 """How long (s) a follower is read in place of a leader without an address, before that is asked for again."""
+FOLLOWER_LOOK_S: Final = 60.0
+"""How long (s) the leader is read because no follower was found, before followers are looked for again."""
 SILENT_MS_MAX: Final = 5_000
 """The time in ms after which a relay without contact to the leader is left: it may be partitioned from the others."""
-
-_TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,9 @@ class LogReader:
     """Reads committed batches from offset 0 or from a snapshot, across leader changes.
 
     `replica_id` is the reader's node id in the leader's list of observers; -1 keeps it out of the list. With
-    `from_any` it fetches from followers in `servers`, too, which takes load off the leader. Without, it does so while
-    the leader has no address for gRPC: then it is a Kafka's controller, and a follower is the way to its log.
+    `from_any` it fetches from followers in `servers`, which takes load off the leader, and only reports to the leader
+    how far it is; it fetches from the leader if no follower answers. Without, it fetches from a follower while the
+    leader has no address for gRPC: then that is a Kafka's controller, and a follower is the way to its log.
 
     It reads the log of one cluster: of `cluster_id`, or of the first node that answers. Every request carries the
     cluster id, and a node of another cluster is skipped.
@@ -83,28 +86,20 @@ class LogReader:
         replica_id: NodeId = -1,
         from_any: bool = False,
     ) -> None:
-        assert servers
         self._from_any = from_any
-        self._servers = deque(servers)
-        self._connect = connect
-        self.cluster_id = cluster_id
+        self._servers = LogServers(servers, connect, from_any=from_any)
+        self._position = LogPosition(
+            replica_id=replica_id, directory_id=uuid_text(random_uuid()), cluster_id=cluster_id
+        )
+        is_unseen = from_any and replica_id >= 0
+        self._reports = LeaderReports(self._servers, self._position) if is_unseen else None
         self.leader_id: NodeId = -1
         """The node id of the leader in the last answer; -1 before the first answer, or if it is unknown."""
-        self._replica_id = replica_id
-        # It tells readers of one node id, or of none, from each other, so that the leader can park a fetch of each.
-        self._directory_id = uuid_text(random_uuid())
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._at = servers[0]
-        self._hint: str | None = None
         self._is_relayed = False
         self._relayed_leader: NodeId | None = None
         """The leader that cannot be reached by gRPC, for whose log a follower is asked; None if there is none."""
-        self._epoch: Epoch = 0
-        self._last_epoch: Epoch = 0
-        self._fetched: Offset = 0
         self._delivered_epoch: Epoch = 0
         self._waiting: deque[tuple[BatchHeader, bytes]] = deque()
-        self.high_watermark: Offset = 0
         self.delivered: Offset = 0
 
     async def events(self) -> AsyncIterator[Event]:
@@ -114,15 +109,32 @@ class LogReader:
                 async for event in self._stream():
                     yield event
             except grpc.aio.AioRpcError as failure:
-                log.debug("fetch failed", server=self._at, status=failure.code().name, details=failure.details())
+                log.debug(
+                    "fetch failed", server=self._servers.at, status=failure.code().name, details=failure.details()
+                )
             except asyncio.InvalidStateError as failure:  # gRPC raises this for a write on a stream that has just ended
-                log.debug("fetch failed", server=self._at, reason=str(failure))
+                log.debug("fetch failed", server=self._servers.at, reason=str(failure))
             except TimeoutError:
-                log.debug("fetch timed out", server=self._at)
+                log.debug("fetch timed out", server=self._servers.at)
             except Corrupt as damage:  # the rest of the answer is dropped, and fetched again from the next node
-                log.warning("a fetch brought what does not fit", server=self._at, reason=str(damage))
-            await asyncio.sleep(RETRY_S if self._hint is None else HINTED_RETRY_S)
-            self._at = self._next_server()
+                log.warning("a fetch brought what does not fit", server=self._servers.at, reason=str(damage))
+            await asyncio.sleep(HINTED_RETRY_S if self._servers.is_next_known else RETRY_S)
+            self._servers.advance()
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster whose log is read; None until a node has reported it."""
+        return self._position.cluster_id
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The highest high watermark that was reported: every record below it is committed."""
+        return self._position.high_watermark
+
+    @property
+    def server(self) -> str:
+        """The address of the server that is read, or that is asked next."""
+        return self._servers.at
 
     @property
     def is_led_elsewhere(self) -> bool:
@@ -131,21 +143,21 @@ class LogReader:
 
     async def close(self) -> None:
         """Closes every channel."""
-        for channel in self._channels.values():
-            await channel.close()
-        self._channels.clear()
+        await self._servers.close()
 
     async def _stream(self) -> AsyncIterator[Event]:
-        stub = QuorumStub(self._channel(self._at))
-        if self.cluster_id is None:
-            self.cluster_id = (await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S)).cluster_id
+        stub = self._servers.stub()
+        found = await self._found(stub)
+        if self._servers.is_passed_over(found):
+            return
         relayed, self._relayed_leader = self._relayed_leader, None
-        loop, is_relayed = asyncio.get_running_loop(), self._from_any or relayed is not None
-        look_again_at = loop.time() + LOOK_AGAIN_S
+        is_relayed = self._from_any or relayed is not None
         call: Any = stub.RelayFetchStream() if is_relayed else stub.FetchStream()
+        reports = None if self._reports is None else asyncio.ensure_future(self._reports.run())
+        is_over = self._end_of_reading(found, relayed)
         try:
             while True:
-                await call.write(self._request())
+                await call.write(self._position.fetch(wait_ms=FETCH_WAIT_MS))
                 # Not `wait_for`: before Python 3.12 it may lose a cancellation, and then this loop could not be ended.
                 async with asyncio.timeout(FETCH_WAIT_MS / 1000 + DEADLINE_S):
                     answer = await call.read()
@@ -159,8 +171,8 @@ class LogReader:
                 if partition.error_code:
                     self._follow(response, partition)
                     return
-                if relayed is not None and (relayed != self.leader_id or loop.time() >= look_again_at):
-                    return  # another leads now, or its address may have become known: the next node is asked for it
+                if is_over():
+                    return
                 self._is_relayed = relayed is not None
                 if partition.HasField("snapshot_id") and partition.snapshot_id.end_offset >= 0:
                     yield await self._load(stub, partition.snapshot_id, is_relayed=is_relayed)
@@ -169,17 +181,48 @@ class LogReader:
                 else:
                     for event in self._take(partition):
                         yield event
-                    if partition.records and self._fetched >= self.high_watermark:
+                    self._servers.answered()
+                    if partition.records and self._position.fetched >= self.high_watermark:
                         await asyncio.sleep(PAUSE_S)
         finally:
             call.cancel()
+            if reports is not None:
+                reports.cancel()
+
+    async def _found(self, stub: QuorumStub) -> FindQuorumResponse:
+        """Asks the server for the leader if that is needed, and takes the cluster id if none is set."""
+        if self.cluster_id is not None and not self._from_any:
+            return FindQuorumResponse()
+        found: FindQuorumResponse = await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S)
+        if self.cluster_id is None:
+            self._position.cluster_id = found.cluster_id
+        return found
+
+    def _end_of_reading(self, found: FindQuorumResponse, relayed: NodeId | None) -> Callable[[], bool]:
+        """Returns a function that says whether the server just read from should be left for the next one.
+
+        A follower that is read for want of the leader's address (`relayed`): when another leads, or the address may
+        have become known. Else, with `from_any`, a follower when it leads; the leader when followers may be back.
+        """
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        has_led = found.leader_id == found.node_id
+
+        def is_over() -> bool:
+            if relayed is not None:
+                return relayed != self.leader_id or loop.time() >= began_at + LOOK_AGAIN_S
+            if not self._from_any or self._servers.is_sole:
+                return False
+            return loop.time() >= began_at + FOLLOWER_LOOK_S if has_led else self.leader_id == found.node_id
+
+        return is_over
 
     def _response_of(self, answer: fetch_pb2.FetchResponse | RelayFetchResponse) -> fetch_pb2.FetchResponse:
         """Returns the fetch response. Raises TimeoutError if a relay has had no contact to the leader for too long."""
         if isinstance(answer, fetch_pb2.FetchResponse):
             return answer
         if answer.silent_ms > SILENT_MS_MAX:
-            raise TimeoutError(f"{self._at} has not heard the leader for {answer.silent_ms} ms")
+            raise TimeoutError(f"{self._servers.at} has not heard the leader for {answer.silent_ms} ms")
         return answer.response
 
     @staticmethod
@@ -195,49 +238,25 @@ class LogReader:
         partitions = [each for topic in response.responses for each in topic.partitions]
         codes = {int(response.error_code), *(int(each.error_code) for each in partitions)}
         if int(ErrorCode.INCONSISTENT_CLUSTER_ID) in codes:
-            log.warning("a node of another cluster is passed over", server=self._at, cluster_id=self.cluster_id)
+            log.warning("a node of another cluster is passed over", server=self._servers.at, cluster_id=self.cluster_id)
         elif response.error_code:
-            log.warning("fetch refused", server=self._at, error_code=int(response.error_code))
+            log.warning("fetch refused", server=self._servers.at, error_code=int(response.error_code))
         return bool(response.error_code) or int(ErrorCode.INCONSISTENT_CLUSTER_ID) in codes
 
-    def _request(self) -> fetch_pb2.FetchRequest:
-        return fetch_pb2.FetchRequest(
-            cluster_id=self.cluster_id,
-            replica_state=fetch_pb2.FetchRequest.ReplicaState(replica_id=self._replica_id),
-            max_wait_ms=FETCH_WAIT_MS,
-            max_bytes=FETCH_BYTES_MAX,
-            session_epoch=-1,
-            topics=[
-                fetch_pb2.FetchRequest.FetchTopic(
-                    topic_id=_TOPIC_ID,
-                    partitions=[
-                        fetch_pb2.FetchRequest.FetchTopic.FetchPartition(
-                            partition=METADATA_PARTITION,
-                            current_leader_epoch=self._epoch,
-                            fetch_offset=self._fetched,
-                            last_fetched_epoch=self._last_epoch,
-                            high_watermark=self.high_watermark,
-                            replica_directory_id=self._directory_id,
-                        )
-                    ],
-                )
-            ],
-        )
-
     def _take(self, partition: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData) -> list[Event]:
-        data = partition.records
-        for position, header in batches(data):
-            check_batch(data, position)
-            if header.base_offset != self._fetched:  # the batch's checksum does not cover it
-                raise Corrupt(f"a batch at offset {header.base_offset} came, where {self._fetched} follows")
-            self._waiting.append((header, data[position : position + header.size]))
-            self._fetched, self._last_epoch = header.next_offset, header.epoch
-        self.high_watermark = max(self.high_watermark, partition.high_watermark)
+        data, position = partition.records, self._position
+        for at, header in batches(data):
+            check_batch(data, at)
+            if header.base_offset != position.fetched:  # the batch's checksum does not cover it
+                raise Corrupt(f"a batch at offset {header.base_offset} came, where {position.fetched} follows")
+            self._waiting.append((header, data[at : at + header.size]))
+            position.fetched, position.fetched_epoch = header.next_offset, header.epoch
+        position.high_watermark = max(position.high_watermark, partition.high_watermark)
         committed: list[Event] = []
-        while self._waiting and self._waiting[0][0].next_offset <= self.high_watermark:
+        while self._waiting and self._waiting[0][0].next_offset <= position.high_watermark:
             header, batch = self._waiting.popleft()
             self.delivered, self._delivered_epoch = header.next_offset, header.epoch
-            committed.append(CommittedBatch(header=header, data=batch, high_watermark=self.high_watermark))
+            committed.append(CommittedBatch(header=header, data=batch, high_watermark=position.high_watermark))
         return committed
 
     def _truncate(self, diverging: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset) -> None:
@@ -245,19 +264,20 @@ class LogReader:
 
         Raises Corrupt if there are none to drop: the next fetch would get the same answer.
         """
-        fetched = self._fetched
+        position = self._position
+        fetched = position.fetched
         while self._waiting:
             header, _ = self._waiting[-1]
             if header.epoch <= diverging.epoch and header.next_offset <= diverging.end_offset:
                 break
             self._waiting.pop()
         kept = self._waiting[-1][0] if self._waiting else None
-        self._fetched = kept.next_offset if kept else self.delivered
-        self._last_epoch = kept.epoch if kept else self._delivered_epoch
-        if self._fetched == fetched:
+        position.fetched = kept.next_offset if kept else self.delivered
+        position.fetched_epoch = kept.epoch if kept else self._delivered_epoch
+        if position.fetched == fetched:
             end = f"offset {diverging.end_offset} in epoch {diverging.epoch}"
             raise Corrupt(f"the log is said to diverge after {end}, which leaves nothing to drop before {fetched}")
-        log.info("truncated what was not committed", to=self._fetched, epoch=diverging.epoch)
+        log.info("truncated what was not committed", to=position.fetched, epoch=diverging.epoch)
 
     async def _load(
         self,
@@ -270,7 +290,7 @@ class LogReader:
             raise Corrupt(f"a snapshot up to {wanted.end_offset} is to be loaded, and {self.delivered} was committed")
         parts = bytearray()
         while True:
-            request = self._snapshot_request(wanted, len(parts))
+            request = self._position.fetch_snapshot(wanted, len(parts))
             if is_relayed:
                 answer = (await stub.RelayFetchSnapshot(request, timeout=DEADLINE_S)).response
             else:
@@ -292,29 +312,10 @@ class LogReader:
         for position, _ in batches(data := bytes(parts)):
             check_batch(data, position)
         self._waiting.clear()
-        self._fetched = self.delivered = wanted.end_offset
-        self._last_epoch = self._delivered_epoch = wanted.epoch
-        self.high_watermark = max(self.high_watermark, wanted.end_offset)
+        self._position.fetched = self.delivered = wanted.end_offset
+        self._position.fetched_epoch = self._delivered_epoch = wanted.epoch
+        self._position.high_watermark = max(self.high_watermark, wanted.end_offset)
         return LoadedSnapshot(end_offset=wanted.end_offset, epoch=wanted.epoch, data=data)
-
-    def _snapshot_request(
-        self,
-        wanted: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId,
-        position: int,
-    ) -> fetch_snapshot_pb2.FetchSnapshotRequest:
-        topic = fetch_snapshot_pb2.FetchSnapshotRequest.TopicSnapshot
-        partition = topic.PartitionSnapshot(
-            partition=METADATA_PARTITION,
-            current_leader_epoch=self._epoch,
-            snapshot_id=topic.PartitionSnapshot.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
-            position=position,
-        )
-        return fetch_snapshot_pb2.FetchSnapshotRequest(
-            cluster_id=self.cluster_id,
-            replica_id=self._replica_id,
-            max_bytes=FETCH_BYTES_MAX,
-            topics=[topic(name=METADATA_TOPIC, partitions=[partition])],
-        )
 
     def _follow(
         self,
@@ -322,26 +323,13 @@ class LogReader:
         partition: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData,
     ) -> None:
         """Sets the reported leader as the node to try next, and takes its epoch."""
-        leader = partition.current_leader
-        if leader.leader_epoch > self._epoch or (leader.leader_epoch == self._epoch and leader.leader_id >= 0):
-            self._epoch = leader.leader_epoch
+        leader, position = partition.current_leader, self._position
+        if leader.leader_epoch > position.epoch or (leader.leader_epoch == position.epoch and leader.leader_id >= 0):
+            position.epoch = leader.leader_epoch
         if not self._from_any and leader.leader_id >= 0:
             at = next((each for each in response.node_endpoints if each.node_id == leader.leader_id), None)
             # After FENCED_LEADER_EPOCH and the like, the node that answers may be the leader itself.
             is_elsewhere = at is None and int(partition.error_code) == ErrorCode.NOT_LEADER_OR_FOLLOWER
             self._relayed_leader = leader.leader_id if is_elsewhere else None
-            self._hint = self._at if at is None else f"{at.host}:{at.port}"
-        log.debug("redirected", error=error_name(partition.error_code), leader=leader.leader_id, epoch=self._epoch)
-
-    def _next_server(self) -> str:
-        """Returns the reported leader, or else the next server in turn."""
-        hint, self._hint = self._hint, None
-        if hint is not None:
-            return hint
-        self._servers.rotate(-1)
-        return self._servers[0]
-
-    def _channel(self, server: str) -> grpc.aio.Channel:
-        if server not in self._channels:
-            self._channels[server] = self._connect(server)
-        return self._channels[server]
+            self._servers.turn_to(self._servers.at if at is None else f"{at.host}:{at.port}")
+        log.debug("redirected", error=error_name(partition.error_code), leader=leader.leader_id, epoch=position.epoch)

@@ -1,0 +1,83 @@
+"""The servers that a reader of the log may ask, in turn: quorum nodes, or relays. It holds a channel to each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import sample
+
+import grpc
+
+from kraft.service.quorum_pb2 import FindQuorumResponse
+from kraft.service.quorum_pb2_grpc import QuorumStub
+
+__all__ = ["LogServers"]
+
+
+class LogServers:
+    """The servers of a reader, of which it asks one at a time (`at`).
+
+    With `from_any` a follower is preferred, and each reader has an order of its own, so that readers spread.
+    """
+
+    def __init__(self, servers: Sequence[str], connect: Callable[[str], grpc.aio.Channel], *, from_any: bool) -> None:
+        assert servers
+        self._servers = deque(sample(servers, len(servers)) if from_any else servers)
+        self._connect = connect
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._from_any = from_any
+        self._left = 0
+        """How many servers were left in a row, for want of an answer or as they lead."""
+        self._next: str | None = None
+        self.at = self._servers[0]
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether there is no other server."""
+        return len(self._servers) == 1
+
+    @property
+    def is_next_known(self) -> bool:
+        """Whether `turn_to` has named the next server; else it is the next in turn."""
+        return self._next is not None
+
+    def stub(self, server: str | None = None) -> QuorumStub:
+        """Returns the stub of a server, by default of the present one."""
+        address = server or self.at
+        if address not in self._channels:
+            self._channels[address] = self._connect(address)
+        return QuorumStub(self._channels[address])
+
+    def turn_to(self, server: str) -> None:
+        """Names the next server, as the leader's address was reported."""
+        self._next = server
+
+    def advance(self) -> None:
+        """Leaves the present server for the named one, or else for the next in turn."""
+        self._left += 1
+        if self._next is not None:
+            self.at, self._next = self._next, None
+        else:
+            self._servers.rotate(-1)
+            self.at = self._servers[0]
+
+    def answered(self) -> None:
+        """Notes that the present server has given an answer that the reader could use."""
+        self._left = 0
+
+    def is_passed_over(self, found: FindQuorumResponse) -> bool:
+        """Returns whether the present server leads, and another may be a follower: then that is asked next, at once.
+
+        If all the others were left since the last useful answer, the leader is read.
+        """
+        if not self._from_any or found.leader_id != found.node_id or self._left >= len(self._servers) - 1:
+            return False
+        self._servers.rotate(-1)
+        self._next = self._servers[0]
+        return True
+
+    async def close(self) -> None:
+        """Closes every channel."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
