@@ -78,9 +78,7 @@ async def main(life: ServiceLife) -> None:
     )
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store, guard))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
-    relay = ObserverLogService(  # type: ignore[abstract]  # the rest answers UNIMPLEMENTED
-        servers, connect, node_id=config.node_id, preferred=lambda: reader.server
-    )
+    relay = ObserverLogService(reader, servers, connect, node_id=config.node_id)  # type: ignore[abstract]  # the rest: UNIMPLEMENTED
     if config.serves_log:
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
     life.at_end(server.abort)

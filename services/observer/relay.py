@@ -26,7 +26,7 @@ from kraft.service.quorum_pb2_grpc import QuorumServicer, QuorumStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId, uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX
+from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX, LogReader
 
 __all__ = ["ObserverLogService"]
 
@@ -41,16 +41,16 @@ class ObserverLogService(QuorumServicer):
 
     def __init__(
         self,
+        reader: LogReader,
         servers: Sequence[str],
         connect: Callable[[str], grpc.aio.Channel],
         *,
         node_id: NodeId,
-        preferred: Callable[[], str],
     ) -> None:
         assert servers
         self._node_id = node_id
         self._servers = servers
-        self._preferred = preferred
+        self._reader = reader
         self._connect = connect
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -101,13 +101,13 @@ class ObserverLogService(QuorumServicer):
         self._channels.clear()
 
     async def _asked(self, ask: Callable[[str], Awaitable[T | None]], is_good: Callable[[T], bool]) -> T:
-        """Asks the preferred quorum node, then the others in turn, until an answer satisfies `is_good`.
+        """Asks the quorum node that this observer reads, then the others in turn, until an answer satisfies `is_good`.
 
         Else it returns any answer it got. Raises ApiError(NETWORK_EXCEPTION) if no node answers.
         """
         given: T | None = None
         why = ""
-        preferred = self._preferred()
+        preferred = self._reader.server
         for server in (preferred, *(other for other in self._servers if other != preferred)):
             try:
                 answer = await ask(server)

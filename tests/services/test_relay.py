@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest
 from kraft.service.quorum_pb2 import RelayFetchResponse, RelayFetchSnapshotResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, QuorumStub, add_QuorumServicer_to_server
 from quorate.runtime.client import open_channel
+from quorate.runtime.log_reader import LogReader
 from quorate.runtime.server import Server
 from services.observer.relay import ObserverLogService
 
@@ -54,7 +54,7 @@ async def test_a_reader_with_an_id_is_one_of_the_observers_own() -> None:
     node.add(QUORUM, add_QuorumServicer_to_server, asked)
     address = f"127.0.0.1:{node.listen('127.0.0.1:0')}"
     await node.start()
-    relay = ObserverLogService([address], partial(open_channel), node_id=OWN, preferred=lambda: address)  # type: ignore[abstract]
+    relay = ObserverLogService(LogReader([address], open_channel), [address], open_channel, node_id=OWN)  # type: ignore[abstract]
     observer = Server()
     observer.add(QUORUM, add_QuorumServicer_to_server, relay)
     port = observer.listen("127.0.0.1:0")

@@ -9,7 +9,9 @@ client, reaching                         a client that finds the leader; adverti
 transport, transport_settings, reloading_channel
                                          TLS of servers and clients, with certificates that change
 call_login, passing_on                   who has logged in with a call; whose request one program passes on to another
-log_reader, replica, turns               an observer of the log, and the state that it builds, decoded in turns
+log_reader, log_servers, log_requests, leader_reports
+                                         an observer of the log: its servers, its requests, its reports to the leader
+replica, turns                           the state that it builds, decoded in turns
 logs, telemetry, export                  logs and traces
 metrics, metric_rows, cluster_metrics    metrics
 holds                                    how long single callbacks block the event loop
