@@ -38,7 +38,7 @@ from quorate.records import (
 )
 from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, HEADER_BYTES, ControlType, control_batch, data_batch
 from quorate.wire.schema import layout_of
-from tests.pipeline.logs import NOON_MS, flipped
+from tests.pipeline.logs import NOON_MS, batches, flipped, history, node, segment
 from tests.strategies import instance
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
@@ -248,3 +248,19 @@ def test_common_records_are_read_by_column() -> None:
     )
 
     assert agree(content)
+
+
+@pytest.mark.parametrize("at_ms", [-(1 << 63), (1 << 63) - 1])
+def test_a_timestamp_that_arrow_cannot_hold_ends_no_task(tmp_path: Path, at_ms: int) -> None:
+    """The source's timestamps are in µs, and the log's in ms."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from services.pipeline.source.kraft import KraftReader
+
+    content = batches(history(2))
+    content[1] = data_batch(base_offset=2, epoch=1, timestamp_ms=at_ms, values=[encode_record(TopicRecord("a"), 0)])
+    segment(node(tmp_path), content)
+    reader = KraftReader({"path": str(tmp_path)}, ["offset", "timestamp", "_corrupt"])
+    found = [row for each in reader.partitions() for rows in reader.read(each) for row in rows.to_pylist()]
+
+    assert [2] == [row["offset"] for row in found if row["_corrupt"] is not None]
+    assert [0, 1, 3] == [row["offset"] for row in found if row["timestamp"] is not None]

@@ -137,6 +137,35 @@ def test_a_torn_tail_is_told(tmp_path: Path, cut: int) -> None:
     assert "the log is torn at offset 3" in said
 
 
+@pytest.mark.parametrize("at_ms", [-(1 << 63), -62_135_596_800_001, 253_402_300_800_000, (1 << 63) - 1])
+def test_a_timestamp_that_no_calendar_has_is_told_and_the_rest_goes_on(tmp_path: Path, at_ms: int) -> None:
+    content = batches(history(3))
+    value = encode_record(TopicRecord("orders"), 0)
+    content[2] = data_batch(base_offset=3, epoch=1, timestamp_ms=at_ms, values=[value])
+    segment(node(tmp_path), content)
+    found = rows(tmp_path)
+    (row,) = (row for row in found if row["_corrupt"])
+
+    assert [0, 1, 2, 4] == offsets(found)
+    assert (3, 1, None, content[2]) == tuple(row[name] for name in ("offset", "epoch", "timestamp", "raw"))
+    assert (
+        f"batch at offset 3 has the timestamp {at_ms} ms since 1970, outside of the years 1 to 9999" in row["_corrupt"]
+    )
+    with pytest.raises(Corrupt, match="outside of the years 1 to 9999"):
+        rows(tmp_path, RowFilter(failfast=True))
+
+
+def test_the_first_and_the_last_timestamp_of_the_calendar_are_shown(tmp_path: Path) -> None:
+    moments = (-62_135_596_800_000, 253_402_300_799_999, -1)
+    value = encode_record(TopicRecord("orders"), 0)
+    content = [
+        data_batch(base_offset=at, epoch=1, timestamp_ms=moment, values=[value]) for at, moment in enumerate(moments)
+    ]
+    segment(node(tmp_path), content)
+
+    assert list(moments) == [row["timestamp"] for row in rows(tmp_path)]
+
+
 def test_a_missing_batch_is_told(tmp_path: Path) -> None:
     content = batches(history(4))
     segment(node(tmp_path), [*content[:2], *content[4:]])

@@ -8,8 +8,10 @@ from typing import Any, Final
 from quorate.nouns import Offset
 from quorate.wire.batch import BatchHeader
 
-__all__ = ["COLUMNS", "Columns"]
+__all__ = ["COLUMNS", "Columns", "is_dated"]
 
+_DATED_MS: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+"""The timestamps of the years 1 to 9999 in ms since 1970; Python and SQL have no others, nor has Arrow all in µs."""
 COLUMNS: Final = (
     "offset",
     "epoch",
@@ -25,6 +27,11 @@ COLUMNS: Final = (
     "_corrupt",
 )
 """Column names of a chunk of rows, in order; `timestamp` is in ms since 1970, `_corrupt` describes damage."""
+
+
+def is_dated(header: BatchHeader) -> bool:
+    """Returns whether a batch's timestamp can be shown: a log may have any, with a checksum that is right."""
+    return header.base_timestamp in _DATED_MS
 
 
 class Columns:
@@ -68,10 +75,13 @@ class Columns:
         raw: bytes | None = None,
         corrupt: str | None = None,
     ) -> None:
-        """Appends one row; epoch, timestamp and base offset come from the batch's header, None if there is none."""
+        """Appends one row; epoch, timestamp and base offset come from the batch's header, None if there is none.
+
+        The timestamp is also None if `is_dated` is False.
+        """
         self.offset.append(offset)
         self.epoch.append(None if header is None else header.epoch)
-        self.timestamp.append(None if header is None else header.base_timestamp)
+        self.timestamp.append(None if header is None or not is_dated(header) else header.base_timestamp)
         self.batch_base_offset.append(None if header is None else header.base_offset)
         self.is_control.append(None if header is None else header.is_control)
         self.api_key.append(key)

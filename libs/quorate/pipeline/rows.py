@@ -13,7 +13,7 @@ from typing import Final
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
 from quorate.pipeline.batch_rows import RAW_BYTES_MAX, Run, decode_batch, told
-from quorate.pipeline.columns import COLUMNS, Columns
+from quorate.pipeline.columns import COLUMNS, Columns, is_dated
 from quorate.pipeline.files import Buffer, opened
 from quorate.pipeline.json_text import writer
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
@@ -215,6 +215,12 @@ class _Walk:
             header.next_offset <= wanted.start_offset or header.base_offset >= wanted.end_offset
         )
         late = header.max_timestamp < wanted.start_ms or header.base_timestamp >= wanted.end_ms
+        if not is_dated(header):
+            what = f"batch at offset {header.base_offset} has the timestamp {header.base_timestamp} ms since 1970"
+            raw = data[position : position + min(header.size, RAW_BYTES_MAX)]
+            why = f"{what}, outside of the years 1 to 9999"
+            self.add_damage(header, header.base_offset, why, position, header.size, raw)
+            return
         if header.is_control:
             self._controls(data, position, header, shown=wanted.control and not outside and not late)
             return
