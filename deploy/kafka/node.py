@@ -73,7 +73,7 @@ class Node:
         self._config = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in self.properties.items()))
+        self.configure({})
 
     def __enter__(self) -> Self:
         return self
@@ -81,6 +81,11 @@ class Node:
     def __exit__(self, *_: object) -> None:
         if self.is_running:
             self.kill()
+
+    def configure(self, more: Properties) -> None:
+        """Sets these properties, too; they count from the next start on."""
+        self.properties |= more
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in self.properties.items()))
 
     @property
     def is_running(self) -> bool:

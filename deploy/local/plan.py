@@ -72,6 +72,8 @@ class ClusterPlan:
     racks: dict[int, str] = field(default_factory=lambda: {101: "a", 102: "b", 103: "c"})
     directory_ids: dict[int, str] = field(default_factory=dict)
     release: str = RELEASE
+    users: tuple[str, ...] = ()
+    """Users that a new cluster is formatted with, as `storage format --add-scram` has them."""
     transport: Transport = PLAIN
     """How the plan's clients speak to its processes."""
 

@@ -147,6 +147,7 @@ class Running:
             initial_controllers=self.plan.initial_controllers if self.plan.directory_ids and not joins else None,
             no_initial_controllers=bool(self.plan.directory_ids) and joins,
             release_version=self.plan.release,
+            scram=() if joins else self.plan.users,
             ignore_formatted=True,
         )
         try:

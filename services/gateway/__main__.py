@@ -30,6 +30,8 @@ from services.gateway.security import ListenerSecurity, listener_prefix
 
 log = logger(__name__)
 
+OF_QUORUM_NODE: Final = ("sasl.mechanism.controller.protocol",)
+"""What the quorum node beside it reads in the same file, which may be its `controller.quorum.peer.config`."""
 GRACE_S: Final = 2.0
 """How long requests under way may take when the gateway is asked to stop."""
 
@@ -37,7 +39,8 @@ GRACE_S: Final = 2.0
 async def main(life: ServiceLife) -> None:
     """Serves Kafka's wire, once the controller beside it has answered, until asked to stop."""
     start_logs(os.environ)
-    config = load(GatewayConfig, sys.argv[1:], os.environ, prefix=listener_prefix(sys.argv[1:], os.environ))
+    prefix = listener_prefix(sys.argv[1:], os.environ)
+    config = load(GatewayConfig, sys.argv[1:], os.environ, others=OF_QUORUM_NODE, prefix=prefix)
     security = _security(config)
     name = f"gateway-{config.node_id}"
     transport = _transport(config)

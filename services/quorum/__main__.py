@@ -11,7 +11,6 @@ from typing import Final
 
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
 from quorate.metadata.scram_lost import described
-from quorate.network.client_config import parse_client_config
 from quorate.nouns import ZERO_UUID, NodeId, ReplicaKey
 from quorate.properties import parse_properties
 from quorate.raft.core import Raft
@@ -42,6 +41,7 @@ from services.quorum.endpoints import NodeEndpoints, static_voters
 from services.quorum.handing_over import HandingOver
 from services.quorum.kafka_wire import KafkaWire
 from services.quorum.metrics import watch
+from services.quorum.peer_config import peer_config
 from services.quorum.peer_wire import PeerWire
 from services.quorum.peers import MARGIN_S, Peers
 from services.quorum.readiness import Readiness
@@ -243,14 +243,12 @@ def _kafka_wires(config: QuorumConfig) -> dict[str, PeerWire]:
     Raises ConfigError for properties of `controller.quorum.peer.config` that are missing or wrong.
     """
     timeout_ms = config.request_timeout_ms + int(MARGIN_S * 1000)
-    spoken = {protocol for _, protocol in config.kafka_protocols}
+    name_of = config.listener_protocols.name_of
     try:
         properties = {} if config.peer_properties is None else parse_properties(config.peer_properties.read_text())
         return {
-            protocol: KafkaWire(
-                parse_client_config({**properties, "security.protocol": protocol}), timeout_ms=timeout_ms
-            )
-            for protocol in sorted(spoken)
+            each: KafkaWire(peer_config(properties, listener=name_of(each), protocol=each), timeout_ms=timeout_ms)
+            for each in sorted({protocol for _, protocol in config.kafka_protocols})
         }
     except (OSError, ValueError) as problem:
         raise ConfigError([f"controller.quorum.peer.config = {config.peer_properties}: {problem}"]) from None

@@ -76,7 +76,7 @@ class QuorumConfig(NodeSettings):
     peer_properties: Path | None = setting(
         "controller.quorum.peer.config",
         optional(path()),
-        "A file with the properties of a Kafka client: TLS and SASL, for peers that speak Kafka's protocol.",
+        "A file with the properties of the listener for Kafka's wire, as its gateway has: TLS and SASL to such peers.",
         default=None,
     )
     auto_join: bool = setting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,13 +12,16 @@ from google.protobuf.message import Message as ProtobufMessage
 from kraft.api.api_versions import ApiVersionsRequest
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.client import Connection, Timeouts
+from quorate.network.client import Connection, Disconnected, Timeouts
 from quorate.network.client_config import ClientConfig
+from quorate.runtime.logs import logger
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.quorum.peer_wire import Fetching, Unreached
 from services.quorum.translate import Address
 
 __all__ = ["KafkaWire"]
+
+log = logger(__name__)
 
 _NO_ANSWER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 """A refusal by this side of the connection that says that the peer was not heard."""
@@ -32,7 +36,8 @@ class KafkaWire:
 
     def __init__(self, config: ClientConfig, *, timeout_ms: int) -> None:
         """`timeout_ms` is how long a connection may take to be opened, and a fetch to be answered."""
-        self._config = replace(config, timeouts=Timeouts(connect_ms=timeout_ms, request_ms=timeout_ms))
+        timeouts = Timeouts(connect_ms=timeout_ms, request_ms=timeout_ms)
+        self._door = _Door(replace(config, timeouts=timeouts))
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
 
@@ -49,7 +54,7 @@ class KafkaWire:
 
     def fetching(self, at: Address) -> Fetching:
         """As `PeerWire`."""
-        return _KafkaFetching(self._config, at)
+        return _KafkaFetching(self._door, at)
 
     async def close(self) -> None:
         """As `PeerWire`."""
@@ -63,7 +68,7 @@ class KafkaWire:
             known = self._connections.get(at)
             if known is not None and known.is_open:
                 return known
-            self._connections[at] = await _open(self._config, at)
+            self._connections[at] = await self._door.open(at)
             return self._connections[at]
 
     def _drop(self, at: Address) -> None:
@@ -71,18 +76,44 @@ class KafkaWire:
             connection.abort()
 
 
+class _Door:
+    """Opens connections, and says once of a peer that it is there and lets this node not in, until it does."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._closed: set[Address] = set()
+
+    async def open(self, at: Address) -> Connection:
+        """Connects, and logs in. Raises OSError, or Unreached for a login that is refused."""
+        try:
+            connection = await self._config.connect((at.host, at.port))
+        except ApiError as refusal:
+            self._note(at, refusal)
+            raise Unreached(f"{at}: {refusal}") from None
+        except (ssl.SSLError, Disconnected) as failure:
+            self._note(at, failure)
+            raise
+        self._closed.discard(at)
+        return connection
+
+    def _note(self, at: Address, reason: Exception) -> None:
+        if at not in self._closed:
+            self._closed.add(at)
+            log.warning("a peer does not let this node in", peer=str(at), reason=str(reason))
+
+
 class _KafkaFetching:
     """A connection for fetches to one leader."""
 
-    def __init__(self, config: ClientConfig, at: Address) -> None:
-        self._config = config
+    def __init__(self, door: _Door, at: Address) -> None:
+        self._door = door
         self._at = at
         self._connection: Connection | None = None
 
     async def ask(self, request: FetchRequest) -> FetchResponse | None:
         try:
             if self._connection is None:
-                self._connection = await _open(self._config, self._at)
+                self._connection = await self._door.open(self._at)
             answer = await _asked(self._connection, request)
         except OSError as failure:
             raise Unreached(f"{self._at}: {failure}") from None
@@ -92,14 +123,6 @@ class _KafkaFetching:
     def cancel(self) -> None:
         if self._connection is not None:
             self._connection.abort()
-
-
-async def _open(config: ClientConfig, at: Address) -> Connection:
-    """Connects, and logs in. Raises OSError, or Unreached for a login that is refused."""
-    try:
-        return await config.connect((at.host, at.port))
-    except ApiError as refusal:
-        raise Unreached(f"{at}: {refusal}") from None
 
 
 async def _asked(connection: Connection, request: ProtobufMessage) -> ProtobufMessage:

@@ -12,6 +12,7 @@ from deploy.kafka.release import POM, QUICK, SERVER
 from deploy.local.plan import RELEASE, ClusterPlan, Process, make_plan
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import NodeId
+from quorate.protocol.sasl.plain import PLAIN
 from tests.interop.kafka.quorum import SECURITY, data_of
 from tests.network.certificates import Authority
 
@@ -23,8 +24,15 @@ PATIENT: Final[Settings] = {
     "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
 }
 """A leader that is only slow is not replaced; the broker of these stories sends few heartbeats."""
+PEERS: Final = "peers.properties"
+"""The file that says how our nodes log in at their peers."""
 NODES: Final = "nodes"
 """The name of the certificate that all nodes have."""
+OWN: Final = "listener.name.controller."
+"""What may stand before a setting of the listener CONTROLLER."""
+USER: Final = "nodes"
+PASSWORD: Final = "a secret, of all nodes"
+LOGIN_MODULES: Final = "org.apache.kafka.common.security."
 OF_QUORUM: Final = ("controller.quorum.", "metadata.max.retention.", "metadata.log.cleaning.", "file.delete.")
 OF_CONTROLLER: Final = ("metadata.log.max.",)
 """How the settings begin that are for our quorum nodes and controllers; a Kafka gets all."""
@@ -32,8 +40,9 @@ OF_CONTROLLER: Final = ("metadata.log.max.",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """Which release the Kafkas are of, and what all speak on Kafka's wire: TLS with certificates of `issuer`, if any.
+    """Which release the Kafkas are of, and what all speak on Kafka's wire.
 
+    With an `issuer` it is TLS; with a `mechanism` all log in as `USER`, else TLS wants certificates of all.
     `level` is what the cluster is formatted with: a metadata.version that the release knows. `options` are those of the
     Kafkas' JVMs.
     """
@@ -41,19 +50,35 @@ class Peers:
     pom: Path = POM
     level: str = RELEASE
     issuer: Authority | None = None
+    mechanism: str | None = None
     options: Sequence[str] = QUICK
 
     @property
     def protocol(self) -> str:
-        return "PLAINTEXT" if self.issuer is None else "SSL"
+        clear, by_tls = ("PLAINTEXT", "SSL") if self.mechanism is None else ("SASL_PLAINTEXT", "SASL_SSL")
+        return clear if self.issuer is None else by_tls
 
     @property
     def keystore(self) -> Path | None:
         """One certificate for all nodes, which are on one machine."""
         return None if self.issuer is None else self.issuer.directory / f"{NODES}.pem"
 
-    def stores(self) -> dict[str, str]:
-        """The settings of both sides; whoever connects shows a certificate, too."""
+    @property
+    def users(self) -> tuple[str, ...]:
+        """What is to be in the log of a new cluster, as `--add-scram` has it."""
+        if self.mechanism is None or self.mechanism == PLAIN:
+            return ()
+        return (f'{self.mechanism}=[name={USER},password="{PASSWORD}"]',)
+
+    def listener(self, password: str = PASSWORD) -> dict[str, str]:
+        """The settings of a listener for Kafka's wire, the same for gateways, our nodes' peers, and Kafkas."""
+        return {**self._stores(), **self._logins(password)}
+
+    def client(self) -> dict[str, str]:
+        """The properties of a client, of Kafka's or ours."""
+        return {"security.protocol": self.protocol, **self._stores(), **self._login()}
+
+    def _stores(self) -> dict[str, str]:
         if self.issuer is None:
             return {}
         return {
@@ -61,7 +86,26 @@ class Peers:
             "ssl.keystore.location": str(self.keystore),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.issuer.certificate),
+            f"{OWN}ssl.client.auth": "required" if self.mechanism is None else "none",
         }
+
+    def _logins(self, password: str) -> dict[str, str]:
+        if self.mechanism is None:
+            return {}
+        return {
+            f"{OWN}sasl.enabled.mechanisms": self.mechanism,
+            "sasl.mechanism.controller.protocol": self.mechanism,
+            f"{OWN}{self.mechanism.lower()}.sasl.jaas.config": self._jaas(password, f' user_{USER}="{PASSWORD}"'),
+        }
+
+    def _login(self) -> dict[str, str]:
+        if self.mechanism is None:
+            return {}
+        return {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self._jaas(PASSWORD)}
+
+    def _jaas(self, password: str, more: str = "") -> str:
+        module, more = ("plain.PlainLoginModule", more) if self.mechanism == PLAIN else ("scram.ScramLoginModule", "")
+        return f'{LOGIN_MODULES}{module} required username="{USER}" password="{password}"{more};'
 
 
 CLEAR: Final = Peers()
@@ -93,8 +137,8 @@ def _plan(
     session_ms = int(str(settings["broker.session.timeout.ms"]))
     plan = make_plan(directory, voters=ours, dynamic=not is_static, with_gateways=True, session_timeout_ms=session_ms)
     named = ",".join(f"{node_id}@CONTROLLER://{address}" for node_id, address in kafkas.items())
-    to_peers = directory / "peers.properties"
-    to_peers.write_text("".join(f"{name}={value}\n" for name, value in _client(peers).items()))
+    to_peers = directory / PEERS
+    to_peers.write_text(as_properties(peers.listener()))
     at = plan.bootstrap_controllers.split(",")
     everybody = ",".join(f"{node_id}@{address}" for node_id, address in (*enumerate(at, 1), *kafkas.items()))
 
@@ -121,15 +165,14 @@ def _plan(
         return replace(process, settings={**process.settings, **own})
 
     def gateway(process: Process) -> Process:
-        own = {"controller.quorum.voters": everybody}
-        if peers.issuer is not None:
-            protocol = {"listener.security.protocol.map": "CONTROLLER:SSL", "ssl.client.auth": "required"}
-            own |= protocol | peers.stores()
+        protocol = {"listener.security.protocol.map": f"CONTROLLER:{peers.protocol}"}
+        own = {"controller.quorum.voters": everybody, **protocol, **peers.listener()}
         return replace(process, settings={**process.settings, **own})
 
     return replace(
         plan,
         release=peers.level,
+        users=peers.users,
         quorum=tuple(map(quorum, plan.quorum, at)),
         controllers=tuple(map(controller, plan.controllers, at)),
         gateways=tuple(map(gateway, plan.gateways)),
@@ -140,9 +183,9 @@ def _named(settings: Settings, begin: tuple[str, ...]) -> dict[str, str]:
     return {name: str(value) for name, value in settings.items() if name.startswith(begin)}
 
 
-def _client(peers: Peers) -> dict[str, str]:
-    """The properties of who connects to a node."""
-    return {"security.protocol": peers.protocol, **peers.stores()}
+def as_properties(settings: Mapping[str, object]) -> str:
+    """The text of a properties file."""
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _controller(plan: ClusterPlan, node_id: NodeId, address: str, settings: Mapping[str, object], peers: Peers) -> Node:
@@ -154,6 +197,6 @@ def _controller(plan: ClusterPlan, node_id: NodeId, address: str, settings: Mapp
         "listeners": f"CONTROLLER://{address}",
         "log.dirs": data,
         "listener.security.protocol.map": f"CONTROLLER:{peers.protocol},PLAINTEXT:PLAINTEXT",
-        "ssl.client.auth": "none" if peers.issuer is None else "required",
     }
-    return Node(data.parent, SECURITY | dict(settings) | own | _client(peers), pom=peers.pom, options=peers.options)
+    spoken = peers.listener() | peers.client()
+    return Node(data.parent, SECURITY | dict(settings) | own | spoken, pom=peers.pom, options=peers.options)

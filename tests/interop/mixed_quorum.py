@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.kafka.node import Node, ToolFailed, tool
-from deploy.local.plan import ClusterPlan
+from deploy.local.plan import ClusterPlan, Process
 from deploy.local.ports import HOST
 from kraft import Message, Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -21,7 +21,7 @@ from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumRespo
 from kraft.service.quorum_pb2 import FindQuorumResponse, TransferLeadershipRequest
 from quorate.errors import ApiError, Corrupt, ErrorCode, refusal_of
 from quorate.metadata.features import supported_features
-from quorate.network.client import connect
+from quorate.network.client_config import parse_client_config
 from quorate.nouns import METADATA_TOPIC, Epoch, NodeId, Offset, uuid_text
 from quorate.random_uuid import random_uuid
 from quorate.storage.meta_properties import read_meta_properties
@@ -29,11 +29,15 @@ from quorate.wire.batch import batches
 from tests.e2e.calls import attempt, call_with_retries, eventually
 from tests.e2e.cluster import Cluster, stored_batches, stored_leaders, stored_topics
 from tests.interop.kafka.quorum import data_of
-from tests.interop.mixed_plan import CLEAR, PATIENT, Peers, Settings, planned
+from tests.interop.mixed_plan import CLEAR, PATIENT, PEERS, Peers, Settings, as_properties, planned
 
 QUORUM_TOOL: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 ALREADY: Final = ("DuplicateVoterException", "VoterNotFoundException")
 """What the tool says when an earlier call has done it, whose answer was lost."""
+WRONG: Final = "not the password"
+REFUSED_KAFKA: Final = "failed authentication due to"
+REFUSED_OURS: Final = "a peer does not let this node in"
+READY_S: Final = 300
 LOOK_AGAIN_S: Final = 0.01
 MADE: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 BROKER: Final = 101
@@ -45,7 +49,8 @@ class MixedQuorum(Cluster):
     def __init__(self, plan: ClusterPlan, kafkas: Mapping[NodeId, Node], peers: Peers) -> None:
         super().__init__(plan)
         self.kafkas = dict(kafkas)
-        self._tls = None if peers.issuer is None else peers.issuer.client(peers.keystore)
+        self.peers = peers
+        self._client = parse_client_config(peers.client())
         self._brokers: dict[NodeId, tuple[Uuid, Uuid]] = {}
         """The incarnation and the log directory of each broker that registers here."""
 
@@ -117,6 +122,16 @@ class MixedQuorum(Cluster):
     async def stop_kafka(self, node_id: NodeId) -> None:
         await asyncio.to_thread(self.kafkas[node_id].stop)
 
+    async def refuse_kafka(self, node_id: NodeId) -> str:
+        """A Kafka starts with a wrong password, hears that it is wrong, and ends; what it said."""
+        node = self.kafkas[node_id]
+        node.configure(self.peers.listener(WRONG))
+        node.start()
+        await asyncio.to_thread(node.wait_until, lambda: REFUSED_KAFKA in node.says.read_text(), "refused", READY_S)
+        await self.stop_kafka(node_id)
+        node.configure(self.peers.listener())
+        return node.says.read_text()
+
     async def format_kafka(self, node_id: NodeId) -> None:
         """An empty directory for a controller that is to be added."""
         shutil.rmtree(self.data(node_id), ignore_errors=True)
@@ -145,16 +160,30 @@ class MixedQuorum(Cluster):
 
     # Ours
 
+    async def refuse_ours(self, process: Process) -> str:
+        """One of our quorum nodes starts with a wrong password, hears that it is wrong, and ends; what it logged."""
+        await self._format_ours()
+        own, said = self.plan.directory / PEERS, self.plan.directory / f"{process.name}.log"
+        own.write_text(as_properties(self.peers.listener(WRONG)))
+        await self.running.spawn(process)
+        await eventually(lambda: asyncio.to_thread(said.read_text), lambda text: REFUSED_OURS in text)
+        await self.kill(process, signal.SIGTERM)
+        own.write_text(as_properties(self.peers.listener()))
+        return said.read_text()
+
     async def start_ours(self) -> None:
         """Our processes start, as nobody's: each of our nodes asks Kafka's to let it vote."""
+        await self._format_ours()
+        for process in self.plan.processes:
+            await self.running.spawn(process)
+        await self.running.ready(self.plan.processes)
+
+    async def _format_ours(self) -> None:
         servers = ",".join(f"CONTROLLER://{self.kafka_address(node_id)}" for node_id in self.kafkas)
         for process in self.plan.quorum:
             process.settings["controller.quorum.bootstrap.servers"] = servers
             process.settings["controller.quorum.auto.join.enable"] = "true"
             await self.running.format(process, joins=True)
-        for process in self.plan.processes:
-            await self.running.spawn(process)
-        await self.running.ready(self.plan.processes)
 
     async def end_ours(self, node_id: NodeId) -> None:
         """One of our nodes, its controller and its gateway end in good order."""
@@ -167,7 +196,7 @@ class MixedQuorum(Cluster):
     async def ask(self, node_id: NodeId, request: Message) -> Any:
         """One request at a node's listener for Kafka's wire. Raises OSError and ApiError."""
         host, _, port = self.kafka_address(node_id).rpartition(":")
-        async with await connect(host, int(port), tls=self._tls) as connection:
+        async with await self._client.connect((host, int(port))) as connection:
             return await connection.ask(request)
 
     async def described(self, *, at: NodeId) -> DescribeQuorumResponse.TopicData.PartitionData:
@@ -310,9 +339,9 @@ async def ours_first(
 
 
 @asynccontextmanager
-async def static_quorum(directory: Path, *, ours: int, kafkas: int) -> AsyncIterator[MixedQuorum]:
+async def static_quorum(directory: Path, *, ours: int, kafkas: int, peers: Peers = CLEAR) -> AsyncIterator[MixedQuorum]:
     """All nodes are configured as voters (kraft.version 0), and run."""
-    async with _mixed(directory, ours=ours, kafkas=kafkas, is_static=True) as mixed:
+    async with _mixed(directory, ours=ours, kafkas=kafkas, is_static=True, peers=peers) as mixed:
         await mixed.running.start()
         for node in mixed.kafkas.values():
             await asyncio.to_thread(node.format, mixed.plan.cluster_id)

@@ -1,7 +1,8 @@
-"""A released Kafka's controller votes in a quorum of ours, and a node of ours in a Kafka's."""
+"""A released Kafka's controller votes in a quorum of ours, and a node of ours in a Kafka's, by SASL."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +15,12 @@ from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterRe
 from kraft.api.fetch import FetchRequest, FetchResponse  # noqa: E402
 from quorate.errors import ApiError, ErrorCode  # noqa: E402
 from quorate.nouns import METADATA_TOPIC_ID, NodeId  # noqa: E402
+from quorate.protocol.sasl.plain import PLAIN  # noqa: E402
 from tests.e2e.calls import eventually  # noqa: E402  # assertions of the helpers tell values from here on
 from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.mixed_quorum import MixedQuorum, kafkas_first, ours_first, restarted, static_quorum  # noqa: E402
+from tests.interop.mixed_plan import Peers  # noqa: E402
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first, restarted, static_quorum  # noqa: E402
+from tests.network.certificates import authority  # noqa: E402
 
 pytestmark = [
     pytest.mark.interop,
@@ -32,7 +36,15 @@ ELECTIONS_MAX: Final = 12
 
 
 async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: Path) -> None:
-    async with ours_first(tmp_path, ours=2, kafkas=1) as quorum:
+    """By TLS, with passwords in the log. What a Kafka with a wrong one says names it, and it gets nothing."""
+    peers = Peers(issuer=authority(tmp_path), mechanism="SCRAM-SHA-512")
+    async with ours_first(tmp_path / "quorum", ours=2, kafkas=1, peers=peers) as quorum:
+        said = await quorum.refuse_kafka(KAFKA)
+
+        assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in said
+        assert ((1, 2), ()) == await eventually(lambda: replicas(quorum), lambda seen: seen[0])
+        assert [] == quorum.log_of(KAFKA, below=sys.maxsize)
+
         await quorum.start_kafka(KAFKA)
         await quorum.create_by_wire("before-it-votes", at=1)
 
@@ -67,7 +79,17 @@ async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: 
 
 
 async def test_ours_joins_two_of_kafkas_votes_leads_and_loses(tmp_path: Path) -> None:
-    async with kafkas_first(tmp_path, ours=1, kafkas=2) as quorum:
+    """In the clear, with passwords in the configuration. What ours logs of a wrong one names it; it gets nothing."""
+    peers = Peers(mechanism=PLAIN)
+    async with kafkas_alone(tmp_path, ours=1, kafkas=2, peers=peers) as quorum:
+        said = await quorum.refuse_ours(quorum.quorum(1))
+        voters = (await quorum.described_by_one_of(KAFKAS)).current_voters
+
+        assert "SASL_AUTHENTICATION_FAILED: Authentication failed: Invalid username or password" in said
+        assert KAFKAS == tuple(sorted(each.replica_id for each in voters))
+        assert [] == quorum.log_of(1, below=sys.maxsize)
+
+        await quorum.start_ours()
         leader = (await quorum.led_by(KAFKAS)).leader_id
         await eventually(lambda: replicas(quorum, at=leader), lambda seen: seen[0] == (1, *KAFKAS))
         await quorum.create_by_wire("by-a-kafka", at=leader)
@@ -88,7 +110,7 @@ async def test_ours_joins_two_of_kafkas_votes_leads_and_loses(tmp_path: Path) ->
 
 async def test_a_kafka_is_a_static_voter_beside_ours(tmp_path: Path) -> None:
     """At kraft.version 0 the voters are configured, and have no directory ids."""
-    async with static_quorum(tmp_path, ours=2, kafkas=1) as quorum:
+    async with static_quorum(tmp_path, ours=2, kafkas=1, peers=Peers(mechanism="SCRAM-SHA-256")) as quorum:
         await quorum.create_by_wire("while-ours-leads", at=1)
         epoch = await quorum.transfer(to=KAFKA)
         await quorum.create_by_wire("while-a-kafka-leads", at=KAFKA)
