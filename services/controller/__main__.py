@@ -167,9 +167,12 @@ def _work(
         bytes_between=config.bytes_between_snapshots,
         interval_ms=config.snapshot_interval_ms,
     )
+    registration = ControllerRegistration(
+        driver, node_id=config.node_id, listeners=listeners, quorum=QuorumNode(channel), transport=transport
+    )
     return (
         driver.run(),
-        ControllerRegistration(driver, node_id=config.node_id, listeners=listeners, transport=transport).run(),
+        registration.run(),
         performance.run(lambda: driver.is_active),
         PeriodicTasks(driver, settings, intervals_of(config)).run(),
         snapshots.run(),

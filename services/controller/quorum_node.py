@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
+from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest
 from kraft.service.quorum_pb2 import (
     AlterQuorumRequest,
     AlterQuorumResponse,
@@ -79,6 +80,10 @@ class QuorumNode:
         """Asks the own node, the leader of `epoch`, to write a kraft.version. Raises ApiError if it cannot."""
         request = UpgradeKRaftVersionRequest(epoch=epoch, version=version, validate_only=validate_only)
         _raise(await call(self._raft_client.UpgradeKRaftVersion, request, deadline_ms=DEADLINE_MS))
+
+    async def register_with_kafka(self, request: ControllerRegistrationRequest) -> None:
+        """Has the own node register this controller with the leader, a Kafka's. Raises ApiError if it cannot."""
+        _raise(await call(self._raft_client.RegisterWithKafka, request, deadline_ms=DEADLINE_MS))
 
     async def ask(self, rpc: str, request: Any, *, deadline_ms: int) -> Any:
         """Sends any unary quorum RPC and returns its answer. Raises ApiError for a top-level error code."""

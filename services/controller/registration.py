@@ -21,7 +21,8 @@ from quorate.runtime.telemetry import OFF
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.wire.protobuf import to_protobuf
 from services.controller.driver import ControllerDriver
-from services.controller.forwarding import active_address
+from services.controller.forwarding import active_address, is_of_kafka
+from services.controller.quorum_node import QuorumNode
 
 log = logger(__name__)
 
@@ -32,7 +33,10 @@ SSL: Final = 1
 
 
 class ControllerRegistration:
-    """Registers this controller, with itself if it is active, else with the active one, until the record is applied."""
+    """Registers this controller, with itself if it is active, else with the active one, until the record is applied.
+
+    A Kafka's active controller is asked by the quorum node beside, which speaks Kafka's wire and logs in there.
+    """
 
     def __init__(
         self,
@@ -40,11 +44,13 @@ class ControllerRegistration:
         *,
         node_id: NodeId,
         listeners: Sequence[ListenerAddress],
+        quorum: QuorumNode,
         transport: Transport = PLAIN,
     ) -> None:
         """`listeners` are this controller's; the first is for calls of other controllers, and has one name on all."""
         assert listeners
         self._driver = driver
+        self._quorum = quorum
         self._transport = transport
         self._node_id = node_id
         self._listener = listeners[0].name
@@ -82,8 +88,8 @@ class ControllerRegistration:
             await changed.wait()
 
     def _may_register(self) -> bool:
-        """Whether an active controller of ours is known; with a Kafka's the next one of ours gets the registration."""
-        return self._driver.is_active or active_address(self._driver, self._listener) is not None
+        """Whether an active controller is known, ours or a Kafka's."""
+        return self._driver.is_active or active_address(self._driver) is not None
 
     async def _applied(self) -> None:
         """Waits until the registration record is committed and replayed here."""
@@ -98,13 +104,17 @@ class ControllerRegistration:
         if self._driver.is_active:
             await self._driver.write("ControllerRegistration", register_controller(self._request))
             return
+        request = cast(RegistrationMessage, to_protobuf(self._request))  # the protobuf class of this struct
+        if is_of_kafka(self._driver, self._listener):
+            await self._quorum.register_with_kafka(request)
+            return
         address = active_address(self._driver, self._listener)
         assert address is not None
         client = Client((address,), ControllerStub, telemetry=OFF, transport=self._transport)
         try:
             await client.call(
                 lambda stub: stub.ControllerRegistration,
-                cast(RegistrationMessage, to_protobuf(self._request)),  # the protobuf class of this struct
+                request,
                 deadline_ms=DEADLINE_MS,
                 retry=lambda error: False,
             )

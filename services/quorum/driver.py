@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from quorate.errors import Corrupt, ErrorCode
+from google.protobuf.message import Message as ProtobufMessage
+
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.raft import Presence
 from quorate.raft import messages as raft
@@ -170,6 +172,13 @@ class QuorumDriver:
         self.presence = presence
         self.core.controller_presence(presence, self.now_ms)
         self._wake()
+
+    async def ask_kafka(self, request: ProtobufMessage) -> Any:
+        """As `Peers.ask_kafka` with the present leader. Raises ApiError, also NOT_CONTROLLER if none is known."""
+        leader_id = self.core.role.leader_id
+        if leader_id is None or self._peers is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"no leader of epoch {self.core.role.epoch} is known")
+        return await self._peers.ask_kafka(leader_id, request)
 
     def upgrade_kraft_version(self, version: int, *, epoch: Epoch, validate_only: bool) -> Upgrade:
         """Raises kraft.version; it is committed once the high watermark reaches the answer's end offset. KIP-853."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from google.protobuf.message import Message as ProtobufMessage
 from msgspec.structs import replace
 
 from kraft.api.fetch_pb2 import FetchResponse
@@ -80,6 +81,21 @@ class Peers:
             self._fetch(send.to, send.request)
         else:
             self._spawn(self._call(send))
+
+    async def ask_kafka(self, leader_id: NodeId, request: ProtobufMessage) -> Any:
+        """Returns the answer of a leader that is a Kafka's controller to a request that is not of Raft.
+
+        Raises ApiError: NOT_CONTROLLER if the leader is one of our nodes, BROKER_NOT_AVAILABLE if it was not reached.
+        """
+        at = self._reached(leader_id)
+        if at.is_grpc:
+            raise ApiError(
+                ErrorCode.NOT_CONTROLLER, f"node {leader_id} leads, and is not a Kafka's: it listens at {at}"
+            )
+        try:
+            return await self._wires[at.protocol].call(at.address, request, timeout_s=self._timeout_s)
+        except Unreached as failure:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {leader_id} has not answered: {failure}") from None
 
     def stop_fetching(self, *, unless_from: NodeId | None) -> None:
         """Closes the Fetch stream, unless it goes to `unless_from`, the present leader."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any, Final
 
 from kraft.api.begin_quorum_epoch_pb2 import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
@@ -237,6 +238,13 @@ class RaftClientService(RaftClientServicer):
             error_message=upgrade.message,
             end_offset=upgrade.end_offset,
         )
+
+    async def RegisterWithKafka(
+        self, request: ControllerRegistrationRequest, context: Any
+    ) -> ControllerRegistrationResponse:
+        """Passes the controller's registration on to a leader that is a Kafka's controller. KIP-919."""
+        answer: ControllerRegistrationResponse = await self._driver.ask_kafka(request)
+        return answer
 
     async def ControllerHeartbeat(
         self, request: ControllerHeartbeatRequest, context: Any

@@ -86,6 +86,7 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "RaftClient/Resign": DENIED,
     "RaftClient/ConfirmLeadership": DENIED,
     "RaftClient/UpgradeKRaftVersion": DENIED,
+    "RaftClient/RegisterWithKafka": DENIED,
     "Controller/Submit": (ANSWERED, TOPIC_DENIED),
     "Controller/AdminStream": (ANSWERED, TOPIC_DENIED),
     "Controller/CreateTopics": (ANSWERED, TOPIC_DENIED),

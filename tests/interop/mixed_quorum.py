@@ -32,6 +32,7 @@ from tests.interop.kafka.quorum import data_of
 from tests.interop.mixed_plan import CLEAR, PATIENT, PEERS, Peers, Settings, as_properties, planned
 
 QUORUM_TOOL: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURE_TOOL: Final = "org.apache.kafka.tools.FeatureCommand"
 ALREADY: Final = ("DuplicateVoterException", "VoterNotFoundException")
 """What the tool says when an earlier call has done it, whose answer was lost."""
 WRONG: Final = "not the password"
@@ -158,11 +159,35 @@ class MixedQuorum(Cluster):
 
         await eventually(done, lambda said: any(each in said for each in ("Added", "Removed", *ALREADY)))
 
+    async def put_voters_into_log(self) -> None:
+        """`kafka-features upgrade --feature kraft.version=1`, again while the leader does not know each voter yet."""
+        servers = ",".join(self.kafka_address(node_id) for node_id in [*self.ours, *self.kafkas])
+        config = next(iter(self.kafkas.values())).directory / "server.properties"
+        at = ("--bootstrap-controller", servers, "--command-config", config)
+
+        async def done() -> tuple[int, str]:
+            try:
+                said = await asyncio.to_thread(tool, FEATURE_TOOL, *at, "upgrade", "--feature", "kraft.version=1")
+            except ToolFailed as failed:
+                said = str(failed)
+            return (await self.led_by([*self.ours, *self.kafkas])).kraft_version, said
+
+        await eventually(done, lambda seen: seen[0])
+
     # Ours
+
+    async def start_ours(self) -> None:
+        """Our processes start, as nobody's: each of our nodes asks Kafka's to let it vote."""
+        for process in self.plan.quorum:
+            process.settings["controller.quorum.bootstrap.servers"] = self._kafkas_to_ask
+            process.settings["controller.quorum.auto.join.enable"] = "true"
+            await self.running.format(process, joins=True)
+        for process in self.plan.processes:
+            await self.running.spawn(process)
+        await self.running.ready(self.plan.processes)
 
     async def refuse_ours(self, process: Process) -> str:
         """One of our quorum nodes starts with a wrong password, hears that it is wrong, and ends; what it logged."""
-        await self._format_ours()
         own, said = self.plan.directory / PEERS, self.plan.directory / f"{process.name}.log"
         own.write_text(as_properties(self.peers.listener(WRONG)))
         await self.running.spawn(process)
@@ -171,19 +196,17 @@ class MixedQuorum(Cluster):
         own.write_text(as_properties(self.peers.listener()))
         return said.read_text()
 
-    async def start_ours(self) -> None:
-        """Our processes start, as nobody's: each of our nodes asks Kafka's to let it vote."""
-        await self._format_ours()
-        for process in self.plan.processes:
-            await self.running.spawn(process)
-        await self.running.ready(self.plan.processes)
+    async def is_to_join(self, node_id: NodeId) -> None:
+        """One of our nodes, whose vote was taken away, ends; it is to ask for it: its voters are in the log now."""
+        process = self.quorum(node_id)
+        await self.kill(process, signal.SIGTERM)
+        process.settings["controller.quorum.bootstrap.servers"] = self._kafkas_to_ask
+        process.settings["controller.quorum.auto.join.enable"] = "true"
+        del process.settings["controller.quorum.voters"]
 
-    async def _format_ours(self) -> None:
-        servers = ",".join(f"CONTROLLER://{self.kafka_address(node_id)}" for node_id in self.kafkas)
-        for process in self.plan.quorum:
-            process.settings["controller.quorum.bootstrap.servers"] = servers
-            process.settings["controller.quorum.auto.join.enable"] = "true"
-            await self.running.format(process, joins=True)
+    @property
+    def _kafkas_to_ask(self) -> str:
+        return ",".join(f"CONTROLLER://{self.kafka_address(node_id)}" for node_id in self.kafkas)
 
     async def end_ours(self, node_id: NodeId) -> None:
         """One of our nodes, its controller and its gateway end in good order."""
@@ -342,10 +365,12 @@ async def ours_first(
 async def static_quorum(directory: Path, *, ours: int, kafkas: int, peers: Peers = CLEAR) -> AsyncIterator[MixedQuorum]:
     """All nodes are configured as voters (kraft.version 0), and run."""
     async with _mixed(directory, ours=ours, kafkas=kafkas, is_static=True, peers=peers) as mixed:
-        await mixed.running.start()
         for node in mixed.kafkas.values():
             await asyncio.to_thread(node.format, mixed.plan.cluster_id)
-            await asyncio.to_thread(node.start().wait_ready)
+            node.start()
+        await mixed.running.start()
+        for node in mixed.kafkas.values():
+            await asyncio.to_thread(node.wait_ready)
         yield mixed
 
 

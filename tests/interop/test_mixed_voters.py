@@ -19,7 +19,7 @@ from quorate.protocol.sasl.plain import PLAIN  # noqa: E402
 from tests.e2e.calls import eventually  # noqa: E402  # assertions of the helpers tell values from here on
 from tests.interop.kafka.release import absent  # noqa: E402
 from tests.interop.mixed_plan import Peers  # noqa: E402
-from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first, restarted, static_quorum  # noqa: E402
+from tests.interop.mixed_quorum import MixedQuorum, ours_first, restarted, static_quorum  # noqa: E402
 from tests.network.certificates import authority  # noqa: E402
 
 pytestmark = [
@@ -36,15 +36,9 @@ ELECTIONS_MAX: Final = 12
 
 
 async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: Path) -> None:
-    """By TLS, with passwords in the log. What a Kafka with a wrong one says names it, and it gets nothing."""
-    peers = Peers(issuer=authority(tmp_path), mechanism="SCRAM-SHA-512")
+    """By TLS, with passwords in the configuration."""
+    peers = Peers(issuer=authority(tmp_path), mechanism=PLAIN)
     async with ours_first(tmp_path / "quorum", ours=2, kafkas=1, peers=peers) as quorum:
-        said = await quorum.refuse_kafka(KAFKA)
-
-        assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in said
-        assert ((1, 2), ()) == await eventually(lambda: replicas(quorum), lambda seen: seen[0])
-        assert [] == quorum.log_of(KAFKA, below=sys.maxsize)
-
         await quorum.start_kafka(KAFKA)
         await quorum.create_by_wire("before-it-votes", at=1)
 
@@ -78,19 +72,23 @@ async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: 
         assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
 
 
-async def test_ours_joins_two_of_kafkas_votes_leads_and_loses(tmp_path: Path) -> None:
-    """In the clear, with passwords in the configuration. What ours logs of a wrong one names it; it gets nothing."""
-    peers = Peers(mechanism=PLAIN)
-    async with kafkas_alone(tmp_path, ours=1, kafkas=2, peers=peers) as quorum:
+async def test_a_kafka_puts_voters_into_the_log_and_ours_joins_votes_leads_and_loses(tmp_path: Path) -> None:
+    """At kraft.version 0 voters are configured; ours is one, and is removed at 1. Its log names a wrong password."""
+    async with static_quorum(tmp_path, ours=1, kafkas=2, peers=Peers(mechanism=PLAIN)) as quorum:
+        if await leads(quorum) == 1:
+            await quorum.transfer(to=2)
+        leader = (await quorum.led_by(KAFKAS)).leader_id
+        await quorum.put_voters_into_log()
+        await quorum.change_voters("remove-controller", 1, by=KAFKAS)
+        await quorum.is_to_join(1)
+        before = quorum.log_of(1, below=sys.maxsize)
         said = await quorum.refuse_ours(quorum.quorum(1))
-        voters = (await quorum.described_by_one_of(KAFKAS)).current_voters
 
         assert "SASL_AUTHENTICATION_FAILED: Authentication failed: Invalid username or password" in said
-        assert KAFKAS == tuple(sorted(each.replica_id for each in voters))
-        assert [] == quorum.log_of(1, below=sys.maxsize)
+        assert before == quorum.log_of(1, below=sys.maxsize)
+        assert KAFKAS == (await eventually(lambda: replicas(quorum, at=leader), lambda seen: seen[0]))[0]
 
-        await quorum.start_ours()
-        leader = (await quorum.led_by(KAFKAS)).leader_id
+        await quorum.restart(quorum.quorum(1))
         await eventually(lambda: replicas(quorum, at=leader), lambda seen: seen[0] == (1, *KAFKAS))
         await quorum.create_by_wire("by-a-kafka", at=leader)
         epoch = await ours_leads(quorum)
@@ -108,22 +106,43 @@ async def test_ours_joins_two_of_kafkas_votes_leads_and_loses(tmp_path: Path) ->
         assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
 
 
-async def test_a_kafka_is_a_static_voter_beside_ours(tmp_path: Path) -> None:
-    """At kraft.version 0 the voters are configured, and have no directory ids."""
-    async with static_quorum(tmp_path, ours=2, kafkas=1, peers=Peers(mechanism="SCRAM-SHA-256")) as quorum:
-        await quorum.create_by_wire("while-ours-leads", at=1)
-        epoch = await quorum.transfer(to=KAFKA)
+async def test_ours_puts_voters_into_the_log_among_them_a_kafka_that_is_removed_and_added(tmp_path: Path) -> None:
+    """With passwords in the log. What a Kafka with a wrong one says names it, and it gets nothing."""
+    async with static_quorum(tmp_path, ours=2, kafkas=1, peers=Peers(mechanism="SCRAM-SHA-512")) as quorum:
+        await quorum.create_by_one_of("at-0", (*OURS, KAFKA))
+        epoch = await quorum.transfer(to=KAFKA) if (await leads(quorum)) in OURS else -1
         await quorum.create_by_wire("while-a-kafka-leads", at=KAFKA)
         await they_stand_by(quorum)
         await quorum.stop_kafka(KAFKA)
         await quorum.led_by(OURS, after=epoch)
         await quorum.create_by_wire("while-it-is-gone", at=2)
+        before = quorum.log_of(KAFKA, below=sys.maxsize)
+        said = await quorum.refuse_kafka(KAFKA)
+
+        assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in said
+        assert before == quorum.log_of(KAFKA, below=sys.maxsize)
+
         await quorum.start_kafka(KAFKA)
+        await quorum.led_by(OURS)
+        await quorum.put_voters_into_log()
+        await quorum.change_voters("remove-controller", KAFKA)
+
+        assert OURS == (await eventually(lambda: replicas(quorum), lambda seen: KAFKA not in seen[0]))[0]
+
+        await quorum.change_voters("add-controller", KAFKA)
+
+        assert (*OURS, KAFKA) == (await eventually(lambda: replicas(quorum), lambda seen: KAFKA in seen[0]))[0]
+
+        await quorum.create_by_wire("at-1", at=1)
         committed = await quorum.stop_all()
 
-    assert ["while-ours-leads", "while-a-kafka-leads", "while-it-is-gone"] == quorum.topics_in(1)
+    assert ["at-0", "while-a-kafka-leads", "while-it-is-gone", "at-1"] == quorum.topics_in(1)
     for node_id in (2, KAFKA):
         assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
+
+
+async def leads(quorum: MixedQuorum) -> NodeId:
+    return (await quorum.led_by([*quorum.ours, *quorum.kafkas])).leader_id
 
 
 async def ours_leads(quorum: MixedQuorum) -> int:

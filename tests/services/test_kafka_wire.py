@@ -14,8 +14,11 @@ import pytest
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from kraft.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest as RegistrationMessage
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.vote import VoteRequest, VoteResponse
+from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import ClientConfig
 from quorate.network.server import ConnectedClient, Listening, serving
 from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId, OffsetAndEpoch, ReplicaKey
@@ -38,7 +41,7 @@ LOOPBACK = "127.0.0.1"
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = ListenerProtocols({"CONTROLLER": PLAINTEXT})
 PEER = 2
-ASKED = (FetchRequest, VoteRequest, BeginQuorumEpochRequest, ApiVersionsRequest)
+ASKED = (FetchRequest, VoteRequest, BeginQuorumEpochRequest, ApiVersionsRequest, ControllerRegistrationRequest)
 ALL: Versions = {api_of(each).key: api_of(each).versions for each in ASKED}
 VOTE = raft.VoteRequest(
     epoch=4, replica=ReplicaKey(1), last=OffsetAndEpoch(epoch=3, offset=17), pre_vote=True, voter=ReplicaKey(PEER)
@@ -76,6 +79,8 @@ class Kafka:
                     current_leader=topic.PartitionData.LeaderIdAndEpoch(leader_id=PEER, leader_epoch=4),
                 )
                 return FetchResponse(responses=(topic(topic_id=METADATA_TOPIC_ID, partitions=(part,)),))
+            case ControllerRegistrationRequest():
+                return ControllerRegistrationResponse(error_message=f"for {request.message.controller_id}")
         raise AssertionError(request.message)
 
 
@@ -129,6 +134,19 @@ async def asking(port: int) -> AsyncIterator[tuple[Peers, NodeEndpoints, Told]]:
         )
         yield peers, endpoints, told
         await peers.close()
+
+
+async def test_a_kafkas_controller_answers_what_is_not_of_raft_and_ours_is_not_asked() -> None:
+    kafka = Kafka()
+    async with served(kafka) as port, asking(port) as (peers, endpoints, _):
+        answer = await peers.ask_kafka(PEER, RegistrationMessage(controller_id=1))
+        endpoints.hear(3, Address("three", 9090))
+        with pytest.raises(ApiError, match="node 3 leads, and is not a Kafka's: it listens at three:9090") as refused:
+            await peers.ask_kafka(3, RegistrationMessage(controller_id=1))
+
+    assert answer.error_message == "for 1"
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert len(kafka.asked) == 1
 
 
 async def test_a_vote_is_asked_for_and_the_leader_that_the_answer_names_is_found_there() -> None:

@@ -143,7 +143,9 @@ class Controller:
         server = Server(life, self.host)
         add_to_server(servicer, server)  # type: ignore[arg-type]
         world.network.listen(self.address, server)
-        registration = ControllerRegistration(driver, node_id=self.node.id, listeners=(self._listener,))
+        registration = ControllerRegistration(
+            driver, node_id=self.node.id, listeners=(self._listener,), quorum=QuorumNode(channel)
+        )
         cluster = world.cluster
         snapshots = Snapshots(
             driver, channel, self.node.clock, bytes_between=cluster.snapshot_bytes, interval_ms=cluster.snapshot_ms
