@@ -58,7 +58,9 @@ class Day:
         return *times, self.leader_changes, self.unclean_elections
 
 
-Partitions: TypeAlias = dict[tuple[str, str, int], Partition]
+Key: TypeAlias = tuple[str, str, int]
+"""A partition: its topic's name and id, and its number."""
+Partitions: TypeAlias = dict[Key, Partition]
 
 
 def logged(log: Path) -> Iterator[Logged]:
@@ -125,6 +127,52 @@ def min_isr(state: ClusterState, topic: str, partition: Partition) -> int:
     return min(wanted, len(partition.replicas))
 
 
+def is_under_min_isr(partition: Partition, least: int) -> bool:
+    """Takes it no writes with acks=all? Without a leader it takes none (kafka-topics --under-min-isr-partitions)."""
+    return not partition.has_leader or len(partition.isr) < least
+
+
+class Standing(NamedTuple):
+    """How things stand after a record: all partitions, and those offline, under min ISR, and under-replicated."""
+
+    offset: int
+    ms: int
+    there: frozenset[Key]
+    offline: frozenset[Key]
+    under_min_isr: frozenset[Key]
+    under_replicated: frozenset[Key]
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many they are."""
+        return len(self.offline), len(self.under_min_isr), len(self.under_replicated)
+
+
+def standings(records: Iterable[Logged]) -> Iterator[Standing]:
+    """How things stand after each record."""
+    state = ClusterState()
+    for offset, timestamp_ms, record in records:
+        if record is not None:
+            state.apply(record, offset)
+        found = partitions_of(state)
+        yield Standing(
+            offset,
+            timestamp_ms,
+            frozenset(found),
+            frozenset(key for key, partition in found.items() if not partition.has_leader),
+            frozenset(
+                key
+                for key, partition in found.items()
+                if is_under_min_isr(partition, min_isr(state, key[0], partition))
+            ),
+            frozenset(
+                key
+                for key, partition in found.items()
+                if len(partition.isr) < len(set(partition.replicas) - set(partition.adding_replicas))
+            ),
+        )
+
+
 def is_led_anew(before: Partition, after: Partition) -> bool:
     """Is somebody else the leader now?"""
     return after.has_leader and after.leader != before.leader
@@ -149,7 +197,7 @@ def _pass(
         day = _day(days, key, begin)
         day.ms += until - begin
         day.offline_ms += 0 if partition.has_leader else until - begin
-        day.under_min_isr_ms += until - begin if len(partition.isr) < least else 0
+        day.under_min_isr_ms += until - begin if is_under_min_isr(partition, least) else 0
         begin = until
 
 

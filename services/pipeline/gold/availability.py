@@ -1,8 +1,7 @@
 """Availability: each partition's seconds offline and under min ISR, and its elections, for each day.
 
-Offline means without a leader. Under min ISR means, as a Kafka leader counts: fewer members in the ISR than the lesser
-of `min.insync.replicas` and the number of replicas. That config is the topic's, else the brokers' default, else an
-assumed value (1 by default), because a broker's own file is not in the log; the assumed time is counted too.
+`conditions` says what offline and under min ISR mean. `min.insync.replicas` is the topic's, else the brokers' default,
+else an assumed value (1 by default), because a broker's own file is not in the log; the assumed time is counted too.
 
 A leader change is a new leader after another one or after none. Times are those of the records. A new active
 controller's clock may be behind; a timestamp earlier than one before it is replaced by that one.
@@ -18,6 +17,7 @@ from pyspark.sql import functions as fn
 
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import RECOVERED, RECOVERING
+from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
 from services.pipeline.silver.partitions import KEY, before
 from services.pipeline.silver.present import MIN_ISR, MIN_ISR_DEFAULT
 from services.pipeline.silver.validity import by_key
@@ -76,7 +76,8 @@ def partition_spans(
 ) -> DataFrame:
     """Computes the intervals in which a partition's leader, ISR size and min ISR did not change.
 
-    `min_isr` is assumed while no record sets the config.
+    `min_isr` is assumed while no record sets the config. `by_config` is true if a change of the config began the
+    interval, `is_last` if it holds at the log's end, `is_removed` if its topic's removal ends it.
     """
     states = _elections(partitions)
     born = states.groupBy("cluster_id", *_ALL).agg(
@@ -89,21 +90,28 @@ def partition_spans(
     filled = rows.withColumns(
         {
             name: fn.last(name, ignorenulls=True).over(order)
-            for name in (*_COUNTED, "removed_time", "own_min", "default_min")
+            for name in (*_COUNTED, "removed_time", "removed_offset", "own_min", "default_min")
         }
     )
     filled = filled.withColumn("timestamp", fn.max("timestamp").over(order))
-    filled = filled.withColumn("next_time", fn.lead("timestamp").over(order))
+    filled = filled.withColumns(
+        {"next_time": fn.lead("timestamp").over(order), "next_offset": fn.lead("offset").over(order)}
+    )
     filled = filled.where("leader is not null").join(fn.broadcast(ends), "cluster_id")
     set_own, set_default = (fn.nullif(fn.col(name), fn.lit(_NOT_SET)) for name in ("own_min", "default_min"))
-    least = fn.least(fn.coalesce(set_own, set_default, fn.lit(min_isr)), fn.col("replica_count"))
+    set_or_assumed = fn.coalesce(set_own, set_default, fn.lit(min_isr))
+    leader, isr_count, replica_count, wanted = (fn.col(name) for name in _COUNTED)
     return filled.withColumns(
         {
             "begin": fn.col("timestamp"),
             "end": fn.greatest("timestamp", fn.coalesce("next_time", "removed_time", "log_end_time")),
-            "offline": fn.col("leader") < 0,
-            "short": fn.col("isr_count") < fn.col("wanted_count"),
-            "under_min_isr": fn.col("isr_count") < least,
+            "min_isr": set_or_assumed,
+            "offline": is_offline(leader),
+            "short": is_under_replicated(isr_count, wanted),
+            "under_min_isr": is_under_min_isr(leader, isr_count, replica_count, set_or_assumed),
+            "by_config": fn.coalesce("by_config", fn.lit(False)),
+            "is_removed": fn.col("next_offset").isNull() & fn.col("removed_time").isNotNull(),
+            "is_last": fn.col("next_offset").isNull() & fn.col("removed_time").isNull(),
             "min_isr_is_assumed": fn.coalesce(set_own, set_default).isNull(),
             "led_anew": fn.coalesce("led_anew", fn.lit(False)),
             "unclean": fn.coalesce("unclean", fn.lit(False)),
@@ -112,18 +120,19 @@ def partition_spans(
 
 
 def _elections(partitions: DataFrame) -> DataFrame:
+    removed = fn.col("end_type") == "REMOVE_TOPIC_RECORD"
     return partitions.select(
         "cluster_id",
         *_ALL,
         fn.col("valid_from_offset").alias("offset"),
         fn.col("valid_from_time").alias("timestamp"),
         "valid_to_offset",
-        fn.when(fn.col("end_type") == "REMOVE_TOPIC_RECORD", fn.col("valid_to_time")).alias("removed_time"),
+        fn.when(removed, fn.col("valid_to_time")).alias("removed_time"),
+        fn.when(removed, fn.col("valid_to_offset")).alias("removed_offset"),
         "leader",
         fn.size("isr").alias("isr_count"),
         fn.size("replicas").alias("replica_count"),
-        # A replica that is being added does not count as missing: Partition.isUnderReplicated, KIP-455.
-        fn.size(fn.array_except("replicas", "adding_replicas")).alias("wanted_count"),
+        fn.size(wanted_replicas()).alias("wanted_count"),
         led_anew().alias("led_anew"),
         led_uncleanly().alias("unclean"),
     )
@@ -157,7 +166,12 @@ def _settings(configs: DataFrame, born: DataFrame, *, own: bool) -> DataFrame:
         concerns = concerns & fn.expr("change.resource_name = born.topic")
     found = born.alias("born").join(changes, concerns)
     return found.select(
-        "born.cluster_id", *(f"born.{name}" for name in _ALL), "change.offset", "change.timestamp", f"change.{column}"
+        "born.cluster_id",
+        *(f"born.{name}" for name in _ALL),
+        "change.offset",
+        "change.timestamp",
+        f"change.{column}",
+        fn.lit(True).alias("by_config"),
     )
 
 

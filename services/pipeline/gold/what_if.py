@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 from quorate.metadata.features import ELR_VERSION
 from quorate.metadata.partitions import NO_LEADER, RECOVERING
 from quorate.nouns import NodeId, Offset
+from services.pipeline.gold.conditions import is_under_min_isr
 from services.pipeline.silver.image import HISTORIES, SILVER
 from services.pipeline.silver.present import MIN_ISR_DEFAULT, Present, present, replicas_of, topic_settings
 from services.pipeline.tables import Tables
@@ -293,8 +294,12 @@ def _consequences(rows: DataFrame) -> DataFrame:
         {
             "offline": ~led,
             "offline_after": ~led_after,
-            "under_min_isr": fn.size("isr") < fn.col("min_isr"),
-            "under_min_isr_after": fn.size("isr_after") < fn.col("min_isr"),
+            **{
+                f"under_min_isr{then}": is_under_min_isr(
+                    fn.col(f"leader{then}"), fn.size(f"isr{then}"), fn.size("replicas"), fn.col("min_isr")
+                )
+                for then in ("", "_after")
+            },
             "leader_moves": moved & led & led_after,
             "unclean_election": led_after & (recovers | (moved & uncleanly)),
         }
