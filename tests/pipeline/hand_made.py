@@ -119,12 +119,12 @@ def unfenced(broker_id: int, epoch: int = 1) -> Message:
     return BrokerRegistrationChangeRecord(broker_id, epoch, fenced=-1)
 
 
-def controller(controller_id: int, levels: Ranges = LEVELS) -> Message:
+def controller(controller_id: int, levels: Ranges = LEVELS, *, incarnation: str = "first") -> Message:
     """A controller's registration."""
     made = RegisterControllerRecord.ControllerFeature
     return RegisterControllerRecord(
         controller_id=controller_id,
-        incarnation_id=uuid_of(f"controller {controller_id}"),
+        incarnation_id=uuid_of(f"controller {controller_id} {incarnation}"),
         features=tuple(made(name, lowest, highest) for name, (lowest, highest) in levels.items()),
     )
 

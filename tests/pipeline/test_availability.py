@@ -1,15 +1,24 @@
-"""Availability and the audit timeline of logs by hand and by chance, against a walk over the records."""
+"""Availability, the audit timeline and the story of logs by hand and by chance, against a walk over the records."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
+from itertools import groupby
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from quorate.metadata.partitions import RECOVERED, RECOVERING
-from quorate.records import UnregisterBrokerRecord
+from quorate.nouns import uuid_text
+from quorate.records import (
+    BrokerRegistrationChangeRecord,
+    KRaftVersionRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+)
 from tests.metadata.histories import STEPS, abort, begin, end, unknown, write
 from tests.pipeline.hand_made import (
     Story,
@@ -17,16 +26,21 @@ from tests.pipeline.hand_made import (
     brokers,
     change,
     config,
+    controller,
     fenced,
     removed,
     silver_of,
     topic,
     unfenced,
+    uuid_of,
+    voters,
 )
-from tests.pipeline.walks import agree, days_of, walk, without_aborted
+from tests.pipeline.walks import Standing, agree, days_of, standings, walk, without_aborted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from services.pipeline.report.health import Bucket
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -108,7 +122,28 @@ def _too_soon() -> Story:
     return story.say(broker(1, epoch=4, fenced=True))
 
 
+def _nodes() -> Story:
+    """Everything that can happen to brokers, controllers and voters, and what changes of min.insync.replicas do."""
+    story = Story(KRaftVersionRecord(0, 1), voters(1, 2, 3), controller(1), broker(4, log_dirs=(uuid_of("a"),)))
+    story.say(broker(5), *topic("orders", [4, 5], [5, 4]), config("orders", "min.insync.replicas", "2"))
+    story.after(minutes=1).led_by(2).say(voters(1, 2, 3))  # as it was
+    story.after(minutes=1).say(voters(1, 3)).say(voters(1, 3, 7, without_directory=(3,)))
+    story.after(minutes=1).say(controller(1), controller(1, incarnation="another"), UnregisterControllerRecord(1))
+    dirs = tuple(uuid_of(name) for name in "ab")
+    story.say(BrokerRegistrationChangeRecord(4, 1, log_dirs=dirs[1:]))
+    story.say(BrokerRegistrationChangeRecord(4, 1, cordoned_log_dirs=dirs[1:]))
+    story.say(broker(4, epoch=2, fenced=True), unfenced(4, epoch=2))
+    story.say(BrokerRegistrationChangeRecord(4, 2, cordoned_log_dirs=dirs[1:]))  # it is known again, and the same
+    story.say(BrokerRegistrationChangeRecord(4, 2, cordoned_log_dirs=(), log_dirs=dirs))
+    story.after(minutes=1).say(change("orders", isr=(4,)), config("orders", "min.insync.replicas", "2"))
+    story.say(config("orders", "min.insync.replicas", "1"), config(None, "min.insync.replicas", "2"))
+    story.after(minutes=1).say(config("orders", "min.insync.replicas", None))
+    story.say(change("orders", 1, isr=(), leader=-1)).after(minutes=1)
+    return story.say(removed("orders"), config("other", "a", "b"))
+
+
 STORIES: Final = {
+    "nodes": _nodes,
     "midnight": _midnight,
     "ends-at-midnight": _ends_at_midnight,
     "min-isr": _min_isr,
@@ -139,20 +174,31 @@ def stories() -> dict[str, Story]:
 
 
 @pytest.fixture(scope="module")
-def gold(
+def silver(
     spark: SparkSession, stories: dict[str, Story], tmp_path_factory: pytest.TempPathFactory
-) -> Mapping[str, list[Row]]:
-    """Availability and the audit timeline of every cluster, collected."""
-    from services.pipeline.gold.audit import audit_timeline
-    from services.pipeline.gold.availability import availability
-    from services.pipeline.gold.churn import isr_churn
+) -> Mapping[str, DataFrame]:
+    """Silver of every cluster, in memory."""
     from services.pipeline.silver.image import HISTORIES
 
     tables = silver_of(spark, tmp_path_factory.mktemp("failures"), stories)
     found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
-    silver = {name: table for name, table in found.items() if table is not None}
-    made = {"availability": availability, "audit_timeline": audit_timeline, "isr_churn": isr_churn}
+    return {name: table.coalesce(1).localCheckpoint() for name, table in found.items() if table is not None}
+
+
+@pytest.fixture(scope="module")
+def gold(silver: Mapping[str, DataFrame]) -> Mapping[str, list[Row]]:
+    """Availability, the audit timeline and the story of every cluster, collected."""
+    from services.pipeline.gold.audit import audit_timeline
+    from services.pipeline.gold.availability import availability
+    from services.pipeline.gold.churn import isr_churn
+    from services.pipeline.gold.story import story
+
+    made = {"availability": availability, "audit_timeline": audit_timeline, "isr_churn": isr_churn, "story": story}
     return {name: of(silver).collect() for name, of in made.items()}
+
+
+WALKED: Final = (*(name for name in STORIES if name != "clock"), *BY_CHANCE)
+"""The clusters whose time never goes back, as it does not for the walk."""
 
 
 def of(rows: list[Row], cluster: str) -> list[Row]:
@@ -160,7 +206,7 @@ def of(rows: list[Row], cluster: str) -> list[Row]:
     return [row for row in rows if row["cluster_id"] == cluster]
 
 
-@pytest.mark.parametrize("cluster", [*(name for name in STORIES if name != "clock"), *BY_CHANCE])
+@pytest.mark.parametrize("cluster", WALKED)
 def test_every_partitions_days_are_those_of_a_walk(
     gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
 ) -> None:
@@ -221,3 +267,164 @@ def test_a_broker_that_is_back_too_soon_is_fenced_by_its_registration(gold: Mapp
         "broker 1 registers in epoch 4, fenced",
     ] == told
     assert (1, 1) == (row["fenced"], row["unfenced"])
+
+
+@pytest.fixture(scope="module")
+def buckets(silver: Mapping[str, DataFrame]) -> list[Bucket]:
+    """What the report's plot of counts is drawn from, of every cluster."""
+    from services.pipeline.gold.availability import partition_spans
+    from services.pipeline.report.health import read_buckets
+    from services.pipeline.report.intervals import log_ends
+
+    log = log_ends(silver["events"])
+    return read_buckets(partition_spans(silver["partition_history"], silver["config_history"], log), log)
+
+
+EVENTS: Final = {
+    "lost": r"(\d+) partitions? of .* loses? (?:its leader|their leaders)$",
+    "led": r"(\d+) partitions? of .* ha(?:s|ve) a leader again$",
+    "under": r"(\d+) partitions? (?:of .* )?comes? under min",
+    "enough": r"(\d+) partitions? (?:of .* )?(?:is|are) no longer under min",
+    "removed": r"(\d+) partitions? of .* under min.insync.replicas (?:is|are) removed$",
+}
+"""What the story says of partitions, and how many they are."""
+
+
+@pytest.mark.parametrize("cluster", WALKED)
+def test_the_story_has_the_counts_of_a_walk_at_every_event(
+    gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
+) -> None:
+    ends = ends_of_moments(stories[cluster])
+    rows = of(gold["story"], cluster)
+
+    for row in rows:
+        at = max(ms for ms in ends if ms <= round(row["time"].timestamp() * 1000))
+        found = row["offline"], row["under_min_isr"], row["under_replicated"]
+
+        assert ends[at].counts == found, row
+    assert rows
+
+
+@pytest.mark.parametrize("cluster", WALKED)
+def test_the_story_tells_how_many_partitions_each_event_is_about(
+    gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
+) -> None:
+    """What happens within one moment is told as often as it happens."""
+    expected: Counter[tuple[int, str]] = Counter()
+    before = Standing(-1, 0, frozenset(), frozenset(), frozenset(), frozenset())
+    for after in standings(without_aborted(stories[cluster].logged())):
+        gone = before.there - after.there
+        changes = {
+            "lost": after.offline - before.offline,
+            "led": before.offline - after.offline - gone,
+            "under": after.under_min_isr - before.under_min_isr,
+            "enough": before.under_min_isr - after.under_min_isr - gone,
+            "removed": before.under_min_isr & gone,
+        }
+        for what, keys in changes.items():
+            expected[after.ms, what] += len(keys)
+        before = after
+    told: Counter[tuple[int, str]] = Counter()
+    for row in of(gold["story"], cluster):
+        for what, pattern in EVENTS.items():
+            for number in re.findall(pattern, row["sentence"]):
+                told[round(row["time"].timestamp() * 1000), what] += int(number)
+
+    assert {at: count for at, count in expected.items() if count} == told
+
+
+@pytest.mark.parametrize("cluster", WALKED)
+def test_the_plot_of_counts_has_the_most_of_a_walk_in_every_interval(
+    buckets: list[Bucket], stories: dict[str, Story], cluster: str
+) -> None:
+    from services.pipeline.report.health import level_steps
+
+    ends = ends_of_moments(stories[cluster])
+    own = [bucket for bucket in buckets if bucket.cluster_id == cluster]
+    steps = level_steps(own, stories[cluster].end_ms)
+
+    for step in steps:
+        before = [ends[at] for at in ends if at < step.begin_ms][-1:]
+        # The last interval has the log's last moment, too.
+        until = step.end_ms + (step is steps[-1])
+        inside = [ends[at] for at in ends if step.begin_ms <= at < until]
+        most = zip(*(each.counts for each in (*before, *inside)), strict=True)
+        offline, under, short = (max(each) for each in most)
+
+        assert (short, under, offline) == tuple(step.counts), step
+    assert bool(steps) == any(any(each.counts) for each in ends.values())
+
+
+@pytest.mark.parametrize("part", [0.6, 1.0])
+def test_the_doctor_and_the_causes_count_as_a_walk_does(
+    silver: Mapping[str, DataFrame], stories: dict[str, Story], part: float
+) -> None:
+    from services.pipeline.gold.causes import causes
+    from services.pipeline.gold.doctor_partitions import config_conditions, partition_findings
+    from services.pipeline.gold.doctor_rules import DoctorLimits
+    from services.pipeline.silver.present import present as present_of
+
+    offset = round(RECORD_COUNT * part)
+    now = present_of(silver, offset)
+    earlier = {
+        name: silver[name].where(f"valid_from_offset < {offset}") for name in ("partition_history", "config_history")
+    }
+    limits = DoctorLimits()
+    since = config_conditions(now, earlier["partition_history"], earlier["config_history"], limits)
+    found = partition_findings(now, earlier["partition_history"], since, limits).collect()
+    grouped = causes({**silver, **earlier}, now=now, limits=limits).collect()
+    counted = 0
+    for cluster in WALKED:
+        *_, last = (each for each in standings(without_aborted(stories[cluster].logged())) if each.offset < offset)
+        codes = Counter(row["code"] for row in of(found, cluster))
+        by_cause: Counter[str] = Counter()
+        for row in of(grouped, cluster):
+            by_cause[row["code"]] += row["partitions"]
+        short = last.under_replicated - last.under_min_isr
+        counted += sum(last.counts)
+
+        assert last.counts == (codes["NO_LEADER"], codes["UNDER_MIN_ISR"], codes["UNDER_REPLICATED"]), cluster
+        assert (len(last.offline), len(last.under_min_isr - last.offline), len(short)) == (
+            by_cause["NO_LEADER"],
+            by_cause["UNDER_MIN_ISR"],
+            by_cause["UNDER_REPLICATED"],
+        ), cluster
+    assert counted
+
+
+def test_what_happens_to_nodes_and_configs_is_in_the_story(gold: Mapping[str, list[Row]]) -> None:
+    rows = sorted(of(gold["story"], "nodes"), key=lambda row: (row["offset"], row["sentence"]))
+    one, other = uuid_text(uuid_of("a")), uuid_text(uuid_of("b"))
+
+    assert [
+        "the voters are 1,2,3",
+        "controller 1 registers",
+        "broker 4 registers, unfenced",
+        "broker 5 registers, unfenced",
+        "controller 2 becomes the active controller, in epoch 2",
+        "voter 2 is removed; the voters are 1,3",
+        "voter 7 is added, voter 3 is replaced; the voters are 1,3,7",
+        "controller 1 registers again",
+        "controller 1 restarts, with a new incarnation",
+        "controller 1 is unregistered",
+        f"log directory {one} of broker 4 is offline",
+        f"log directory {other} of broker 4 is online",
+        f"log directory {other} of broker 4 is cordoned",
+        "broker 4 restarts, with a new incarnation, and is fenced by that",
+        "broker 4 is unfenced",
+        f"log directory {one} of broker 4 is online",
+        f"log directory {other} of broker 4 is uncordoned",
+        "1 partition of orders comes under min.insync.replicas",
+        "topic orders: min.insync.replicas 2 → 1; 1 partition is no longer under min.insync.replicas",
+        "all brokers' default: min.insync.replicas not set → 2",
+        "topic orders: min.insync.replicas 1 → not set; 1 partition comes under min.insync.replicas",
+        "1 partition of orders comes under min.insync.replicas",
+        "1 partition of orders loses its leader",
+        "2 partitions of orders under min.insync.replicas are removed",
+    ] == [row["sentence"] for row in rows]
+
+
+def ends_of_moments(story: Story) -> dict[int, Standing]:
+    """How things stand after the last record of each time."""
+    walked = standings(without_aborted(story.logged()))
+    return {ms: list(each)[-1] for ms, each in groupby(walked, key=lambda standing: standing.ms)}

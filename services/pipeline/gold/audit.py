@@ -140,9 +140,10 @@ def _features(kept: DataFrame) -> DataFrame:
 def _leaders(events: DataFrame) -> DataFrame:
     payload = fn.from_json("payload", struct_type(LeaderChangeMessage))
     rows = events.where("type = 'LEADER_CHANGE'").withColumn("r", payload)
-    sentence = fn.concat(fn.lit("node "), fn.col("r.leaderId"), fn.lit(" leads in epoch "), fn.col("epoch"))
+    named = fn.concat(fn.lit("controller "), fn.col("r.leaderId"))
+    sentence = fn.concat(fn.lit("becomes the active controller in epoch "), fn.col("epoch"))
     rows = rows.withColumns({"valid_from_offset": fn.col("offset"), "valid_from_time": fn.col("timestamp")})
-    return began(rows, fn.lit("quorum"), sentence)
+    return began(rows, named, sentence)
 
 
 def _voters(kept: DataFrame) -> DataFrame:

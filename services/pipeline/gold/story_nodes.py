@@ -1,0 +1,186 @@
+"""The story's events about nodes: brokers, their log directories, controllers, voters, and the active controller."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+from quorate.records import LeaderChangeMessage, RegisterControllerRecord, VotersRecord
+from services.pipeline.frames import struct_type
+from services.pipeline.gold.audit_rows import with_before
+from services.pipeline.gold.doctor_rules import DoctorLimits, listed, text
+from services.pipeline.gold.silence import silences
+from services.pipeline.gold.story_partitions import BAD, GOOD, PLAIN
+
+__all__ = ["active_controllers", "broker_events", "controller_events", "silence_events", "voter_events"]
+
+_RESTARTS: Final = "restarts, with a new incarnation"
+
+
+def broker_events(history: DataFrame) -> DataFrame:
+    """Tells registrations, restarts, shutdowns and fencings of brokers, and what became of their log directories."""
+    columns = ("fenced", "in_controlled_shutdown", "broker_epoch", "incarnation_id")
+    rows = with_before(history, ("broker_id",), columns)
+    fenced, shut = fn.col("fenced"), fn.col("in_controlled_shutdown")
+    newly_fenced = fenced & ~fn.col("was_fenced")
+    same = fn.col("incarnation_id").eqNullSafe(fn.col("was_incarnation_id"))
+    again = fn.when(same, "registers again, in the same incarnation").otherwise(_RESTARTS)
+    # A broker that restarts within its session timeout is fenced by its new registration, and by no record before.
+    what = (
+        fn.when(fn.col("is_first") & ~fenced, "registers, unfenced")
+        .when(fn.col("is_first"), "registers")
+        .when(
+            fn.col("broker_epoch") != fn.col("was_broker_epoch"),
+            fn.concat(again, fn.when(newly_fenced, ", and is fenced by that").otherwise("")),
+        )
+        .when(shut & ~fn.col("was_in_controlled_shutdown"), "begins a controlled shutdown")
+        .when(newly_fenced & shut, "is fenced, which ends its controlled shutdown")
+        .when(newly_fenced, "is fenced")
+        .when(~fenced & fn.col("was_fenced"), "is unfenced")
+    )
+    grave = (shut & ~fn.col("was_in_controlled_shutdown")) | newly_fenced
+    look = fn.when(fn.col("is_first"), PLAIN).when(grave, BAD).when(what == "is unfenced", GOOD).otherwise(PLAIN)
+    named = text("broker ", fn.col("broker_id"))
+    begun = _events(rows.where(what.isNotNull()), look, fn.concat_ws(" ", named, what))
+    gone = history.where("end_type = 'UNREGISTER_BROKER_RECORD'")
+    return begun.unionByName(_ends(gone, fn.concat_ws(" ", named, fn.lit("is unregistered")))).unionByName(
+        _directory_events(history)
+    )
+
+
+def controller_events(kept: DataFrame) -> DataFrame:
+    """Tells registrations and restarts of controllers. KIP-919."""
+    record = fn.from_json("payload", struct_type(RegisterControllerRecord))
+    rows = kept.where("kind = 'controller'").withColumn("r", record)
+    rows = rows.withColumns({"controller_id": fn.col("r.controllerId"), "incarnation_id": fn.col("r.incarnationId")})
+    named = text("controller ", fn.col("controller_id"))
+    same = fn.col("incarnation_id").eqNullSafe(fn.col("was_incarnation_id"))
+    what = fn.when(fn.col("is_first"), "registers").when(same, "registers again").otherwise(_RESTARTS)
+    changes = with_before(rows, ("controller_id",), ("incarnation_id",))
+    gone = rows.where("end_type = 'UNREGISTER_CONTROLLER_RECORD'")
+    return _events(changes, fn.lit(PLAIN), fn.concat_ws(" ", named, what)).unionByName(
+        _ends(gone, fn.concat_ws(" ", named, fn.lit("is unregistered")))
+    )
+
+
+def voter_events(kept: DataFrame) -> DataFrame:
+    """Tells the voters that were added, removed, replaced or updated; the same set written again is no event. KIP-853.
+
+    A voter is replaced if its id comes with another directory, and updated if only its endpoints or versions change.
+    """
+    voters = fn.from_json("payload", struct_type(VotersRecord))["voters"]
+    rows = kept.where("kind = 'voters'").withColumn("voters", fn.array_sort(voters))
+    rows = with_before(rows, ("kind", "key"), ("voters",))
+    ids, was_ids = (fn.transform(name, lambda voter: voter["voterId"]) for name in ("voters", "was_voters"))
+    changed = fn.filter("voters", lambda voter: ~fn.array_contains("was_voters", voter))
+
+    def known(place: Column) -> Column:
+        return fn.transform(place, lambda voter: fn.concat_ws("/", voter["voterId"], voter["voterDirectoryId"]))
+
+    def is_same_directory(voter: Column) -> Column:
+        key = fn.concat_ws("/", voter["voterId"], voter["voterDirectoryId"])
+        return fn.array_contains(known(fn.col("was_voters")), key)
+
+    stayed = fn.filter(changed, lambda voter: fn.array_contains(was_ids, voter["voterId"]))
+    happened = {
+        "removed": fn.array_except(was_ids, ids),
+        "added": fn.array_except(ids, was_ids),
+        "replaced": fn.transform(
+            fn.filter(stayed, lambda voter: ~is_same_directory(voter)), lambda voter: voter["voterId"]
+        ),
+        "updated": fn.transform(fn.filter(stayed, is_same_directory), lambda voter: voter["voterId"]),
+    }
+    told = rows.withColumns(happened)
+    parts = fn.concat_ws(", ", *(_named_voters(name) for name in happened))
+    sets = text("; the voters are ", listed(ids))
+    first = text("the voters are ", listed(ids))
+    sentence = fn.when(fn.col("is_first"), first).when(parts != "", fn.concat(parts, sets))
+    return _events(told.where(sentence.isNotNull()), fn.lit(PLAIN), sentence)
+
+
+def active_controllers(events: DataFrame) -> DataFrame:
+    """Tells each election of the active controller."""
+    leader = fn.from_json("payload", struct_type(LeaderChangeMessage))["leaderId"]
+    rows = events.where("type = 'LEADER_CHANGE'").withColumns(
+        {"valid_from_offset": fn.col("offset"), "valid_from_time": fn.col("timestamp")}
+    )
+    sentence = text("controller ", leader, " becomes the active controller, in epoch ", fn.col("epoch"))
+    return _events(rows, fn.lit(PLAIN), sentence)
+
+
+def silence_events(events: DataFrame, limits: DoctorLimits) -> DataFrame:
+    """Tells the periods in which no controller wrote."""
+    rows = silences(events, silence_s=limits.silence_s).withColumns(
+        {"valid_from_offset": fn.col("before.offset"), "valid_from_time": fn.col("before.timestamp")}
+    )
+    seconds = fn.round(fn.col("silent_ms") / 1000, 1)
+    return _events(rows, fn.lit(BAD), text("no controller writes for ", seconds, " s from here on"))
+
+
+def _directory_events(history: DataFrame) -> DataFrame:
+    """Tells log directories that went offline or came back (KIP-858), and that were cordoned or uncordoned (KIP-1066).
+
+    A registration does not say which directories are cordoned until the broker does, so a value is compared with the
+    last one that is known.
+    """
+    before = Window.partitionBy("cluster_id", "broker_id").orderBy("valid_from_offset")
+    before = before.rowsBetween(Window.unboundedPreceding, -1)
+    is_known = fn.size("log_dirs") > 0
+    last = {
+        "was_dirs": fn.last(fn.when(is_known, fn.col("log_dirs")), ignorenulls=True).over(before),
+        "was_cordoned": fn.last("cordoned_log_dirs", ignorenulls=True).over(before),
+    }
+    nothing = fn.array().cast("array<string>")
+    rows = history.withColumns(last).withColumns(
+        {
+            "offline": fn.when(is_known, fn.array_except("was_dirs", "log_dirs")),
+            "online": fn.when(is_known, fn.array_except("log_dirs", "was_dirs")),
+            "cordoned": fn.array_except("cordoned_log_dirs", fn.coalesce("was_cordoned", nothing)),
+            "uncordoned": fn.array_except("was_cordoned", "cordoned_log_dirs"),
+        }
+    )
+    looks = {"offline": BAD, "online": GOOD, "cordoned": PLAIN, "uncordoned": PLAIN}
+
+    def events_of(name: str, look: str) -> DataFrame:
+        named = text(_counted("log directory", "log directories", name), " of broker ", fn.col("broker_id"))
+        return _events(rows.where(fn.size(name) > 0), fn.lit(look), fn.concat(named, _be(name), fn.lit(name)))
+
+    return reduce(DataFrame.unionByName, (events_of(*each) for each in looks.items()))
+
+
+def _named_voters(name: str) -> Column:
+    """Names the voters of an array column and says that they are that; null if there are none."""
+    return fn.when(fn.size(name) > 0, text(_counted("voter", "voters", name), _be(name), name))
+
+
+def _counted(one: str, several: str, ids: str) -> Column:
+    return fn.concat(fn.when(fn.size(ids) == 1, f"{one} ").otherwise(f"{several} "), listed(ids))
+
+
+def _be(ids: str) -> Column:
+    return fn.when(fn.size(ids) == 1, " is ").otherwise(" are ")
+
+
+def _events(rows: DataFrame, look: Column, sentence: Column) -> DataFrame:
+    """Returns an event for the start of each row."""
+    return rows.select(
+        "cluster_id",
+        fn.col("valid_from_offset").alias("offset"),
+        fn.col("valid_from_time").alias("time"),
+        look.alias("look"),
+        sentence.alias("sentence"),
+    )
+
+
+def _ends(rows: DataFrame, sentence: Column) -> DataFrame:
+    """Returns an event for the end of each row."""
+    return rows.select(
+        "cluster_id",
+        fn.col("valid_to_offset").alias("offset"),
+        fn.col("valid_to_time").alias("time"),
+        fn.lit(PLAIN).alias("look"),
+        sentence.alias("sentence"),
+    )
