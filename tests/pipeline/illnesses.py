@@ -132,7 +132,7 @@ CASES: Final = (
         "NO_LEADER",
         "error",
         "partition t-0",
-        "has no leader: ISR none of replicas 4,5, ELR 5, last leader 4",
+        "has no leader, the last was 4; ISR none of replicas 4,5 since 2026-11-21 12:00:00.000 (4,5 before); ELR 5",
         lambda: sound(
             *topic("t", [4, 5]),
             change("t", isr=(), leader=-1, eligible_leader_replicas=(5,), last_known_elr=(4,)),
@@ -143,7 +143,8 @@ CASES: Final = (
         "UNDER_MIN_ISR",
         "error",
         "partition t-0",
-        "takes no writes with acks=all: ISR 4 of replicas 4,5,6, min.insync.replicas 2",
+        "takes no writes with acks=all: "
+        "ISR 4 of replicas 4,5,6 since 2026-11-21 12:00:00.000 (4,5,6 before); min.insync.replicas 2",
         lambda: sound(*topic("t", [4, 5, 6]), config("t", "min.insync.replicas", "2"), change("t", isr=(4,))),
         lambda: sound(*topic("t", [4, 5, 6]), config("t", "min.insync.replicas", "2"), change("t", isr=(4, 5))),
     ),
@@ -151,7 +152,7 @@ CASES: Final = (
         "UNDER_REPLICATED",
         "warn",
         "partition t-0",
-        "ISR 4 of replicas 4,5",
+        "has a replica that is not in the ISR: ISR 4 of replicas 4,5 since 2026-11-21 12:00:00.000 (4,5 before)",
         lambda: sound(*topic("t", [4, 5]), change("t", isr=(4,))),
         lambda: sound(*topic("t", [4, 5]), change("t", replicas=(4, 5, 6), adding_replicas=(6,))),
     ),
@@ -204,7 +205,7 @@ CASES: Final = (
         "ONE_REPLICA",
         "warn",
         "topic t",
-        "1 of 2 partitions have one replica",
+        "1 of 2 partitions has one replica",
         lambda: sound(*topic("t", [4], [5, 6])),
         lambda: sound(*topic("t", [4, 5], [5, 6])),
     ),
@@ -414,6 +415,16 @@ def _began(*before: Message, condition: Message, after: tuple[Message, ...]) -> 
     return story, offset
 
 
+def _born(records: list[Message], *, after: tuple[Message, ...], begins: int = 1) -> tuple[Story, int]:
+    """A story in which something holds from a topic's creation on; `begins` is the place among its records."""
+    story = sound().after(hours=1)
+    offset = len(story.logged()) + begins
+    story.say(*records)
+    for each in after:
+        story.after(hours=1).say(each)
+    return story, offset
+
+
 _SHRUNK: Final = change("t", isr=(4,))
 _OTHER_FIELDS: Final = (change("t", leader=4), change("t", directories=(uuid_of("x"), uuid_of("y"), uuid_of("z"))))
 BEGINS: Final[dict[str, tuple[Story, int]]] = {
@@ -429,6 +440,28 @@ BEGINS: Final[dict[str, tuple[Story, int]]] = {
     # The ISR was as small before: the config makes it too small.
     "UNDER_MIN_ISR": _began(
         _SHRUNK, condition=config("t", "min.insync.replicas", "2"), after=(*_OTHER_FIELDS, config("t", "a", "b"))
+    ),
+    # From its creation, though other fields change.
+    "ONE_REPLICA": _born(topic("t", [4]), after=(change("t", directories=(uuid_of("x"),)),)),
+    "MIN_ISR_EQUALS_REPLICAS": _born(
+        [*topic("t", [4, 5]), config("t", "min.insync.replicas", "2")],
+        begins=2,
+        after=(change("t", isr=(4,)), change("t", isr=(4, 5)), config("t", "a", "b")),
+    ),
+    # A reassignment has left one of its replicas.
+    "ONE_REPLICA again": _began(
+        *topic("u", [4, 5]), condition=change("u", replicas=(4,), isr=(4,)), after=(change("u", leader=4),)
+    ),
+    "MIN_ISR_ABOVE_REPLICAS": _began(
+        config("t", "min.insync.replicas", "2"),
+        condition=config("t", "min.insync.replicas", "4"),
+        after=(config("t", "min.insync.replicas", "5"), change("t", isr=(4,))),
+    ),
+    "CORDONED_DIRECTORIES": _began(
+        condition=cordoned("a"), after=(fenced(6), unfenced(6), broker(6, rack="rack-6", epoch=2), cordoned("b"))
+    ),
+    "PREFERRED_LEADER_IMBALANCE": _began(
+        *topic("u", [4, 5]), condition=change("u", leader=5), after=(change("u", isr=(5,)), change("u", isr=(5, 4)))
     ),
     "RECOVERING": _began(
         change("t", isr=(5,), leader=5, leader_recovery_state=RECOVERING),

@@ -8,7 +8,9 @@ skew           replicas and leaders against a fair share, and partitions that sh
 doctor         findings that an operator should look at, with advice; doctor_rules, doctor_partitions, doctor_nodes,
                doctor_quorum, doctor_access
 causes         the doctor's findings about partitions, grouped by the brokers that are missing
-story          the main events of each cluster, in order
+conditions     when a partition is offline, under its min ISR, under-replicated; advice: what can be done about it
+story          the main events of each cluster, in order, and how many partitions were unhealthy after each;
+               story_partitions, story_nodes
 what_if        the loss of brokers or racks, simulated
 began          since when a condition has held; silence finds periods without an active controller
 secrets        which config values may be secrets

@@ -12,19 +12,20 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from quorate.metadata.partitions import NO_LEADER
+from services.pipeline.gold.advice import gone_replicas, leader_advice, replica_advice
 from services.pipeline.gold.began import began
-from services.pipeline.gold.doctor_rules import ERROR, WARN, DoctorLimits, listed, text
-from services.pipeline.silver.present import Present, present, replicas_of, topic_settings
+from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
+from services.pipeline.gold.doctor_rules import ERROR, WARN, DoctorLimits, listed, moment, text
+from services.pipeline.silver.present import Present, present, topic_settings
 
 __all__ = ["COLUMNS", "causes"]
 
 COLUMNS: Final = ("cluster_id", "severity", "code", "partitions", "sentence", "advice", "since_time")
 _PARTITION: Final = ["cluster_id", "topic_id", "partition_id"]
-_CAUSE: Final = ["cluster_id", "severity", "code", "away", "slow", "may_lead"]
+_CAUSE: Final = ["cluster_id", "severity", "code", "away", "slow", "advice"]
 _WHAT: Final = {
     "NO_LEADER": "without a leader",
-    "UNDER_MIN_ISR": "closed to writes with acks=all",
+    "UNDER_MIN_ISR": "with a leader and under min.insync.replicas",
     "UNDER_REPLICATED": "with a replica that is not in the ISR",
 }
 """The text about the partitions of each code."""
@@ -51,34 +52,31 @@ def causes(
         "code",
         "partitions",
         _sentence().alias("sentence"),
-        _advice().alias("advice"),
+        "advice",
         fn.col("since").alias("since_time"),
     )
 
 
 def _ill(now: Present, limits: DoctorLimits) -> DataFrame:
     """Selects the partitions with a problem, each with its worst code, its missing and its slow brokers."""
-    away = replicas_of(now).where("not is_there").groupBy(*_PARTITION)
-    rows = now.partitions.join(away.agg(fn.collect_set("broker_id").alias("gone")), _PARTITION, "left")
+    rows = now.partitions.join(gone_replicas(now), _PARTITION, "left")
     rows = rows.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"])
-    wanted = fn.array_except("replicas", "adding_replicas")
-    least = fn.least("min_isr", fn.size("replicas"))
+    nobody = fn.array().cast("array<int>")
+    rows = rows.withColumns({name: fn.coalesce(name, nobody) for name in ("gone", "failed")})
+    wanted, leader = wanted_replicas(), fn.col("leader")
     code = (
-        fn.when(fn.col("leader") == NO_LEADER, "NO_LEADER")
-        .when(fn.size("isr") < least, "UNDER_MIN_ISR")
-        .when(fn.size("isr") < fn.size(wanted), "UNDER_REPLICATED")
+        fn.when(is_offline(leader), "NO_LEADER")
+        .when(is_under_min_isr(leader, fn.size("isr"), fn.size("replicas"), fn.col("min_isr")), "UNDER_MIN_ISR")
+        .when(is_under_replicated(fn.size("isr"), fn.size(wanted)), "UNDER_REPLICATED")
     )
-    gone = fn.coalesce("gone", fn.array().cast("array<int>"))
-    known = fn.array_union(fn.array_union("isr", "elr"), fn.col("last_known_elr"))
+    gone = fn.array_union("gone", "failed")
     counted = rows.withColumn("of_topic", fn.count("*").over(Window.partitionBy("cluster_id", "topic_id")))
     ill = counted.withColumns(
         {
             "code": code,
             "away": fn.array_sort(fn.array_intersect(wanted, gone)),
             "slow": fn.array_sort(fn.array_except(fn.array_except(wanted, "isr"), gone)),
-            "may_lead": fn.when(
-                fn.col("leader") == NO_LEADER, fn.array_sort(fn.array_intersect(known, gone))
-            ).otherwise(fn.array().cast("array<int>")),
+            "advice": fn.when(is_offline(leader), leader_advice()).otherwise(replica_advice()),
         }
     ).where("code is not null")
     return ill.withColumn("severity", fn.when(fn.col("code") == "UNDER_REPLICATED", WARN).otherwise(ERROR))
@@ -104,14 +102,14 @@ def _gone(now: Present, history: DataFrame) -> DataFrame:
     was_shut = fn.col("in_controlled_shutdown")
     at = fn.when(was_shut, fn.col("shut_since.time")).otherwise(fn.col("fenced_since.time"))
     how = fn.when(was_shut, " shut down at ").otherwise(" was fenced at ")
-    words = fn.concat(text("broker ", fn.col("broker_id")), how, fn.date_format(at, "yyyy-MM-dd HH:mm:ss"))
+    words = fn.concat(text("broker ", fn.col("broker_id")), how, moment(at))
     return rows.select("cluster_id", "broker_id", at.alias("gone_at"), words.alias("words"))
 
 
 def _sentence() -> Column:
     named = fn.array_join(fn.slice(fn.col("topics.words"), 1, _TOPICS_MAX), ", ")
     more = fn.size("topics") - _TOPICS_MAX
-    topics = fn.concat(named, fn.when(more > 0, text(" and of ", more, " topics more")).otherwise(""))
+    topics = fn.concat(named, fn.when(more > 0, text(" and of ", more, " more topics")).otherwise(""))
     harm = fn.element_at(fn.create_map(*(fn.lit(each) for pair in _WHAT.items() for each in pair)), fn.col("code"))
 
     def went(broker: Column) -> Column:
@@ -125,13 +123,3 @@ def _sentence() -> Column:
     return fn.concat(
         text(fn.col("partitions"), what, harm, " (", topics, ")"), fn.when(why != "", ": ").otherwise(""), why
     )
-
-
-def _advice() -> Column:
-    leads = fn.when(fn.size("may_lead") > 1, text("start one of the brokers ", listed("may_lead")))
-    leads = leads.when(fn.size("may_lead") == 1, text("start broker ", listed("may_lead")))
-    nobody = "no broker with all committed records is known: an unclean election loses what its new leader lacks"
-    away = fn.when(fn.size("away") > 1, text("start the brokers ", listed("away")))
-    away = away.when(fn.size("away") == 1, text("start broker ", listed("away")))
-    slow = fn.lit("see why replicas do not catch up: their brokers' disks, network, and the leader's load")
-    return fn.when(fn.col("code") == "NO_LEADER", fn.coalesce(leads, fn.lit(nobody))).otherwise(fn.coalesce(away, slow))

@@ -1,4 +1,4 @@
-"""The fleet doctor: findings that an operator should look at, one row each, with advice.
+"""The doctor: findings that an operator should look at, one row each, with advice.
 
 Findings use only the log and its timestamps: "now" is a cluster's last record. The configuration files of brokers and
 controllers are not in the log and are not considered.
@@ -21,7 +21,12 @@ from pyspark.sql import functions as fn
 from quorate.nouns import Offset
 from services.pipeline.gold.doctor_access import access_findings
 from services.pipeline.gold.doctor_nodes import feature_findings, node_findings
-from services.pipeline.gold.doctor_partitions import leader_findings, partition_findings, topic_findings
+from services.pipeline.gold.doctor_partitions import (
+    config_conditions,
+    leader_findings,
+    partition_findings,
+    topic_findings,
+)
 from services.pipeline.gold.doctor_quorum import deposed_findings, silence_findings, voter_findings
 from services.pipeline.gold.doctor_rules import FINDING, DoctorLimits
 from services.pipeline.silver.image import DEPOSED
@@ -31,7 +36,7 @@ __all__ = ["COLUMNS", "DoctorLimits", "fleet_doctor"]
 
 COLUMNS: Final = (*FINDING[:1], "as_of_offset", "as_of_time", *FINDING[1:])
 _READ: Final = {
-    **dict.fromkeys(("broker_history", "partition_history", "config_history"), "valid_from_offset"),
+    **dict.fromkeys(("broker_history", "partition_history", "config_history", "kept_history"), "valid_from_offset"),
     "events": "offset",
     DEPOSED: "offset",
 }
@@ -57,13 +62,15 @@ def fleet_doctor(
         for name, since in _READ.items()
         if name in silver
     }
+    partitions = earlier["partition_history"]
+    since = config_conditions(now, partitions, earlier["config_history"], limits)
     found = [
-        partition_findings(now, earlier["partition_history"], earlier["config_history"], limits),
-        topic_findings(now, limits),
-        leader_findings(now, limits),
+        partition_findings(now, partitions, since, limits),
+        topic_findings(now, since, limits),
+        leader_findings(now, partitions, limits),
         node_findings(now, earlier["broker_history"], limits),
         feature_findings(now),
-        voter_findings(now),
+        voter_findings(now, earlier["kept_history"]),
         silence_findings(earlier["events"], limits),
         access_findings(now),
         *((deposed_findings(earlier[DEPOSED]),) if DEPOSED in earlier else ()),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from quorate.metadata.features import KRAFT_VERSION
 from quorate.metadata.versions import METADATA_VERSION, RELEASES
 from quorate.records import RegisterControllerRecord
 from services.pipeline.frames import struct_type
+from services.pipeline.gold.advice import with_room
+from services.pipeline.gold.began import began
+from services.pipeline.gold.conditions import is_offline
 from services.pipeline.gold.doctor_rules import (
     ERROR,
     INFO,
@@ -33,20 +36,23 @@ _KEY = ("cluster_id", "broker_id")
 
 def node_findings(now: Present, history: DataFrame, limits: DoctorLimits) -> DataFrame:
     """Returns the findings about single brokers, registered or not."""
-    replicas = (
-        replicas_of(now)
-        .groupBy(*_KEY)
-        .agg(
-            fn.count("*").alias("replicas"),
-            fn.sum((~is_online("directory", "log_dirs")).cast("int")).alias("offline"),
-            fn.array_sort(fn.collect_set(fn.when(~is_online("directory", "log_dirs"), fn.col("directory")))).alias(
-                "failed"
-            ),
-        )
+    movable = with_room(now.partitions, now).select(
+        "cluster_id", "topic_id", "partition_id", (~is_offline(fn.col("leader"))).alias("is_led"), _has_taker()
+    )
+    held = replicas_of(now).join(movable, ["cluster_id", "topic_id", "partition_id"])
+    is_offline_there = ~is_online("directory", "log_dirs")
+    replicas = held.groupBy(*_KEY).agg(
+        fn.count("*").alias("replicas"),
+        fn.bool_and("is_led").alias("are_led"),
+        fn.bool_and("has_taker").alias("have_takers"),
+        fn.sum(is_offline_there.cast("int")).alias("offline"),
+        fn.array_sort(fn.collect_set(fn.when(is_offline_there, fn.col("directory")))).alias("failed"),
     )
     racked = now.brokers.groupBy("cluster_id").agg(fn.count("rack").alias("with_rack"))
     rows = now.brokers.withColumn("registered", fn.lit(True)).join(replicas, list(_KEY), "full")
-    rows = rows.join(_fencings(now, history), list(_KEY), "left").join(fn.broadcast(racked), "cluster_id", "left")
+    for known in (_fencings(now, history), _past(history)):
+        rows = rows.join(known, list(_KEY), "left")
+    rows = rows.join(fn.broadcast(racked), "cluster_id", "left")
     rows = rows.join(fn.broadcast(now.at), "cluster_id")
     rows = rows.withColumns(
         {
@@ -85,28 +91,30 @@ def _broker_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
             "STALE_REGISTRATION",
             fenced & (fn.col("days") > limits.stale_days),
             text("has been fenced for ", fn.round("days", 1), " days"),
-            "if it is not to come back, move its replicas and unregister it: it still counts for features",
+            _retire(),
         ),
         DoctorRule(
             WARN,
             "FENCED_WITH_REPLICAS",
             fenced & (fn.col("replicas") > 0),
             text("is fenced and holds ", fn.col("replicas"), " replicas"),
-            "bring it back, or move its replicas to others",
+            _start_or_move("start it"),
         ),
         DoctorRule(
             ERROR,
             "UNREGISTERED_WITH_REPLICAS",
             fn.col("registered").isNull(),
             text("is not registered and holds ", fn.col("replicas"), " replicas"),
-            "start it again under its id, or move its replicas to others",
+            _start_or_move("start it again under its id"),
+            "unregistered_since",
         ),
         DoctorRule(
             ERROR,
             "OFFLINE_DIRECTORY",
             fn.col("registered") & (fn.col("offline") > 0),
             text("has ", fn.col("offline"), " replicas in directories that are offline: ", listed("failed")),
-            "mend or replace the disk and restart the broker, or move the replicas (KIP-858)",
+            _start_or_move("mend or replace the disk and restart the broker"),
+            "directories_since",
         ),
         DoctorRule(
             WARN,
@@ -114,6 +122,7 @@ def _broker_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
             fn.col("fencings") >= limits.flaps,
             text("was fenced ", fn.col("fencings"), " times within a day"),
             "see its garbage collections, its network and broker.session.timeout.ms",
+            "flapping_since",
         ),
         DoctorRule(
             WARN,
@@ -121,6 +130,7 @@ def _broker_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
             fn.col("registered") & fn.col("rack").isNull() & (fn.col("with_rack") > 0),
             text("has no rack, though others have"),
             "set broker.rack: replicas are not spread over racks that are not known",
+            "no_rack_since",
         ),
         DoctorRule(
             INFO,
@@ -128,6 +138,7 @@ def _broker_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
             fn.size("cordoned_log_dirs") > 0,
             text("gets no new replicas in ", listed("cordoned_log_dirs")),
             "take them off cordoned.log.dirs when they are to be used again (KIP-1066)",
+            "cordoned_since",
         ),
     ]
 
@@ -197,13 +208,71 @@ def _fencings(now: Present, history: DataFrame) -> DataFrame:
             fn.max(fn.when(fn.col("began"), fn.col("valid_from_time"))).alias("began_time"),
             fn.max_by("fenced", "valid_from_offset").alias("is_fenced"),
             fn.sum(failed.cast("int")).alias("fencings"),
+            fn.min(
+                fn.when(
+                    failed,
+                    fn.struct(fn.col("valid_from_offset").alias("offset"), fn.col("valid_from_time").alias("time")),
+                )
+            ).alias("flapping_since"),
         )
         .select(
             *_KEY,
             fn.when(fn.col("is_fenced"), fn.col("began_offset")).alias("fenced_offset"),
             fn.when(fn.col("is_fenced"), fn.col("began_time")).alias("fenced_time"),
             "fencings",
+            "flapping_since",
         )
+    )
+
+
+def _past(history: DataFrame) -> DataFrame:
+    """Computes since when each broker has had no rack, cordoned directories, and these directories; when it went.
+
+    A registration does not say which directories are cordoned until the broker does; the value before counts.
+    """
+    order = by_key(("broker_id",), "valid_from_offset")
+    dirs = fn.last(fn.when(fn.size("log_dirs") > 0, fn.col("log_dirs")), ignorenulls=True)
+    known = history.withColumns(
+        {
+            "cordoned": fn.last("cordoned_log_dirs", ignorenulls=True).over(order),
+            "was_dirs": dirs.over(order.rowsBetween(Window.unboundedPreceding, -1)),
+        }
+    )
+    conditions = {"no_rack_since": fn.col("rack").isNull(), "cordoned_since": fn.size("cordoned") > 0}
+    starts = fn.struct(fn.col("valid_from_offset").alias("offset"), fn.col("valid_from_time").alias("time"))
+    ends = fn.struct(fn.col("valid_to_offset").alias("offset"), fn.col("valid_to_time").alias("time"))
+    moved = fn.col("was_dirs").isNull() | (fn.col("was_dirs") != fn.col("log_dirs"))
+    last = known.groupBy(*_KEY).agg(
+        fn.max(fn.when(moved, starts)).alias("directories_since"),
+        fn.max(fn.when(fn.col("end_type") == "UNREGISTER_BROKER_RECORD", ends)).alias("unregistered_since"),
+    )
+    return began(known, _KEY, conditions).join(last, list(_KEY))
+
+
+def _has_taker() -> Column:
+    return (fn.size(fn.array_except("takers", "replicas")) > 0).alias("has_taker")
+
+
+def _retire() -> Column:
+    """Advises on a broker that may never come back: its replicas must be elsewhere before it is unregistered."""
+    leave = fn.when(fn.col("replicas") == 0, "unregister it").when(
+        fn.col("are_led") & fn.col("have_takers"), "move its replicas and unregister it"
+    )
+    retire = fn.concat(fn.lit("if it is not to come back, "), leave, fn.lit(": it still counts for features"))
+    return fn.coalesce(retire, text("start it: ", _why_not_moved(), ", so it cannot be unregistered now"))
+
+
+def _start_or_move(start: str) -> Column:
+    """Advises to start a broker, or to move its replicas if each can be copied and another broker can take it."""
+    can_move = fn.col("are_led") & fn.col("have_takers")
+    return fn.when(can_move, f"{start}, or move its replicas to others").otherwise(
+        text(f"{start}: ", _why_not_moved(), ", so they cannot be moved now")
+    )
+
+
+def _why_not_moved() -> Column:
+    return fn.when(fn.col("are_led"), "no other broker can take all its replicas").otherwise(
+        "some of its replicas are of partitions that have no leader to copy them from"
     )
 
 

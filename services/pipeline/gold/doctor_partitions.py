@@ -7,9 +7,21 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import NO_LEADER, RECOVERING
+from services.pipeline.gold.advice import (
+    brokers_named,
+    can_be_copied,
+    first_make_room,
+    gone_replicas,
+    leader_advice,
+    replica_advice,
+    then_replicas,
+    with_room,
+)
 from services.pipeline.gold.availability import partition_spans
 from services.pipeline.gold.began import began
+from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
 from services.pipeline.gold.doctor_rules import (
     ERROR,
     INFO,
@@ -19,105 +31,150 @@ from services.pipeline.gold.doctor_rules import (
     days_between,
     findings,
     listed,
+    moment,
     text,
 )
 from services.pipeline.gold.skew import crowded
 from services.pipeline.silver.partitions import KEY
-from services.pipeline.silver.present import Present, replicas_of, topic_settings
+from services.pipeline.silver.present import UNCLEAN, Present, replicas_of, topic_settings
 from services.pipeline.silver.validity import by_key
 
-__all__ = ["leader_findings", "partition_findings", "topic_findings"]
+__all__ = ["config_conditions", "leader_findings", "partition_findings", "topic_findings"]
 
 _ID = ("cluster_id", *KEY)
 
 
-def partition_findings(now: Present, history: DataFrame, configs: DataFrame, limits: DoctorLimits) -> DataFrame:
-    """Returns the findings about single partitions, from the histories of partitions and configs."""
+def partition_findings(now: Present, history: DataFrame, since: DataFrame, limits: DoctorLimits) -> DataFrame:
+    """Returns the findings about single partitions, from their history; `since` is from `config_conditions`."""
     rows = now.partitions.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"])
-    for known in (_absent(now), _past(history), _under_min_isr_since(now, history, configs, limits)):
+    for known in (gone_replicas(now), _past(history), since):
         rows = rows.join(known, list(_ID), "left")
     rows = rows.join(fn.broadcast(now.at), "cluster_id")
-    rows = rows.withColumns(
+    nobody = fn.array().cast("array<int>")
+    rows = rows.withColumns({name: fn.coalesce(name, nobody) for name in ("gone", "failed")}).withColumns(
         {
-            "least": fn.least("min_isr", fn.size("replicas")),
+            "is_small": is_under_min_isr(fn.col("leader"), fn.size("isr"), fn.size("replicas"), fn.col("min_isr")),
             "hours": days_between("moving_since.time", "as_of_time") * 24,
-            "stuck": fn.array_intersect("adding_replicas", fn.coalesce("absent", fn.array().cast("array<int>"))),
+            "stuck": fn.array_intersect("adding_replicas", fn.array_union("gone", "failed")),
         }
     )
     subject = text("partition ", fn.col("topic"), "-", fn.col("partition_id"))
     return findings(rows, subject, [*_state_rules(), *_move_rules(limits)])
 
 
-def topic_findings(now: Present, limits: DoctorLimits) -> DataFrame:
-    """Returns the findings about single topics: their placement and configs."""
-    grouped = now.partitions.groupBy("cluster_id", "topic_id", "topic").agg(
+def topic_findings(now: Present, since: DataFrame, limits: DoctorLimits) -> DataFrame:
+    """Returns the findings about single topics: their placement and configs; `since` is from `config_conditions`."""
+    known = with_room(now.partitions.join(since, list(_ID), "left"), now)
+    grouped = known.groupBy("cluster_id", "topic_id", "topic").agg(
         fn.count("*").alias("partitions"),
         fn.min(fn.size("replicas")).alias("replica_count"),
         fn.sum((fn.size("replicas") == 1).cast("int")).alias("single"),
-        fn.min("since_offset").alias("since_offset"),
-        fn.min("since_time").alias("since_time"),
+        fn.bool_and(can_be_copied()).alias("has_room"),
+        *(fn.first(name).alias(name) for name in ("takers", "away", "full")),
+        *(
+            fn.min(fn.when(fn.col(f"{name}.offset").isNotNull(), fn.col(name))).alias(name)
+            for name in ("single_since", "above_since", "equal_since")
+        ),
     )
+    places = crowded(now).groupBy("cluster_id", "topic_id")
     on_one = fn.sum((fn.size("racks") == 1).cast("int")).alias("on_one_rack")
-    bad = crowded(now).groupBy("cluster_id", "topic_id").agg(fn.count("*").alias("crowded"), on_one)
-    rows = grouped.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"]).join(
-        bad, ["cluster_id", "topic_id"], "left"
-    )
+    began_there = fn.min(fn.struct(fn.col("since_offset").alias("offset"), fn.col("since_time").alias("time")))
+    bad = places.agg(fn.count("*").alias("crowded"), on_one, began_there.alias("crowded_since"))
+    rows = grouped.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"])
+    rows = rows.join(bad, ["cluster_id", "topic_id"], "left")
+    rows = rows.join(_unclean_since(now), ["cluster_id", "topic_id"], "left")
     return findings(rows, text("topic ", fn.col("topic")), _topic_rules())
 
 
-def leader_findings(now: Present, limits: DoctorLimits) -> DataFrame:
+def leader_findings(now: Present, history: DataFrame, limits: DoctorLimits) -> DataFrame:
     """Returns the findings about live brokers that lead too few of the partitions for which they are preferred."""
-    preferred = replicas_of(now).where("place = 0 and is_there").groupBy("cluster_id", "broker_id")
-    rows = preferred.agg(
-        fn.count("*").alias("preferred"),
-        fn.sum((~fn.col("is_leader")).cast("int")).alias("elsewhere"),
-        fn.max("since_offset").alias("since_offset"),
-        fn.max("since_time").alias("since_time"),
+    moved = began(history, _ID, {"moved_since": fn.col("leader") != fn.try_element_at("replicas", fn.lit(1))})
+    placed = replicas_of(now).where("place = 0 and is_there").join(moved, list(_ID))
+    of_others = fn.collect_list(fn.when(~fn.col("is_leader"), fn.col("moved_since")))
+    rows = placed.groupBy("cluster_id", "broker_id").agg(
+        fn.count("*").alias("preferred"), fn.array_sort(of_others).alias("elsewhere")
     )
+    # The limit was passed with the first partition that is too many, of those that others lead now.
+    allowed = fn.floor(fn.col("preferred") * limits.imbalance).cast("int")
+    rows = rows.withColumn("imbalanced_since", fn.try_element_at("elsewhere", allowed + 1))
+    elsewhere = fn.size("elsewhere")
     rule = DoctorRule(
         WARN,
         "PREFERRED_LEADER_IMBALANCE",
-        fn.col("elsewhere") > fn.col("preferred") * limits.imbalance,
-        text(fn.col("elsewhere"), " of ", fn.col("preferred"), " partitions that it should lead are led by others"),
+        elsewhere > fn.col("preferred") * limits.imbalance,
+        text(elsewhere, " of ", fn.col("preferred"), " partitions that it should lead are led by others"),
         "let auto.leader.rebalance.enable see to it, or run kafka-leader-election --election-type preferred",
+        "imbalanced_since",
     )
     return findings(rows, text("broker ", fn.col("broker_id")), [rule])
 
 
+def config_conditions(now: Present, history: DataFrame, configs: DataFrame, limits: DoctorLimits) -> DataFrame:
+    """Computes for each partition since when conditions hold that replicas and min.insync.replicas make together.
+
+    Each is a struct of `offset` and `time`, with null fields if it does not hold: an ISR that is too small, a single
+    replica, and a min.insync.replicas that is above or equal to the number of replicas.
+    """
+    ends = now.at.select("cluster_id", "as_of_offset", fn.col("as_of_time").alias("log_end_time"))
+    spans = partition_spans(history, configs, ends, min_isr=limits.min_isr).where("offset < as_of_offset")
+    held = spans.withColumns(
+        {
+            "valid_from_offset": fn.col("offset"),
+            "valid_from_time": fn.col("begin"),
+            "valid_to_offset": fn.lead("offset").over(by_key(KEY)),
+            "valid_to_time": fn.col("end"),
+        }
+    )
+    min_isr, replicas = fn.col("min_isr"), fn.col("replica_count")
+    conditions = {
+        "under_min_isr_since": fn.col("under_min_isr"),
+        "single_since": replicas == 1,
+        "above_since": min_isr > replicas,
+        "equal_since": (min_isr == replicas) & (replicas > 1),
+    }
+    return began(held, _ID, conditions)
+
+
 def _state_rules() -> Sequence[DoctorRule]:
-    leader, isr_count = fn.col("leader"), fn.size("isr")
-    here = text("ISR ", listed("isr"), " of replicas ", listed("replicas"))
+    leader = fn.col("leader")
+    changed = text(" since ", moment(fn.col("isr_change.time")), " (", listed("isr_change.was"), " before)")
+    since = fn.when(fn.col("isr_change").isNotNull(), changed).otherwise("")
+    here = text("ISR ", listed("isr"), " of replicas ", listed("replicas"), since)
+    led_first = fn.concat(leader_advice(), then_replicas())
+    advice = fn.when(is_offline(leader), led_first).otherwise(replica_advice())
+    one_in_elr = fn.size("elr") == 1
+    may_lead = fn.when(one_in_elr, " is eligible to lead").otherwise(" are eligible to lead")
     return [
         DoctorRule(
             ERROR,
             "NO_LEADER",
-            leader == NO_LEADER,
-            text("has no leader: ", here, ", ELR ", listed("elr"), ", last leader ", _last_leader()),
-            "start a broker of its ISR or ELR; an unclean election would lose the records that its new leader lacks",
+            is_offline(leader),
+            text("has no leader, the last was ", _last_leader(), "; ", here, "; ELR ", listed("elr")),
+            leader_advice(),
             "no_leader_since",
         ),
         DoctorRule(
             ERROR,
             "UNDER_MIN_ISR",
-            isr_count < fn.col("least"),
-            text("takes no writes with acks=all: ", here, ", ", _least_isr()),
-            "start the brokers that left the ISR",
+            fn.col("is_small"),
+            text("takes no writes with acks=all: ", _without_leader(), here, "; ", _least_isr()),
+            advice,
             "under_min_isr_since",
         ),
         DoctorRule(
             WARN,
             "UNDER_REPLICATED",
             _is_under_replicated(),
-            text(here),
-            "see whether the replicas that are missing are down, slow or offline",
+            text("has a replica that is not in the ISR: ", here),
+            advice,
             "under_replicated_since",
         ),
         DoctorRule(
             INFO,
             "ELR_NOT_EMPTY",
             fn.size("elr") > 0,
-            text("brokers ", listed("elr"), " are eligible to lead without being in the ISR (KIP-966)"),
-            "do not wipe their logs: they have every committed record",
+            text(brokers_named(fn.col("elr")), may_lead, " without being in the ISR (KIP-966)"),
+            "do not wipe the logs of the ELR's members: each has every committed record",
             "elr_since",
         ),
         DoctorRule(
@@ -125,7 +182,9 @@ def _state_rules() -> Sequence[DoctorRule]:
             "RECOVERING",
             fn.col("leader_recovery_state") == RECOVERING,
             text("has not recovered from an unclean election (KIP-704); leader ", fn.nullif(leader, fn.lit(NO_LEADER))),
-            "expect lost records, and see why the leader does not finish",
+            fn.when(is_offline(leader), "expect lost records; it can recover when it has a leader again").otherwise(
+                "expect lost records, and see why the leader does not finish"
+            ),
             "recovering_since",
         ),
     ]
@@ -148,34 +207,39 @@ def _move_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
             "REASSIGNMENT_STUCK",
             fn.size("stuck") > 0,
             text("cannot be reassigned, as brokers ", listed("stuck"), " are not there: ", what),
-            "bring those brokers up, or cancel: kafka-reassign-partitions --cancel",
+            "start those brokers, or cancel: kafka-reassign-partitions --cancel",
+            "moving_since",
         ),
     ]
 
 
 def _topic_rules() -> Sequence[DoctorRule]:
     min_isr, replicas = fn.col("min_isr"), fn.col("replica_count")
+    has, lower = fn.when(fn.col("single") == 1, "has").otherwise("have"), "lower min.insync.replicas, or "
     return [
         DoctorRule(
             WARN,
             "ONE_REPLICA",
             fn.col("single") > 0,
-            text(fn.col("single"), " of ", fn.col("partitions"), " partitions have one replica"),
-            "add replicas: the loss of one broker takes them offline, of one disk loses them",
+            text(fn.col("single"), " of ", fn.col("partitions"), " partitions ", has, " one replica"),
+            _possible("", "add replicas", ": the loss of one broker takes them offline, of one disk loses them"),
+            "single_since",
         ),
         DoctorRule(
             WARN,
             "MIN_ISR_ABOVE_REPLICAS",
             min_isr > replicas,
             text("min.insync.replicas is ", min_isr, ", and there are ", replicas, " replicas"),
-            "lower min.insync.replicas or add replicas: as it is, every replica must be in sync",
+            _possible(lower, "add replicas", ": as it is, every replica must be in sync"),
+            "above_since",
         ),
         DoctorRule(
             WARN,
             "MIN_ISR_EQUALS_REPLICAS",
             (min_isr == replicas) & (replicas > 1),
             text("min.insync.replicas is ", min_isr, ", and so is the number of replicas"),
-            "lower min.insync.replicas or add a replica: as it is, any one broker's restart stops writes",
+            _possible(lower, "add a replica", ": as it is, any one broker's restart stops writes"),
+            "equal_since",
         ),
         DoctorRule(
             WARN,
@@ -183,15 +247,23 @@ def _topic_rules() -> Sequence[DoctorRule]:
             fn.col("elects_uncleanly"),
             text("unclean.leader.election.enable is true"),
             "set it to false, unless being there matters more than what was written",
+            "unclean_since",
         ),
         DoctorRule(
             WARN,
             "RACK_VIOLATION",
             fn.col("crowded") > 0,
             _racks(),
-            "reassign the replicas: the loss of one rack takes more of them than it must",
+            _possible("", "reassign the replicas", ": the loss of one rack takes more of them than it must"),
+            "crowded_since",
         ),
     ]
+
+
+def _possible(other: str, act: str, why: str) -> Column:
+    """Advises an act that needs a broker for another replica, behind what there must be first if there is none."""
+    first = text(first_make_room(), " and then ")
+    return fn.concat(fn.lit(other), fn.when(fn.col("has_room"), "").otherwise(first), fn.lit(f"{act}{why}"))
 
 
 def _racks() -> Column:
@@ -199,23 +271,41 @@ def _racks() -> Column:
     return fn.concat(counts, text(", ", fn.col("on_one_rack"), " of them on a single one"))
 
 
-def _absent(now: Present) -> DataFrame:
-    """Returns each partition's replicas on brokers or directories that are offline, fenced or shutting down."""
-    return replicas_of(now).where("not is_there").groupBy(*_ID).agg(fn.collect_set("broker_id").alias("absent"))
+def _unclean_since(now: Present) -> DataFrame:
+    """Computes since when the config that lets each topic elect uncleanly is set, its own or all brokers' default."""
+    set_true = (fn.col("name") == UNCLEAN) & (fn.lower("value") == "true")
+    began_there = fn.struct(fn.col("since_offset").alias("offset"), fn.col("since_time").alias("time"))
+    rows = now.configs.where(set_true).withColumn("began", began_there)
+    own = rows.where(fn.col("resource_type") == TOPIC).select(
+        "cluster_id", fn.col("resource_name").alias("name"), fn.col("began").alias("own_since")
+    )
+    default = rows.where((fn.col("resource_type") == BROKER) & (fn.col("resource_name") == ""))
+    default = default.select("cluster_id", fn.col("began").alias("default_since"))
+    topics = now.topics.withColumn("created", began_there)
+    joined = topics.join(own, ["cluster_id", "name"], "left").join(fn.broadcast(default), "cluster_id", "left")
+    since = fn.coalesce("own_since", fn.greatest("default_since", "created"))
+    return joined.select("cluster_id", "topic_id", since.alias("unclean_since"))
 
 
 def _past(history: DataFrame) -> DataFrame:
-    """Computes each partition's last leader, and since when it has had no leader, a small ISR, an ELR and so on."""
+    """Computes each partition's last leader, the last change of its ISR, and since when it has had no leader and so on.
+
+    `isr_change` has the `time` of the last change of the ISR's members and the ISR that `was` before; null without one.
+    """
     conditions = {
-        "no_leader_since": fn.col("leader") == NO_LEADER,
+        "no_leader_since": is_offline(fn.col("leader")),
         "under_replicated_since": _is_under_replicated(),
         "elr_since": fn.size("elr") > 0,
         "recovering_since": fn.col("leader_recovery_state") == RECOVERING,
         "moving_since": _is_moving(),
     }
-    led = history.where(fn.col("leader") != NO_LEADER).groupBy(*_ID)
+    led = history.where(~is_offline(fn.col("leader"))).groupBy(*_ID)
     last = led.agg(fn.max_by("leader", "valid_from_offset").alias("last_leader"))
-    return began(history, _ID, conditions).join(last, list(_ID), "left")
+    change = fn.struct(fn.col("valid_from_time").alias("time"), fn.col("was_isr").alias("was"))
+    moved = history.where(fn.sort_array("was_isr") != fn.sort_array("isr")).groupBy(*_ID)
+    changes = moved.agg(fn.max_by(change, "valid_from_offset").alias("isr_change"))
+    found = began(history, _ID, conditions)
+    return found.join(last, list(_ID), "left").join(changes, list(_ID), "left")
 
 
 def _last_leader() -> Column:
@@ -223,22 +313,8 @@ def _last_leader() -> Column:
     return fn.coalesce("last_leader", fn.try_element_at("last_known_elr", fn.lit(1)))
 
 
-def _under_min_isr_since(now: Present, history: DataFrame, configs: DataFrame, limits: DoctorLimits) -> DataFrame:
-    """Computes since when each partition's ISR has been too small: ISR and min.insync.replicas may both change."""
-    ends = now.at.select("cluster_id", "as_of_offset", fn.col("as_of_time").alias("log_end_time"))
-    spans = (
-        partition_spans(history, configs, ends, min_isr=limits.min_isr)
-        .where("offset < as_of_offset")
-        .withColumns(
-            {
-                "valid_from_offset": fn.col("offset"),
-                "valid_from_time": fn.col("begin"),
-                "valid_to_offset": fn.lead("offset").over(by_key(KEY)),
-                "valid_to_time": fn.col("end"),
-            }
-        )
-    )
-    return began(spans, _ID, {"under_min_isr_since": fn.col("under_min_isr")})
+def _without_leader() -> Column:
+    return fn.when(is_offline(fn.col("leader")), "no leader; ").otherwise("")
 
 
 def _least_isr() -> Column:
@@ -248,8 +324,7 @@ def _least_isr() -> Column:
 
 
 def _is_under_replicated() -> Column:
-    """Returns whether the ISR is smaller than the replicas; a replica that is being added does not count (KIP-455)."""
-    return fn.size("isr") < fn.size(fn.array_except("replicas", "adding_replicas"))
+    return is_under_replicated(fn.size("isr"), fn.size(wanted_replicas()))
 
 
 def _is_moving() -> Column:

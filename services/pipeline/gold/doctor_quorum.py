@@ -12,6 +12,7 @@ from pyspark.sql import functions as fn
 from quorate.nouns import ZERO_UUID, uuid_text
 from quorate.records import VotersRecord
 from services.pipeline.frames import struct_type
+from services.pipeline.gold.began import began
 from services.pipeline.gold.doctor_rules import INFO, WARN, DoctorLimits, DoctorRule, findings, listed, text
 from services.pipeline.gold.silence import silences
 from services.pipeline.silver.present import Present
@@ -19,20 +20,30 @@ from services.pipeline.silver.present import Present
 __all__ = ["deposed_findings", "silence_findings", "voter_findings"]
 
 
-def voter_findings(now: Present) -> DataFrame:
-    """Returns the findings about the voter set. KIP-853."""
+def voter_findings(now: Present, kept: DataFrame) -> DataFrame:
+    """Returns the findings about the voter set; `kept` is the history of it and others. KIP-853.
+
+    Every active controller writes the set again, so a finding began when the number of voters became what it is.
+    """
     payload = fn.from_json("payload", struct_type(VotersRecord))
+    count = fn.size(payload["voters"])
+    conditions = {"even_since": count % 2 == 0, "single_since": count == 1}
+    since = began(kept.where("kind = 'voters'"), ["cluster_id"], conditions)
     level = fn.get_json_object("payload", "$.kRaftVersion").cast("int")
     versions = now.kept.where("kind = 'kraft_version'").select("cluster_id", level.alias("kraft_version"))
     rows = now.kept.where("kind = 'voters'").withColumn("voters", payload["voters"])
-    rows = rows.join(fn.broadcast(versions), "cluster_id", "left").withColumns(
-        {
-            "ids": fn.array_sort(fn.transform("voters", lambda voter: voter["voterId"])),
-            "nameless": fn.transform(
-                fn.filter("voters", lambda voter: voter["voterDirectoryId"] == uuid_text(ZERO_UUID)),
-                lambda voter: voter["voterId"],
-            ),
-        }
+    rows = (
+        rows.join(since, "cluster_id")
+        .join(fn.broadcast(versions), "cluster_id", "left")
+        .withColumns(
+            {
+                "ids": fn.array_sort(fn.transform("voters", lambda voter: voter["voterId"])),
+                "nameless": fn.transform(
+                    fn.filter("voters", lambda voter: voter["voterDirectoryId"] == uuid_text(ZERO_UUID)),
+                    lambda voter: voter["voterId"],
+                ),
+            }
+        )
     )
     return findings(rows, fn.lit("quorum"), _voter_rules())
 
@@ -79,7 +90,9 @@ def deposed_findings(deposed: DataFrame) -> DataFrame:
 
 def _end() -> Column:
     """Describes what ended the silence: a new leader, or a record of the same epoch."""
-    led = text("node ", fn.col("after.leader_id"), " led in epoch ", fn.col("after.epoch"))
+    led = text(
+        "controller ", fn.col("after.leader_id"), " became the active controller, in epoch ", fn.col("after.epoch")
+    )
     wrote = text("offset ", fn.col("after.offset"), " in epoch ", fn.col("after.epoch"))
     return fn.when(fn.col("after.leader_id").isNotNull(), led).otherwise(wrote)
 
@@ -94,6 +107,7 @@ def _voter_rules() -> Sequence[DoctorRule]:
             count % 2 == 0,
             text(count, " voters (", who, "): they tolerate no more failures than one voter less"),
             "add a voter or remove one",
+            "even_since",
         ),
         DoctorRule(
             WARN,
@@ -101,6 +115,7 @@ def _voter_rules() -> Sequence[DoctorRule]:
             count == 1,
             text("one voter (", who, "): no failure is tolerated"),
             "add two voters",
+            "single_since",
         ),
         DoctorRule(
             WARN,

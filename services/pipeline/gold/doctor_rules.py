@@ -22,6 +22,7 @@ __all__ = [
     "days_between",
     "findings",
     "listed",
+    "moment",
     "text",
 ]
 
@@ -60,7 +61,7 @@ class DoctorRule(NamedTuple):
     code: str
     holds: Column
     sentence: Column
-    advice: str
+    advice: str | Column
     since: str | None = None
 
 
@@ -90,6 +91,11 @@ def listed(ids: str | Column) -> Column:
     return fn.when(fn.coalesce(fn.size(items), fn.lit(0)) == 0, "none").otherwise(joined)
 
 
+def moment(time: Column) -> Column:
+    """Formats a timestamp with milliseconds: two records of one second are told apart."""
+    return fn.date_format(time, "yyyy-MM-dd HH:mm:ss.SSS")
+
+
 def days_between(begin: str, end: str) -> Column:
     """Computes the days between two timestamp columns, with fractions."""
     return (fn.unix_millis(fn.col(end)) - fn.unix_millis(fn.col(begin))) / 86_400_000
@@ -100,7 +106,7 @@ def _finding(rule: DoctorRule) -> Column:
         fn.lit(rule.severity).alias("severity"),
         fn.lit(rule.code).alias("code"),
         rule.sentence.alias("sentence"),
-        fn.lit(rule.advice).alias("advice"),
+        (rule.advice if isinstance(rule.advice, Column) else fn.lit(rule.advice)).alias("advice"),
         fn.col(f"{rule.since}.offset" if rule.since else "since_offset").alias("since_offset"),
         fn.col(f"{rule.since}.time" if rule.since else "since_time").alias("since_time"),
     )
