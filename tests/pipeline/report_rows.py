@@ -55,7 +55,7 @@ def answers() -> Answers:
             sentence="The last leader, broker 4, is fenced; no replica in sync is left.",
             advice="Start broker 4 again: it has the latest records.", since_ms=NOON_MS + n * MINUTE_MS,
         )
-        for n, (severity, kind) in enumerate((("error", "NO_LEADER"), ("warn", "UNDER_MIN_ISR"), ("info", "UNEVEN")))
+        for n, (severity, kind) in enumerate((("error", "NO_LEADER"),) * 20 + (("warn", "UNDER_MIN_ISR"),))
     ]  # fmt: skip
     churned = [
         BrokerChurn(
@@ -84,7 +84,11 @@ def answers() -> Answers:
         fleet=Fleet(whole=cluster("", 1), clusters=ShownRows(clusters, 2)),
         trust=Trust(compared=5, differences=0),
         findings=Findings(
-            counts=[Count(severity="error", code="NO_LEADER", count=2, clusters=1)], rows=ShownRows(doctor, 41)
+            counts=[
+                Count(severity=severity, code=kind, count=count, clusters=1)
+                for severity, kind, count in (("error", "NO_LEADER", 41), ("warn", "UNDER_MIN_ISR", 1))
+            ],
+            rows=doctor,
         ),
         incident=incident(),
         drawn=[drawn(clusters[0])],
@@ -114,7 +118,7 @@ def cluster(cluster_id: str, ill: int) -> Cluster:
 
 def incident() -> Incident:
     """Two causes, and the story of the first cluster."""
-    from services.pipeline.report.incident import Cause, Incident, Turn
+    from services.pipeline.report.incident import Cause, Event, Incident
     from services.pipeline.report.limits import ShownRows
 
     causes = [
@@ -131,16 +135,20 @@ def incident() -> Incident:
     ]  # fmt: skip
     story = (
         ("bad", "broker 4 (rack b) is fenced: 60 partitions lost a replica"),
-        ("plain", "node 12 leads the quorum in epoch 3; nothing was written for 9 min 2 s"),
+        ("plain", "controller 12 becomes the active controller, in epoch 3"),
         ("bad", "broker 5 (rack b) shuts down: 12 partitions lost their leader"),
         ("good", "broker 4 is unfenced: 48 partitions have a leader again"),
     )
-    turns = [
-        Turn(cluster_id=CLUSTERS[0], offset=3_900 + n, ms=NOON_MS + (31 + 10 * n) * MINUTE_MS, look=look,
-             sentence=sentence, total=4)
-        for n, (look, sentence) in enumerate(story)
+    earlier = [("plain", f"broker {n} registers") for n in range(100)]
+    events = [
+        Event(
+            cluster_id=CLUSTERS[0], offset=3_800 + n, ms=NOON_MS + (31 * MINUTE_MS) * n // 100, look=look,
+            sentence=sentence, offline=12 * (n > 101), under_min_isr=20 * (n > 99), under_replicated=60 * (n > 99),
+            total=104,
+        )
+        for n, (look, sentence) in enumerate((*earlier, *story))
     ]  # fmt: skip
-    return Incident(causes=ShownRows(causes, 2), turns=turns)
+    return Incident(causes=ShownRows(causes, 2), events=events)
 
 
 def drawn(of: Cluster) -> Drawn:
@@ -172,12 +180,14 @@ def drawn(of: Cluster) -> Drawn:
             ]
         return [(place % 6 + 1, 3, 1, 31), (place % 6 + 1, 2, 31, 90)]
 
-    leaders = ((1, 11, 0), (2, 13, 18), (3, 12, 52), (4, 11, 90))
+    leaders = ((1, 11, 0, 18), (2, 13, 18, 43), (3, 12, 52, 90), (4, 11, 90, 90))
     return Drawn(
         cluster=of,
         epochs=[
-            Epoch(cluster_id=of.cluster_id, epoch=epoch, leader=leader, begin_ms=at(minute), total=4)
-            for epoch, leader, minute in leaders
+            Epoch(
+                cluster_id=of.cluster_id, epoch=epoch, leader=leader, begin_ms=at(minute), last_ms=at(last), total=4
+            )
+            for epoch, leader, minute, last in leaders
         ],
         silences=[Silence(cluster_id=of.cluster_id, begin_ms=at(43), end_ms=at(52))],
         brokers=[
@@ -191,7 +201,7 @@ def drawn(of: Cluster) -> Drawn:
         partitions=[
             PartitionState(
                 cluster_id=of.cluster_id, place=place, of=240, partition=f"{NAMES.get(place, 'orders')}-{place}",
-                leader=leader, isr_count=isr, replica_count=3, offline=leader < 0, under_min_isr=0 < isr < 2,
+                leader=leader, isr_count=isr, wanted_count=3, offline=leader < 0, under_min_isr=isr < 2,
                 begin_ms=at(begin), end_ms=at(end), total=9 if place == 2 else 4,
             )
             for place in range(1, 9)

@@ -89,7 +89,10 @@ def findings(spark: SparkSession, lake: Path, code: str) -> list[tuple[str, str,
 
 
 def test_a_time_in_which_no_controller_wrote_is_drawn_and_found(spark: SparkSession, lake: Path, page: Page) -> None:
-    told = "no controller wrote for 540.0 s: from offset 17 in epoch 1 until node 2 led in epoch 2"
+    told = (
+        "no controller wrote for 540.0 s: from offset 17 in epoch 1"
+        " until controller 2 became the active controller, in epoch 2"
+    )
 
     assert [("silent", "quorum", told)] == findings(spark, lake, "CONTROLLER_SILENT")
     assert told in page.text
@@ -98,7 +101,7 @@ def test_a_time_in_which_no_controller_wrote_is_drawn_and_found(spark: SparkSess
 
 
 def test_a_last_epoch_that_is_one_record_is_drawn_and_told(page: Page) -> None:
-    drawn = [row for row in page.drawn if "node 3 leads in epoch 3" in row.get("title", "")]
+    drawn = [row for row in page.drawn if "controller 3 is active in epoch 3" in row.get("title", "")]
 
     assert drawn
     assert [] == [row for row in drawn if row["begin"] == row["end"] and not row.get("grave")]
@@ -113,7 +116,8 @@ def test_a_min_isr_that_no_record_says_is_told_to_be_assumed(spark: SparkSession
         (
             "silent",
             "partition short-0",
-            "takes no writes with acks=all: ISR 1 of replicas 1,2, min.insync.replicas 2 (assumed: no record says it)",
+            "takes no writes with acks=all: ISR 1 of replicas 1,2 since 2026-11-21 12:00:00.000 (1,2 before); "
+            "min.insync.replicas 2 (assumed: no record says it)",
         )
     ] == [row for row in findings(spark, lake, "UNDER_MIN_ISR") if row[0] == "silent"]
     assert "min.insync.replicas of some is in no record and taken for 2 (--min-isr)" in page.text
@@ -131,7 +135,7 @@ def test_a_clock_that_is_behind_is_named_and_no_gap_is_negative(spark: SparkSess
     gaps = [(gap["to_epoch"], gap["gap_ms"], gap["clock_behind_ms"]) for row in rows for gap in row["election_gaps"]]
 
     assert [(2, 540_000, 0), (3, 0, 2_000)] == gaps
-    assert "not known: the new leader's clock is at least 2.0 s behind" in page.text
+    assert "not known: the new active controller's clock is at least 2.0 s behind" in page.text
 
 
 def test_what_is_written_again_unchanged_is_no_change(page: Page) -> None:
@@ -142,32 +146,41 @@ def test_what_is_written_again_unchanged_is_no_change(page: Page) -> None:
 
 def test_findings_have_a_cause_and_a_broker_to_start(spark: SparkSession, lake: Path, page: Page) -> None:
     rows = spark.read.parquet(str(lake / "gold" / "causes")).where("cluster_id = 'dead'").collect()
-    fell, shut = "broker 12 was fenced at 2026-11-21 12:01:00", "broker 11 shut down at 2026-11-21 12:03:00"
+    fell, shut = "broker 12 was fenced at 2026-11-21 12:01:00.000", "broker 11 shut down at 2026-11-21 12:03:00.000"
+    leads = "which may lead (ISR or ELR)"
     wrong = {
-        (f"2 partitions without a leader (all 2 of topic r2): {fell}, {shut}", "start broker 11"),
-        (f"1 partition without a leader (all 1 of topic r3): {fell}", "start broker 12"),
+        (f"2 partitions without a leader (all 2 of topic r2): {fell}, {shut}", f"start broker 11, {leads}"),
+        (f"1 partition without a leader (all 1 of topic r3): {fell}", f"start broker 12, {leads}"),
         (f"1 partition with a replica that is not in the ISR (all 1 of topic r1): {shut}", "start broker 11"),
     }
 
     assert wrong == {(row["sentence"], row["advice"]) for row in rows}
     assert [] == [sentence for sentence, _ in wrong if sentence not in page.text]
-    assert "1 partition closed to writes with acks=all (all 1 of topic short): broker 2 is there and not" in page.text
-    assert page.text.index("2 partitions without a leader") < page.text.index("Findings of the fleet doctor")
+    assert (
+        "1 partition with a leader and under min.insync.replicas (all 1 of topic short): broker 2 is there and not"
+        in page.text
+    )
+    assert page.text.index("2 partitions without a leader") < page.text.index("Findings of the doctor")
 
 
 def test_the_story_is_told_in_order(spark: SparkSession, lake: Path, page: Page) -> None:
     rows = spark.read.parquet(str(lake / "gold" / "story")).where("cluster_id = 'dead' and offset > 11").collect()
-    told = sorted((row["time"].strftime("%H:%M"), row["look"], row["sentence"]) for row in rows)
+    counts = ("offline", "under_min_isr", "under_replicated")
+    told = sorted(
+        (row["time"].strftime("%H:%M"), row["look"], row["sentence"], *(row[name] for name in counts)) for row in rows
+    )
 
     assert [
-        ("12:01", "bad", "1 partition of r3: no leader any more"),
-        ("12:01", "bad", "broker 12 is fenced"),
-        ("12:03", "bad", "2 partitions of r2: no leader any more"),
-        ("12:03", "bad", "broker 11 shuts down"),
-        ("12:04", "bad", "broker 11 is fenced"),
+        ("12:01", "bad", "1 partition of r3 comes under min.insync.replicas", 1, 1, 2),
+        ("12:01", "bad", "1 partition of r3 loses its leader", 1, 1, 2),
+        ("12:01", "bad", "broker 12 is fenced", 1, 1, 2),
+        ("12:03", "bad", "2 partitions of r2 come under min.insync.replicas", 3, 3, 3),
+        ("12:03", "bad", "2 partitions of r2 lose their leaders", 3, 3, 3),
+        ("12:03", "bad", "broker 11 begins a controlled shutdown", 3, 3, 3),
+        ("12:04", "bad", "broker 11 is fenced, which ends its controlled shutdown", 3, 3, 3),
     ] == told
     assert page.text.index("to cluster dead") < page.text.index("to cluster added")  # the worst first
-    assert page.text.index(told[0][2]) < page.text.index(told[2][2]) < page.text.index("Findings of the fleet doctor")
+    assert page.text.index(told[0][2]) < page.text.index(told[3][2]) < page.text.index("Findings of the doctor")
 
 
 def test_records_are_counted_of_logs_alone(spark: SparkSession, lake: Path, page: Page) -> None:

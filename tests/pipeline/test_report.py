@@ -249,8 +249,8 @@ def test_counts_of_partitions_not_well_are_those_of_a_plain_count(told: Answers,
     silver = {name: table(lake, f"silver/{name}") for name in ("partition_history", "config_history", "events")}
     spans = partition_spans(silver["partition_history"], silver["config_history"], log_ends(silver["events"]))
     rows = [
-        (row["begin"], row["end"], (row["short"], row["under_min_isr"], row["offline"]))
-        for row in spans.select(ms("begin"), ms("end"), "short", "under_min_isr", "offline").collect()
+        (row["begin"], row["end"] + row["is_last"], (row["short"], row["under_min_isr"], row["offline"]))
+        for row in spans.select(ms("begin"), ms("end"), "is_last", "short", "under_min_isr", "offline").collect()
     ]
     moments = sorted({moment for begin, end, _ in rows for moment in (begin, end)})
     counts = {
@@ -275,7 +275,7 @@ def test_fewer_are_shown_and_it_says_so(lake: ParquetTables, told: Answers) -> N
 
     made = Page(page(told, ReportLimits(rows=3, sentences=7)))
 
-    assert f"the worst 3 of {told.days.total} partition-days" in made.text
+    assert f"the worst 3 of {told.days.total} partitions of a day" in made.text
     assert f"the latest 7 of {told.audit.total} changes" in made.text
     assert table(lake, "gold/audit_timeline").count() == told.audit.total
 
@@ -347,16 +347,24 @@ def test_stretches_join_what_is_equal_and_touches(spark: SparkSession) -> None:
     from services.pipeline.report.intervals import latest, stretches
 
     rows = spark.createDataFrame(
-        [("p", 0, 1, "a"), ("p", 1, 1, "b"), ("p", 1, 3, "a"), ("p", 3, 4, "b"), ("p", 5, 6, "b"), ("q", 0, 9, None)],
-        "key string, begin int, end int, state string",
+        [
+            ("p", 0, 1, "a", False),
+            ("p", 1, 1, "b", False),
+            ("p", 1, 3, "a", False),
+            ("p", 3, 4, "b", False),
+            ("p", 5, 6, "b", True),
+            ("q", 0, 9, None, False),
+            ("q", 9, 9, "c", True),
+        ],
+        "key string, begin int, end int, state string, is_last boolean",
     )
     joined = stretches(rows, ["key"], ["state"])
     some = latest(joined, ["key"], 2)
 
-    assert [("p", 0, 3, "a"), ("p", 3, 4, "b"), ("p", 5, 6, "b"), ("q", 0, 9, None)] == [
+    assert [("p", 0, 3, "a"), ("p", 3, 4, "b"), ("p", 5, 6, "b"), ("q", 0, 9, None), ("q", 9, 9, "c")] == [
         (row["key"], row["begin"], row["end"], row["state"]) for row in joined.orderBy("key", "begin").collect()
     ]
-    assert [("p", 3, 3), ("p", 5, 3), ("q", 0, 1)] == [
+    assert [("p", 3, 3), ("p", 5, 3), ("q", 0, 2), ("q", 9, 2)] == [
         (row["key"], row["begin"], row["total"]) for row in some.orderBy("key", "begin").collect()
     ]
 

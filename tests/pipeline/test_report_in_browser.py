@@ -27,6 +27,11 @@ OUTSIDE = """() => [...document.querySelectorAll('svg text, nav a, button, h1, h
     const box = each.getBoundingClientRect();
     return each.textContent && box.width && (box.left < -1 || box.right > innerWidth + 1);
 }).map((each) => each.textContent)"""
+TOO_WIDE = """() => [...document.querySelectorAll('.tile strong')].filter((each) =>
+    each.scrollWidth > each.clientWidth).map((each) => each.textContent)"""
+SCROLLS_INSIDE = """() => [...document.querySelectorAll('body *')].filter((each) =>
+    /auto|scroll/.test(getComputedStyle(each).overflowY) && each.scrollHeight > each.clientHeight + 1
+).map((each) => each.className)"""
 BROKEN_WORDS = """() => {
     const found = [];
     for (const cell of document.querySelectorAll('td')) {
@@ -111,6 +116,8 @@ def test_all_can_be_read(view: Callable[..., Page], width: int, scheme: str) -> 
     assert [] == page.evaluate(TOO_SMALL)
     assert [] == page.evaluate(OUTSIDE)
     assert [] == page.evaluate(BROKEN_WORDS)
+    assert [] == page.evaluate(TOO_WIDE)
+    assert [] == page.evaluate(SCROLLS_INSIDE)
     assert 9 == page.locator("nav a").count() == page.locator("nav a:visible").count()
     assert (scheme == "dark") == page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
 
@@ -196,7 +203,7 @@ def test_a_legend_hides_what_it_names(view: Callable[..., Page]) -> None:
 def test_what_lasted_no_time_is_seen_and_silence_is_drawn(view: Callable[..., Page]) -> None:
     page = view(360)
 
-    last = page.locator("path[aria-label^='node 11 leads in epoch 4']")
+    last = page.locator("path[aria-label^='controller 11 is active in epoch 4']")
     edge = last.evaluate("(each) => [getComputedStyle(each).stroke, parseFloat(getComputedStyle(each).strokeWidth)]")
 
     assert edge[0].startswith("rgb(")
@@ -212,6 +219,40 @@ def test_a_name_is_text_in_a_plot_and_in_what_it_says(view: Callable[..., Page])
 
     assert EVIL in page.locator("#vg-tooltip-element").inner_text()
     assert 0 == page.locator("img").count()
+
+
+def test_what_is_long_is_folded_behind_its_count(view: Callable[..., Page]) -> None:
+    page = view(1280)
+    folds = page.locator("details.fold")
+    hidden = page.locator("#findings details tbody tr")
+
+    assert ["44 earlier events from 2026-11-21 12:00:00.000 on, 0 of them bad: show", "17 more of NO_LEADER: show"] == (
+        folds.locator("summary").all_inner_texts()
+    )
+    assert (4, 17, 0) == (
+        page.locator("#findings tbody tr:visible").count(),
+        hidden.count(),
+        page.locator("#findings details tbody tr:visible").count(),
+    )
+    folds.last.locator("summary").click()
+    assert 17 == page.locator("#findings details tbody tr:visible").count()
+
+
+def test_of_short_times_every_label_has_its_seconds(view: Callable[..., Page]) -> None:
+    page = view(1280)
+    whole = shown(page)
+    for _ in range(5):
+        before = shown(page)
+        buttons(page).get_by_label("zoom in").click()
+        wait_until_shown_is_not(page, before)
+    labels = page.locator("#timelines .drawn").first.locator("g.role-axis-label text")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#timelines .role-axis-label text')]"
+        ".every((each) => !each.textContent.includes(':') || /:[0-9]{2}:[0-9]{2}/.test(each.textContent))"
+    )
+
+    assert labels.count() > 2
+    assert len(shown(page)) == len(whole) + len(".000" * 2)
 
 
 def test_only_failures_are_left(view: Callable[..., Page]) -> None:

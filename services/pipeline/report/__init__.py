@@ -11,12 +11,12 @@ cells        makes tables with bars
 intervals    merges rows into intervals of unchanged state, in Spark
 fleet        the key figures, and the table of clusters
 cluster      the charts of one cluster
-quorum       the leaders of the quorum
+quorum       the active controllers
 brokers      the states of brokers
 partitions   the leaders and ISRs of partitions
 health       how many partitions were offline or under min ISR
 incident     the present problems by cause, and the story of each cluster
-findings     the fleet doctor's findings
+findings     the doctor's findings, by kind
 days         availability by day and partition
 placement    replicas and leaders against a fair share
 latency      commit latencies and election gaps
@@ -82,13 +82,13 @@ def answers(
     fleet = read_fleet(there["events"], there["partition_history"], there["broker_history"], availability, limits.fleet)
     clusters = reported("the fleet", fleet.clusters.rows)
     slo, paths = tables.read(f"{GOLD}/commit_slo"), tables.read(f"{SILVER}/{WRITE_PATH}")
-    wrong, turns = tables.read(f"{GOLD}/causes"), tables.read(f"{GOLD}/story")
+    wrong, told = tables.read(f"{GOLD}/causes"), tables.read(f"{GOLD}/story")
     ids = [each.cluster_id for each in clusters]
     return Answers(
         fleet=fleet,
         trust=reported("what can be trusted", read_trust(tables)),
-        findings=reported("findings", read_findings(tables.read(f"{GOLD}/fleet_doctor"), limits.rows)),
-        incident=reported("what happened", read_incident(wrong, turns, ids[: limits.clusters], limits)),
+        findings=reported("findings", read_findings(tables.read(f"{GOLD}/fleet_doctor"), limits.each)),
+        incident=reported("what happened", read_incident(wrong, told, ids[: limits.clusters], limits)),
         drawn=reported("timelines", read_clusters(clusters[: limits.clusters], there, availability, limits)),
         days=reported("days", read_days(availability, limits.rows)),
         calendar=reported("calendar", read_calendar(availability, ids, limits)),

@@ -16,7 +16,7 @@ from services.pipeline.report.limits import TEXT_MAX, ReportLimits
 
 __all__ = ["BrokerState", "broker_lanes", "fencings", "read_brokers"]
 
-_WORDS: Final = {"fenced": "fenced", "leaving": "shuts down", "serving": "serves"}
+_WORDS: Final = {"fenced": "fenced", "leaving": "in controlled shutdown", "serving": "serves"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,8 @@ def read_brokers(history: DataFrame, ends: DataFrame, limits: ReportLimits) -> l
     """Collects the latest intervals of each cluster's most changed brokers, ordered by broker and time."""
     known = history.join(fn.broadcast(ends), "cluster_id")
     begin = fn.greatest("valid_from_time", "log_begin_time")
-    rows = known.withColumns({"begin": begin, "end": fn.coalesce("valid_to_time", "log_end_time")})
+    is_last = fn.col("valid_to_offset").isNull()
+    rows = known.withColumns({"begin": begin, "end": fn.coalesce("valid_to_time", "log_end_time"), "is_last": is_last})
     key = ("cluster_id", "broker_id")
     each = history.groupBy(*key).agg(fn.max_by("rack", "valid_from_offset").alias("rack"), fn.count("*").alias("rows"))
     some = worst(each, ["cluster_id"], [fn.desc("rows"), fn.col("broker_id")], limits.brokers)
@@ -94,6 +95,7 @@ def _lane(states: Sequence[BrokerState]) -> TimelineLane:
                 title=f"broker {each.broker_id} {'is fenced' if each.state == 'fenced' else _WORDS[each.state]}",
                 words=_WORDS[each.state],
                 share={"serving": 1.0, "leaving": 0.7, "fenced": 0.35}[each.state],
+                grave=each.begin_ms == each.end_ms,
             )
             for each in states
         ],

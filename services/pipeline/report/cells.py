@@ -32,14 +32,13 @@ def _plain(_: object) -> str:
 def table(
     rows: Sequence[T],
     columns: Sequence[Column[T]],
-    look: str = "",
     row_look: Callable[[T], str] = _plain,
     *,
     only: str = "",
 ) -> Table:
     """Makes a table; `row_look` returns a row's CSS class, `only` labels a checkbox that hides rows without one."""
     made = [Row([column.cell(row) for column in columns], row_look(row)) for row in rows]
-    return Table([(column.heading, column.look) for column in columns], made, look, only)
+    return Table([(column.heading, column.look) for column in columns], made, only)
 
 
 def bar(value: float, most: float, words: str, look: str) -> Bar:

@@ -61,9 +61,15 @@ def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> list[P
         counted("left an ISR", "isr_shrinks", "under"),
         counted("joined an ISR", "isr_expands", "serving"),
         counted("leaderships lost", "leaderships_lost", "under"),
-        counted("won", "leaderships_gained", "serving"),
+        counted("leaderships won", "leaderships_gained", "serving"),
         counted("fenced", "fenced", "offline"),
         counted("unfenced", "unfenced", "serving"),
         Column("days", lambda row: f"{row.days:,}", "number"),
     ]
-    return [Note(shown.words("the most unsteady", "brokers")), table(shown.rows, columns)]
+    lost, won = (sum(getattr(row, name) for row in shown.rows) for name in ("leaderships_lost", "leaderships_gained"))
+    note = (
+        f"{shown.words('the most unsteady', 'brokers with such changes')}. "
+        f"They lost {lost:,} leaderships and won {won:,}: "
+        "what nobody wins is a partition that goes offline, and a partition's first leader is not counted as won."
+    )
+    return [Note(note), table(shown.rows, columns)]

@@ -1,4 +1,4 @@
-"""The charts of one cluster on one time axis: the quorum, its brokers, partition health, and partitions."""
+"""The charts of one cluster on one time axis: the active controller, its brokers, partition health, and partitions."""
 
 from __future__ import annotations
 
@@ -85,20 +85,23 @@ def cluster_parts(whole: Drawn, limits: ReportLimits) -> list[Part]:
     marks = fencings(drawn.brokers)
     if drawn.epochs:
         leaders = sorted({epoch.leader for epoch in drawn.epochs})
-        looks = [*leader_looks(leaders, "node"), ("silent", "no controller wrote"), _FENCING]
+        looks = [*leader_looks(leaders, "controller"), ("silent", "no controller wrote"), _FENCING]
         lane = quorum_lane(drawn.epochs, drawn.silences, cluster.end_ms)
-        title = "Leaders of the quorum by epoch"
+        title = "Active controller by epoch"
         parts += [
-            Heading("Leaders of the quorum", _some(len(drawn.epochs), drawn.epochs[0].total, "latest", "epochs")),
+            Heading("Active controller", _some(len(drawn.epochs), drawn.epochs[0].total, "latest", "epochs")),
             _last_epoch(drawn.epochs[-1], cluster.end_ms),
             lanes([lane], _period(drawn), title, looks, group=_group(drawn), marks=marks),
         ]
     if drawn.brokers:
         count = len({state.broker_id for state in drawn.brokers})
-        looks = [("serving", "serves"), ("leaving", "shuts down"), ("fenced", "fenced"), _FENCING]
+        looks = [("serving", "serves"), ("leaving", "in controlled shutdown"), ("fenced", "fenced"), _FENCING]
         rows = broker_lanes(drawn.brokers)
         parts += [
-            Heading("Brokers", _some(count, drawn.brokers[0].of, "most unsteady", "brokers")),
+            Heading(
+                "Brokers",
+                _some(count, drawn.brokers[0].of, "most unsteady", "brokers that were registered at any time"),
+            ),
             lanes(rows, _period(drawn), "States of the brokers", looks, group=_group(drawn), marks=marks),
         ]
     return [*parts, *_partition_parts(drawn)]
@@ -114,9 +117,9 @@ def _period(drawn: Drawn) -> tuple[int, int]:
 
 
 def _last_epoch(epoch: Epoch, end_ms: int) -> Note:
-    """Returns a note that names the quorum's last leader, whose interval may be too short to be visible."""
+    """Returns a note that names the last active controller, whose interval may be too short to be visible."""
     led = "its LeaderChange is the log's last record" if epoch.begin_ms == end_ms else f"since {moment(epoch.begin_ms)}"
-    return Note(f"The last: node {epoch.leader} in epoch {epoch.epoch}, {led}.")
+    return Note(f"At the end: controller {epoch.leader} in epoch {epoch.epoch}, {led}.")
 
 
 def _within(drawn: Drawn, limits: ReportLimits) -> Drawn:
@@ -144,8 +147,10 @@ def _partition_parts(drawn: Drawn) -> list[Part]:
     rows, marks = partition_lanes(drawn.partitions), fencings(drawn.brokers)
     return [
         *_health_parts(drawn),
-        Heading("Leaders and ISRs", _some(count, drawn.partitions[0].of, "worst", "partitions")),
-        Note("Colour: who leads. Height: how much of the replicas is in the ISR."),
+        Heading(
+            "Leaders and ISRs", _some(count, drawn.partitions[0].of, "worst", "partitions that existed at any time")
+        ),
+        Note("Colour: the leader; red: none. Height: the part of the replicas that is in the ISR; none is a line."),
         lanes(rows, _period(drawn), title, looks, group=_group(drawn), marks=marks),
     ]
 
@@ -155,8 +160,8 @@ def _health_parts(drawn: Drawn) -> list[Part]:
     if not drawn.buckets:
         return [heading, Note("None at any time: ISRs were whole, partitions had leaders.")]
     steps = level_steps(drawn.buckets, drawn.cluster.end_ms)
-    looks = [("short", "a replica is missing in the ISR"), ("under", "under min ISR"), ("offline", "offline")]
-    title = "Counts of partitions not well over time"
+    looks = [("short", "under-replicated"), ("under", "under min ISR, offline or not"), ("offline", "offline")]
+    title = "Counts of unhealthy partitions over time"
     return [heading, levels(steps, looks, _period(drawn), title, group=_group(drawn))]
 
 

@@ -1,4 +1,7 @@
-"""The findings section of the report: the fleet doctor's findings, errors first, each with advice."""
+"""The findings section of the report: the doctor's findings by kind, errors first, each with advice.
+
+Of each kind the first ones are shown and the others folded, so that no kind is hidden behind another one's length.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, table
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
-from services.pipeline.report.parts import Note, Part, Tally, Words, code
+from services.pipeline.report.parts import Folded, Heading, Note, Part, Tally, Words, code
 from services.pipeline.report.times import moment
 
 __all__ = ["Count", "DoctorFinding", "Findings", "findings_table", "read_findings"]
 
+_OPEN_MAX: Final = 3
+"""Most findings of one code that are not folded."""
+_SEVERITIES: Final = {"error": "error", "warn": "warning", "info": "information"}
 _LOOKS: Final = {"error": "grave", "warn": "low"}
 _COUNTS_MAX: Final = 100
 """Most kinds of findings that are counted; there are a few dozen."""
@@ -46,14 +52,24 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The counts by code, and the most severe findings."""
+    """The counts by code, errors first, and of each code the findings that have held for longest."""
 
     counts: Sequence[Count]
-    rows: ShownRows[DoctorFinding]
+    rows: Sequence[DoctorFinding]
+
+    @property
+    def total(self) -> int:
+        """Number of findings, shown or not."""
+        return sum(each.count for each in self.counts)
+
+    @property
+    def errors(self) -> int:
+        """Number of findings that are errors, shown or not."""
+        return sum(each.count for each in self.counts if each.severity == "error")
 
 
 def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
-    """Collects counts and the most severe findings; None if the table does not exist."""
+    """Collects the counts and at most `most` findings of each code; None if the table does not exist."""
     if doctor is None:
         return None
     rank = fn.when(fn.col("severity") == "error", 0).when(fn.col("severity") == "warn", 1).otherwise(2)
@@ -61,35 +77,40 @@ def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
         fn.count("*").alias("count"), fn.count_distinct("cluster_id").alias("clusters")
     )
     counts = kinds.orderBy("rank", fn.desc("count"), "code").limit(_COUNTS_MAX).drop("rank").collect()
+    longest = Window.partitionBy("code").orderBy(fn.asc_nulls_last("since_time"), "cluster_id", "subject")
     short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("subject", "sentence", "advice")]
-    rows = doctor.orderBy(rank, "since_time", "cluster_id", "code", "subject").limit(most)
-    selected = rows.select("cluster_id", "severity", "code", *short, fn.unix_millis("since_time").alias("since_ms"))
+    placed = doctor.withColumn("place", fn.row_number().over(longest)).where(fn.col("place") <= most)
+    since = fn.unix_millis("since_time").alias("since_ms")
+    rows = placed.orderBy(rank, "code", "place").select("cluster_id", "severity", "code", *short, since).collect()
     return Findings(
-        counts=[Count(**row.asDict()) for row in counts],
-        rows=ShownRows(
-            [DoctorFinding(**row.asDict()) for row in selected.collect()], sum(row["count"] for row in counts)
-        ),
+        counts=[Count(**row.asDict()) for row in counts], rows=[DoctorFinding(**row.asDict()) for row in rows]
     )
 
 
 def findings_table(findings: Findings | None, limits: ReportLimits, clusters: int) -> list[Part]:
-    """Builds the counts by code and the table of the most severe findings."""
+    """Builds the counts by code, and for each code a table of its findings, the longest-lasting ones first."""
     if findings is None:
         return [Note("There is no gold/fleet_doctor: run gold.")]
-    if not findings.rows.total:
-        return [Note("The fleet doctor found nothing.", "good")]
-    shown = findings.rows.first(limits.rows)
+    if not findings.total:
+        return [Note("The doctor found nothing.", "good")]
+    parts: list[Part] = [Tally([(each.count, each.code) for each in findings.counts])]
+    for count in findings.counts[: limits.rows]:
+        own = [row for row in findings.rows if row.code == count.code][: limits.each]
+        columns = _columns(clusters)
+        shown = ShownRows(own, count.count).words("the longest-lasting", "findings")
+        parts += [Heading(count.code, f"{_SEVERITIES[count.severity]}, {shown}"), table(own[:_OPEN_MAX], columns)]
+        if rest := own[_OPEN_MAX:]:
+            parts.append(Folded(f"{len(rest):,} more of {count.code}: show", [table(rest, columns)]))
+    return parts
+
+
+def _columns(clusters: int) -> list[Column[DoctorFinding]]:
     columns: list[Column[DoctorFinding]] = [
-        Column("severity", lambda row: Words(row.severity, _LOOKS.get(row.severity, ""), "b"), "time"),
-        Column("who", lambda row: Words(row.subject, element="b")),
+        Column("who", lambda row: Words(row.subject, _LOOKS.get(row.severity, ""), "b")),
         Column("what", lambda row: row.sentence, "prose"),
         Column("what to do", lambda row: row.advice, "prose"),
-        Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms)[:19], "time"),
+        Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms), "time"),
     ]
     if clusters > 1:
-        columns.insert(1, Column("cluster", lambda row: code(row.cluster_id), "time"))
-    return [
-        Tally([(each.count, each.code) for each in findings.counts]),
-        Note(shown.words("the gravest", "findings")),
-        table(shown.rows, columns, "long"),
-    ]
+        columns.insert(0, Column("cluster", lambda row: code(row.cluster_id), "time"))
+    return columns

@@ -11,6 +11,7 @@ from pyspark.sql import functions as fn
 
 from services.pipeline.memory import kept
 from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.findings import Findings
 from services.pipeline.report.intervals import log_ends, ms
 from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.parts import Note, Part, code
@@ -45,7 +46,7 @@ class Cluster:
     """Number at the log's end, like `brokers`; `offline` and `fenced` are those of them in that state."""
     offline: int
     epochs: int
-    """Number of elections of a quorum leader."""
+    """Number of elections of an active controller."""
     seconds: float
     offline_seconds: float
     under_min_isr_seconds: float
@@ -91,13 +92,13 @@ class Tile:
     note: str
 
 
-def tiles(fleet: Fleet) -> list[Tile]:
-    """Returns the key figures of the fleet."""
+def tiles(fleet: Fleet, findings: Findings | None) -> list[Tile]:
+    """Returns the key figures of all clusters."""
     whole, clusters = fleet.whole, fleet.clusters.total
     unclean, offline = whole.unclean_elections, whole.offline_seconds
     figures = [
         ("availability", _percent(unavailability(whole)), _worst(whole, "grave" if offline else "good"), _of(whole)),
-        ("offline", duration(offline), "grave" if offline else "good", "time without a leader"),
+        ("offline", duration(offline), "grave" if offline else "good", "partition time without a leader"),
         (
             "under min ISR",
             duration(whole.under_min_isr_seconds),
@@ -105,11 +106,12 @@ def tiles(fleet: Fleet) -> list[Tile]:
             _min_isr_note(whole),
         ),
         ("unclean elections", f"{unclean:,}", "grave" if unclean else "good", "records may be lost"),
-        ("leader changes", _short(whole.leader_changes), "", "of partitions"),
-        ("quorum epochs", _short(whole.epochs), "", "elections of a controller"),
-        ("partitions", _short(whole.partitions), "", f"{whole.offline:,} offline at the end"),
-        ("brokers", _short(whole.brokers), "", f"{whole.fenced:,} fenced at the end"),
+        ("leader elections", _short(whole.leader_changes), "", "of partitions, without each one's first leader"),
+        ("controller elections", _short(whole.epochs), "", "epochs with an active controller"),
+        ("partitions", _short(whole.partitions), "", f"at the end; {whole.offline:,} of them offline"),
+        ("brokers", _short(whole.brokers), "", f"registered at the end; {whole.fenced:,} fenced"),
         ("records", _short(whole.records), "", f"of {clusters:,} cluster{'' if clusters == 1 else 's'}"),
+        _findings_tile(findings),
     ]
     return [Tile(*figure) for figure in figures]
 
@@ -129,14 +131,21 @@ def cluster_table(fleet: Fleet, limits: ReportLimits) -> list[Part]:
             "bar",
         ),
         Column("unclean", lambda row: f"{row.unclean_elections:,}", "number"),
-        Column("leader changes", lambda row: f"{row.leader_changes:,}", "number"),
-        Column("epochs", lambda row: f"{row.epochs:,}", "number"),
+        Column("leader elections", lambda row: f"{row.leader_changes:,}", "number"),
+        Column("controller elections", lambda row: f"{row.epochs:,}", "number"),
         Column("partitions", lambda row: f"{row.partitions:,}", "number"),
         Column("brokers", lambda row: f"{row.brokers:,}", "number"),
-        Column("log until (UTC)", lambda row: moment(row.end_ms)[:19], "time"),
+        Column("log until (UTC)", lambda row: moment(row.end_ms), "time"),
         Column("offset", lambda row: f"{row.end_offset:,}", "number"),
     ]
     return [Note(shown.words("the worst", "clusters")), table(shown.rows, columns)]
+
+
+def _findings_tile(findings: Findings | None) -> tuple[str, str, str, str]:
+    if findings is None:
+        return "findings", "–", "", "gold was not run"
+    look = "grave" if findings.errors else "low" if findings.total else "good"
+    return "findings", _short(findings.total), look, f"{findings.errors:,} of them errors"
 
 
 def unavailability(cluster: Cluster) -> float | None:
@@ -155,9 +164,10 @@ def _of(cluster: Cluster) -> str:
 
 def _min_isr_note(cluster: Cluster) -> str:
     if not cluster.min_isr_assumed_seconds:
-        return "partition time"
+        return "partition time, offline or not"
     which = "of all" if cluster.min_isr_assumed_seconds >= cluster.seconds else "of some"
-    return f"time; min.insync.replicas {which} is in no record and taken for {cluster.assumed_min_isr} (--min-isr)"
+    assumed = f"is in no record and taken for {cluster.assumed_min_isr} (--min-isr)"
+    return f"partition time; min.insync.replicas {which} {assumed}"
 
 
 def _clusters(events: DataFrame, partitions: DataFrame, brokers: DataFrame, availability: DataFrame) -> DataFrame:

@@ -1,4 +1,7 @@
-"""The report's first section: present problems by cause, and the story that led to them."""
+"""The report's first section: present problems by cause, and the story that led to them.
+
+The latest events are shown, and the earlier ones are folded above them: the page has no box that scrolls by itself.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from pyspark.sql import functions as fn
 from services.pipeline.report.cells import Column, table
 from services.pipeline.report.intervals import latest, ms
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
-from services.pipeline.report.parts import Heading, Note, Part, Words, code
+from services.pipeline.report.parts import Folded, Heading, Note, Part, Words, code
 from services.pipeline.report.times import moment
 
-__all__ = ["Cause", "Incident", "Turn", "incident_parts", "read_incident"]
+__all__ = ["Cause", "Event", "Incident", "incident_parts", "read_incident"]
 
+_OPEN_MAX: Final = 60
+"""Most events of a cluster that are not folded."""
 _LOOKS: Final = {"bad": "grave", "good": "good", "plain": ""}
 
 
@@ -33,7 +38,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Event:
     """A row of `gold/story`: one event; `ms` is its time in ms since 1970."""
 
     cluster_id: str
@@ -41,6 +46,10 @@ class Turn:
     ms: int
     look: str
     sentence: str
+    offline: int
+    under_min_isr: int
+    under_replicated: int
+    """Numbers of partitions that were so after the event's moment."""
     total: int
     """Number of events of this cluster, shown or not."""
 
@@ -50,7 +59,7 @@ class Incident:
     """The most severe causes, and the latest events of the clusters that have charts."""
 
     causes: ShownRows[Cause]
-    turns: Sequence[Turn]
+    events: Sequence[Event]
 
 
 def read_incident(
@@ -68,11 +77,12 @@ def read_incident(
     own = story.where(fn.col("cluster_id").isin(list(clusters)))
     last = latest(own, ["cluster_id"], limits.sentences, by="offset")
     sentence = fn.substring("sentence", 1, TEXT_MAX).alias("sentence")
-    turns = last.select("cluster_id", "offset", ms("time").alias("ms"), "look", sentence, "total")
-    found = [Turn(**row.asDict()) for row in turns.orderBy("offset", "ms", "look", "sentence").collect()]
+    counts = ("offline", "under_min_isr", "under_replicated")
+    events = last.select("cluster_id", "offset", ms("time").alias("ms"), "look", sentence, *counts, "total")
+    found = [Event(**row.asDict()) for row in events.orderBy("offset", "ms", "look", "sentence").collect()]
     # Clusters are ordered as everywhere in the report: the worst first.
-    found.sort(key=lambda turn: clusters.index(turn.cluster_id))
-    return Incident(causes=ShownRows(rows, causes.count()), turns=found)
+    found.sort(key=lambda event: clusters.index(event.cluster_id))
+    return Incident(causes=ShownRows(rows, causes.count()), events=found)
 
 
 def incident_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> list[Part]:
@@ -80,8 +90,8 @@ def incident_parts(incident: Incident | None, limits: ReportLimits, clusters: in
     if incident is None:
         return [Note("There is no gold/causes or no gold/story: run gold.")]
     stories = [
-        _story([turn for turn in incident.turns if turn.cluster_id == cluster_id], limits, clusters)
-        for cluster_id in dict.fromkeys(turn.cluster_id for turn in incident.turns)
+        _story([event for event in incident.events if event.cluster_id == cluster_id], limits, clusters)
+        for cluster_id in dict.fromkeys(event.cluster_id for event in incident.events)
     ]
     return [*_causes(incident.causes, limits, clusters), *(part for story in stories for part in story)]
 
@@ -93,24 +103,40 @@ def _causes(causes: ShownRows[Cause], limits: ReportLimits, clusters: int) -> li
     columns: list[Column[Cause]] = [
         Column("what is wrong, and why", lambda row: Words(row.sentence, _grave(row)), "prose"),
         Column("what to do", lambda row: row.advice, "prose"),
-        Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms)[:19], "time"),
+        Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms), "time"),
     ]
     if clusters > 1:
         columns.insert(0, Column("cluster", lambda row: code(row.cluster_id), "time"))
-    return [Heading("As the log ends", shown.words("the gravest", "causes")), table(shown.rows, columns)]
+    return [
+        Heading("As the log ends", shown.words("the worst", "causes") + "; each partition is in one of them"),
+        table(shown.rows, columns),
+    ]
 
 
 def _grave(cause: Cause) -> str:
     return "grave" if cause.severity == "error" else ""
 
 
-def _story(turns: Sequence[Turn], limits: ReportLimits, clusters: int) -> list[Part]:
-    shown = ShownRows(turns[-limits.sentences :], turns[0].total)
-    columns: list[Column[Turn]] = [
+def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list[Part]:
+    shown = ShownRows(events[-limits.sentences :], events[0].total)
+    columns: list[Column[Event]] = [
         Column("time (UTC)", lambda row: Words(moment(row.ms), element="time"), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
         Column("what happened", lambda row: Words(row.sentence, _LOOKS[row.look]), "prose"),
+        Column("offline then", lambda row: f"{row.offline:,}", "number"),
+        Column("under min ISR then", lambda row: f"{row.under_min_isr:,}", "number"),
+        Column("under-replicated then", lambda row: f"{row.under_replicated:,}", "number"),
     ]
-    of, cluster_id = ("What happened to cluster", turns[0].cluster_id) if clusters > 1 else ("What happened", "")
-    heading = Heading(of, shown.words("the latest", "turns") + ", in order", cluster_id)
-    return [heading, table(shown.rows, columns, "long")]
+    of, cluster_id = ("What happened to cluster", events[0].cluster_id) if clusters > 1 else ("What happened", "")
+    heading = Heading(of, shown.words("the latest", "events") + ", in order", cluster_id)
+    note = Note(
+        "The numbers are of partitions, after all that happened at that time; those offline are also under min ISR."
+    )
+    earlier, latest_events = shown.rows[:-_OPEN_MAX], shown.rows[-_OPEN_MAX:]
+    folded = [Folded(_earlier(earlier), [table(earlier, columns)])] if earlier else []
+    return [heading, note, *folded, table(latest_events, columns)]
+
+
+def _earlier(events: Sequence[Event]) -> str:
+    bad = sum(event.look == "bad" for event in events)
+    return f"{len(events):,} earlier events from {moment(events[0].ms)} on, {bad:,} of them bad: show"

@@ -20,9 +20,12 @@ def log_ends(events: DataFrame) -> DataFrame:
 
 
 def stretches(rows: DataFrame, key: Sequence[str], states: Sequence[str]) -> DataFrame:
-    """Merges consecutive rows with equal `states` into one interval `begin` to `end`. Drops rows of no duration."""
-    rows = rows.where("begin < end")
-    order = Window.partitionBy(*key).orderBy("begin")
+    """Merges consecutive rows with equal `states` into one interval `begin` to `end`.
+
+    Rows of no duration are dropped, except the last one of a log (`is_last`): it says how things stand.
+    """
+    rows = rows.where("begin < end or is_last")
+    order = Window.partitionBy(*key).orderBy("begin", "end")
     before = [fn.lag(name).over(order).eqNullSafe(fn.col(name)) for name in states]
     goes_on = fn.lag("end").over(order).eqNullSafe(fn.col("begin"))
     for same in before:

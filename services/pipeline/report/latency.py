@@ -108,7 +108,9 @@ def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) 
     if latency is None:
         return [Note("There is no gold/commit_slo: run gold.")]
     if not latency.writes:
-        words = "No spans were ingested, so the duration of writes is not known; the gaps are of the log's timestamps."
+        words = (
+            "No spans were ingested, so the duration of writes is not known; the log's timestamps tell the elections."
+        )
         return [Note(words), *_gap_table(latency.gaps, limits, clusters)]
     failed = f"; {latency.failed:,} failed" if latency.failed else ""
     parts: list[Part] = [Note(f"{latency.writes:,} writes were traced{failed}."), _stage_table(latency.stages)]
@@ -219,7 +221,9 @@ def _slowest(row: Hour) -> str:
 
 def _gap(row: Gap, most: int) -> Bar | str:
     if row.clock_behind_ms:
-        return f"not known: the new leader's clock is at least {duration(row.clock_behind_ms / 1_000)} behind"
+        return (
+            f"not known: the new active controller's clock is at least {duration(row.clock_behind_ms / 1_000)} behind"
+        )
     return bar(row.gap_ms, most, duration(row.gap_ms / 1_000), "under")
 
 
@@ -231,10 +235,10 @@ def _gap_table(gaps: ShownRows[Gap], limits: ReportLimits, clusters: int) -> lis
     columns: list[Column[Gap]] = [
         Column("until (UTC)", lambda row: moment(row.at_ms), "time"),
         Column("epochs", lambda row: f"{row.from_epoch} → {row.to_epoch}", "number"),
-        Column("new leader", lambda row: "" if row.leader_id is None else f"node {row.leader_id}"),
+        Column("new active controller", lambda row: "" if row.leader_id is None else f"{row.leader_id}"),
         Column("nothing was written for", lambda row: _gap(row, most), "bar"),
     ]
     if clusters > 1:
         columns.insert(1, Column("cluster", lambda row: code(row.cluster_id), "time"))
-    heading = Heading("Elections of the quorum", shown.words("the longest", "gaps between epochs"))
+    heading = Heading("Elections of an active controller", shown.words("the longest", "times between epochs"))
     return [heading, table(shown.rows, columns)]

@@ -33,6 +33,8 @@ class ReportLimits:
     """Most intervals in one lane of a timeline; the latest are shown."""
     rows: int = 50
     """Most rows of every other table."""
+    each: int = 20
+    """Most findings of one kind."""
     days: int = 62
     """Most days of the availability calendar; the latest are shown."""
     sentences: int = 300

@@ -64,7 +64,7 @@ def _document(answers: Answers, limits: ReportLimits) -> str:
         .get_template("page.html.j2")
         .render(
             period=f"{moment(whole.begin_ms)} to {moment(whole.end_ms)} UTC",
-            tiles=tiles(answers.fleet),
+            tiles=tiles(answers.fleet, answers.findings),
             trust=trust_line(answers.trust),
             sections=list(_sections(answers, limits)),
             # Made by this project and its library, so it is not escaped: a log's names cannot be in it.
@@ -107,7 +107,7 @@ def _sections(answers: Answers, limits: ReportLimits) -> Iterator[Section]:
         yield _section("clusters", "Clusters", fleet)
     yield Section(anchor="timelines", name="timelines", cards=_timelines(answers, limits))
     found = findings_table(answers.findings, limits, clusters.total)
-    yield _section("findings", "Findings of the fleet doctor", found, "findings")
+    yield _section("findings", "Findings of the doctor", found, "findings")
     days = day_table(answers.days, limits)
     if clusters.total == 1:
         days = [*calendar(answers.calendar, limits), *days]

@@ -1,4 +1,8 @@
-"""Partition timelines in the report: leader (colour) and ISR size (height) of the worst partitions over time."""
+"""Partition timelines in the report: leader (colour) and ISR size (height) of the worst partitions over time.
+
+The height is the ISR's share of the replicas without those being added: a partition is as high as the lane when it is
+not under-replicated, which is how the counts of partitions are made, too.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from services.pipeline.silver.partitions import KEY
 
 __all__ = ["PartitionState", "chosen", "partition_lanes", "read_partitions"]
 
-_STATES = ("leader", "isr_count", "replica_count", "offline", "under_min_isr")
+_STATES = ("leader", "isr_count", "wanted_count", "offline", "under_min_isr")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +35,8 @@ class PartitionState:
     partition: str
     leader: int
     isr_count: int
-    replica_count: int
+    wanted_count: int
+    """Number of replicas, without those that are being added."""
     offline: bool
     under_min_isr: bool
     begin_ms: int
@@ -80,7 +85,8 @@ def _lane(states: Sequence[PartitionState]) -> TimelineLane:
 
 def _segment(state: PartitionState) -> LaneSegment:
     low = ", under min ISR" if state.under_min_isr else ""
-    isr = f"ISR {state.isr_count} of {state.replica_count}{low}"
+    isr = f"ISR {state.isr_count} of {state.wanted_count}{low}"
+    share = min(state.isr_count / max(state.wanted_count, 1), 1.0)
     if state.offline:
         return LaneSegment(
             begin_ms=state.begin_ms,
@@ -88,6 +94,7 @@ def _segment(state: PartitionState) -> LaneSegment:
             look="offline",
             title=f"{state.partition}: offline; {isr}",
             words="offline",
+            share=share,
             grave=True,
         )
     return LaneSegment(
@@ -96,6 +103,6 @@ def _segment(state: PartitionState) -> LaneSegment:
         look=leader_look(state.leader),
         title=f"{state.partition}: leader {state.leader}; {isr}",
         words=f"{state.leader}",
-        share=state.isr_count / max(state.replica_count, 1),
+        share=share,
         foot="under" if state.under_min_isr else None,
     )

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, TypeAlias
 __all__ = [
     "Bar",
     "Cell",
+    "Folded",
     "Heading",
     "Note",
     "Part",
@@ -79,7 +80,6 @@ class Table:
 
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Row]
-    look: str = ""
     only: str = ""
     kind: ClassVar = "table"
 
@@ -134,7 +134,16 @@ class Toolbar:
     kind: ClassVar = "toolbar"
 
 
-Part: TypeAlias = Table | Note | Heading | Tally | Plot | Toolbar
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Parts that are shown when a reader opens them: `text` is what is to be clicked, and says how much there is."""
+
+    text: str
+    parts: Sequence[Part]
+    kind: ClassVar = "folded"
+
+
+Part: TypeAlias = "Table | Note | Heading | Tally | Plot | Toolbar | Folded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

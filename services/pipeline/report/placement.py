@@ -69,7 +69,9 @@ def placement_tables(shares: dict[str, ShownRows[Share]] | None, limits: ReportL
             words = shown.words("the worst", "topics with partitions on fewer racks than there are for them")
             parts.append(Note(words))
         elif shown.rows:
-            parts.append(Heading(f"{scope.capitalize()}s", shown.words("the most uneven", f"{scope}s")))
+            parts.append(
+                Heading(f"{scope.capitalize()}s", shown.words("the most uneven", f"{scope}s at the log's end"))
+            )
         if shown.rows:
             parts.append(table(shown.rows, _columns(scope, shown, clusters)))
     return parts

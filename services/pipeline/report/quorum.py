@@ -1,9 +1,10 @@
-"""The quorum's lane in the report: a segment for each epoch's leader, and periods without a record on top."""
+"""The active controller's lane in the report: a segment for each epoch, and periods without a record on top."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
@@ -19,12 +20,13 @@ __all__ = ["Epoch", "Silence", "quorum_lane", "read_epochs", "read_silences"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """An epoch: its leader, and when it began, in ms since 1970."""
+    """An epoch: its active controller, and when its first and its last record were written, in ms since 1970."""
 
     cluster_id: str
     epoch: int
     leader: int
     begin_ms: int
+    last_ms: int
     total: int
     """Number of epochs of this cluster, shown or not."""
 
@@ -33,10 +35,11 @@ def read_epochs(events: DataFrame, most: int) -> list[Epoch]:
     """Collects the latest epochs of each cluster in order."""
     payload = fn.from_json("payload", struct_type(LeaderChangeMessage))
     led = events.where("type = 'LEADER_CHANGE'").withColumn("leader", payload["leaderId"])
-    rows = latest(led, ["cluster_id"], most, by="offset")
-    rows = rows.select("cluster_id", "epoch", "leader", ms("timestamp"), "total", "offset")
+    last = events.where("not is_base").groupBy("cluster_id", "epoch").agg(fn.max("timestamp").alias("last"))
+    rows = latest(led, ["cluster_id"], most, by="offset").join(last, ["cluster_id", "epoch"])
+    rows = rows.select("cluster_id", "epoch", "leader", ms("timestamp"), ms("last"), "total", "offset")
     return [
-        Epoch(cluster_id=row[0], epoch=row[1], leader=row[2], begin_ms=row[3], total=row[4])
+        Epoch(cluster_id=row[0], epoch=row[1], leader=row[2], begin_ms=row[3], last_ms=row[4], total=row[5])
         for row in rows.orderBy("cluster_id", "offset").collect()
     ]
 
@@ -66,14 +69,14 @@ def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int)
     """
     ends = [*(each.begin_ms for each in epochs[1:]), end_ms]
     return TimelineLane(
-        label="quorum leader",
+        label="active controller",
         first_shown_ms=epochs[0].begin_ms if len(epochs) < epochs[0].total else None,
         segments=[
             LaneSegment(
                 begin_ms=each.begin_ms,
                 end_ms=end,
                 look=leader_look(each.leader),
-                title=f"node {each.leader} leads in epoch {each.epoch}",
+                title=f"controller {each.leader} is active in epoch {each.epoch}",
                 words=f"{each.leader} · epoch {each.epoch}",
                 grave=each is epochs[-1] and end == each.begin_ms,
             )
@@ -83,6 +86,18 @@ def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int)
             LaneSegment(
                 begin_ms=each.begin_ms, end_ms=each.end_ms, look="silent", title="no controller wrote", grave=True
             )
-            for each in silent
+            for each in [*silent, *_between(epochs, silent)]
         ],
     )
+
+
+def _between(epochs: Sequence[Epoch], silent: Sequence[Silence]) -> list[Silence]:
+    """Returns the times from an epoch's last record to the next epoch's first, without those that `silent` has."""
+    gaps = [
+        Silence(cluster_id=one.cluster_id, begin_ms=one.last_ms, end_ms=following.begin_ms)
+        for one, following in pairwise(epochs)
+        if one.last_ms < following.begin_ms
+    ]
+    return [
+        gap for gap in gaps if not any(each.begin_ms <= gap.begin_ms and gap.end_ms <= each.end_ms for each in silent)
+    ]

@@ -29,6 +29,11 @@ _FORMATS: Final = {
     "seconds": "%H:%M:%S",
     "milliseconds": "%H:%M:%S.%L",
 }
+_LABEL: Final = (
+    "+domain[1] - +domain[0] > 600000 ? datum.label : "
+    "utcFormat(datum.value, +datum.value % 1000 ? '%H:%M:%S.%L' : '%H:%M:%S')"
+)
+"""Expression: within ten minutes every label has its seconds, also a full minute's."""
 
 
 def specification(
@@ -59,7 +64,12 @@ def specification(
 
 def x_time(field: str) -> Spec:
     """Encodes moments in ms since 1970 on the x axis, in UTC."""
-    axis = {"title": None, "format": _FORMATS, "tickCount": {"expr": "max(2, floor(width / 110))"}}
+    axis = {
+        "title": None,
+        "format": _FORMATS,
+        "labelExpr": _LABEL,
+        "tickCount": {"expr": "max(2, floor(width / 110))"},
+    }
     scale = {"type": "utc", "domain": {"expr": "domain"}, "nice": False}
     return {"field": field, "type": "temporal", "scale": scale, "axis": axis}
 

@@ -30,15 +30,18 @@ def day(ms: int) -> str:
 def duration(seconds: float) -> str:
     """Formats a duration in seconds, in the units that fit its size.
 
-    >>> [duration(each) for each in (0, 0.00042, 0.091, 12.34, 754, 7_512, 400_000)]
-    ['0', '0.4 ms', '91 ms', '12.3 s', '12 min 34 s', '2 h 5 min', '4 d 15 h']
+    >>> [duration(each) for each in (0, 0.00042, 0.091, 12.34, 60.42, 754, 7_512, 400_000)]
+    ['0', '0.4 ms', '91 ms', '12.3 s', '1 min 0.4 s', '12 min 34 s', '2 h 5 min', '4 d 15 h']
 
     """
     if seconds < 1:
         ms = seconds * 1_000
         return "0" if not seconds else f"{ms:.1f} ms" if ms < 10 else f"{ms:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
+    if seconds < 600:
+        minutes, rest = divmod(round(seconds * 10), 600)
+        return f"{minutes} min {rest / 10:g} s"
     whole = round(seconds)
     if whole < 3_600:
         return f"{whole // 60} min {whole % 60} s"

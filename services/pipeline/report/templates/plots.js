@@ -45,13 +45,13 @@ class Group {
   say() {
     const output = this.bar?.querySelector("output");
     if (!output) return;
-    output.textContent = this.log ? this.shown.map(seconds).join(" – ") : this.shown.map(moment).join(" – ");
+    output.textContent = this.shown.map(this.log ? seconds : (ms) => moment(ms, this.shown[1] - this.shown[0] > 600000 ? 19 : 23)).join(" – ");
     for (const button of this.bar.querySelectorAll("button"))
       button.disabled = button.dataset.do !== "in" && this.shown.every((value, place) => value === this.whole[place]);
   }
 }
 
-const moment = (ms) => new Date(ms).toISOString().replace("T", " ").slice(0, 19);
+const moment = (ms, length) => new Date(ms).toISOString().replace("T", " ").slice(0, length);
 const seconds = (value) =>
   value < 1e-3 ? `${+(value * 1e6).toPrecision(3)} µs` : value < 1 ? `${+(value * 1e3).toPrecision(3)} ms` : `${+value.toPrecision(3)} s`;
 
