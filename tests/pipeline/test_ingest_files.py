@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from quorate.nouns import OffsetAndEpoch
 from tests.pipeline.logs import batches, checkpoint, flipped, history, node, segment
 from tests.pipeline.test_committed import DIVERGED
+
+pa = pytest.importorskip("pyarrow", reason="PyArrow is not installed: `make spark-setup`")
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
