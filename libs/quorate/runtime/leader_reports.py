@@ -20,6 +20,8 @@ __all__ = ["LeaderReports"]
 
 log = logger(__name__)
 
+FIRST_S: Final = 0.1
+"""The time (s) from the begin of reading to the first report."""
 REPORT_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
 """The longest pause after reports that failed: readers behind a relay may be unable to reach the leader."""
@@ -38,7 +40,7 @@ class LeaderReports:
 
     async def run(self) -> None:
         """Reports until cancelled."""
-        pause_s = REPORT_S
+        pause_s = FIRST_S
         while True:
             await asyncio.sleep(pause_s)
             try:
@@ -46,7 +48,7 @@ class LeaderReports:
             except grpc.aio.AioRpcError as failure:
                 log.debug("report failed", leader=self._leader, status=failure.code().name, details=failure.details())
                 is_sent = False
-            pause_s = REPORT_S if is_sent else min(RETRY_MAX_S, 2 * pause_s)
+            pause_s = REPORT_S if is_sent else min(RETRY_MAX_S, max(REPORT_S, 2 * pause_s))
             if not is_sent:
                 self._leader = None
 
