@@ -153,7 +153,7 @@ def test_a_batch_after_the_year_9999_is_damage_either_way(spark: SparkSession, t
     assert 2 == len(shown)
     assert shown[0] == shown[1]
     assert 2 == len(shown[0])  # the record of the year before, and what is not read
-    assert any("date='+10000-01-01'" in row for row in shown[0])
+    assert not any("date='+10000-01-01'" in row for row in shown[0])
 
 
 def test_tables_without_an_inbox_get_the_same_rows_from_spark(spark: SparkSession, tmp_path: Path) -> None:
