@@ -57,8 +57,7 @@ def ingest_files(spark: SparkSession, options: Mapping[str, str], tables: Adopti
     if inbox is not None:
         with inbox:
             staged = stage(spark, options, inbox.place, lambda name, value: _directory(spark, name, value))
-            if staged.odd is None:
-                return _add(spark, tables, inbox, staged)
+            return _add(spark, tables, inbox, staged)
     return ingest(spark.read.format(NAME).options(**options).load(), tables)
 
 

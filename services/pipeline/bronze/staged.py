@@ -45,7 +45,6 @@ ROWS_MAX: Final = 1 << 17
 OPEN_FILES_MAX: Final = 40
 CODEC: Final = "zstd"
 _DAY_US: Final = 86_400_000_000
-_YEARS: Final = (np.datetime64("0001-01-01"), np.datetime64("9999-12-31"))
 _RESULT: Final = "result string"
 DirectoryOf = Callable[[str, str], str]
 """How Spark calls the directory of a partition, by column and value."""
@@ -64,7 +63,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """What tasks have written. `odd` is a row that only Spark can place, as of the year 10000: None if there is none.
+    """What tasks have written.
 
     `committed` has the first and the last offset (exclusive) that are known to be committed, by cluster and epoch.
     """
@@ -72,7 +71,6 @@ class Staged:
     files: list[StagedFile] = field(default_factory=list)
     extents: dict[str, list[OffsetExtent]] = field(default_factory=dict)
     committed: list[tuple[str, Epoch, Offset, Offset]] = field(default_factory=list)
-    odd: str | None = None
 
     def of(self, kind: str) -> list[StagedFile]:
         """Returns the files of this kind."""
@@ -106,7 +104,6 @@ def _together(results: Iterable[Mapping[str, Any]]) -> Staged:
     files: list[StagedFile] = []
     pieces: dict[str, list[OffsetExtent]] = {}
     ranges: dict[tuple[str, Epoch], tuple[Offset, Offset]] = {}
-    odd: str | None = None
     for each in results:
         files += [StagedFile(**one) for one in each["files"]]
         for kind, extents in each["extents"].items():
@@ -114,12 +111,10 @@ def _together(results: Iterable[Mapping[str, Any]]) -> Staged:
         for cluster_id, epoch, start, end in each["committed"]:
             low, high = ranges.get((cluster_id, epoch), (start, end))
             ranges[cluster_id, epoch] = min(low, start), max(high, end)
-        odd = odd or each["odd"]
     return Staged(
         files=sorted(files, key=lambda one: one.path),
         extents={kind: combined(some) for kind, some in pieces.items()},
         committed=[(*key, *found) for key, found in sorted(ranges.items())],
-        odd=odd,
     )
 
 
@@ -134,7 +129,6 @@ class _Task:
         self._held = 0
         self._extents: dict[tuple[str, str], OffsetExtent] = {}
         self._ranges: dict[tuple[str, Epoch], tuple[Offset, Offset]] = {}
-        self._odd: str | None = None
 
     def run(self, reader: KraftReader, bundle: Bundle) -> Staged:
         """Reads the bundle to its end."""
@@ -148,7 +142,7 @@ class _Task:
         extents: dict[str, list[OffsetExtent]] = {}
         for (kind, _), extent in self._extents.items():
             extents.setdefault(kind, []).append(extent)
-        return Staged(files=self._done, extents=extents, committed=ranges, odd=self._odd)
+        return Staged(files=self._done, extents=extents, committed=ranges)
 
     def _take(self, rows: pa.Table) -> None:
         """Takes rows of one part of a file, so all of one cluster, source and kind."""
@@ -189,18 +183,11 @@ class _Task:
             self._ranges[key] = min(low, first), max(high, end)
 
     def _by_date(self, timestamps: Any, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """Yields the rows of each day in UTC, in their order."""
-        if timestamps.null_count:
-            self._odd = "a record without a timestamp"
-            return
+        """Yields the rows of each day in UTC, in their order. A record of no calendar's day is damage, and not here."""
         days = np.floor_divide(timestamps.cast(pa.int64()).to_numpy(), _DAY_US)
         found = days[:1] if (days == days[0]).all() else np.unique(days)
         for day in found:
-            date = np.datetime64(int(day), "D")
-            if not _YEARS[0] <= date <= _YEARS[1]:
-                self._odd = f"a record of the date {date}"
-                return
-            yield str(date), rows if len(found) == 1 else rows.filter(pa.array(days == day))
+            yield str(np.datetime64(int(day), "D")), rows if len(found) == 1 else rows.filter(pa.array(days == day))
 
     def _hold(self, key: tuple[str, str], rows: pa.Table) -> None:
         """Holds the rows for their file, and writes what is held when there is enough of it."""
