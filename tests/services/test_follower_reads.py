@@ -162,6 +162,7 @@ async def test_a_follower_is_left_once_it_leads() -> None:
         for _ in range(3):
             (cluster.leader_id,) = cluster.reading()
             await until(lambda: len(cluster.reading() - {cluster.leader_id}) == 1 == len(cluster.reading()))
+            assert cluster.leader_id not in cluster.reading()
 
 
 async def test_the_leader_is_read_while_no_follower_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +184,8 @@ async def test_reports_go_on_after_a_leader_that_refused_them(monkeypatch: pytes
     async with three() as cluster:
         cluster.nodes[1].refuses = True
         async with readers(cluster):
-            await until(lambda: len(cluster.nodes[1].fetches) > 2)
+            await until(lambda: list(map(position, cluster.nodes[1].fetches)).count((END, EPOCH)) > 2)
             cluster.nodes[1].refuses = False
             before = len(cluster.nodes[1].fetches)
             await until(lambda: len(cluster.nodes[1].fetches) > before)
+            assert (END, EPOCH) == position(cluster.nodes[1].fetches[-1])
