@@ -148,7 +148,7 @@ class LogReader:
     async def _stream(self) -> AsyncIterator[Event]:
         stub = self._servers.stub()
         found = await self._found(stub)
-        if self._servers.is_passed_over(found):
+        if self._servers.skip_leader(found):
             return
         relayed, self._relayed_leader = self._relayed_leader, None
         is_relayed = self._from_any or relayed is not None

@@ -65,8 +65,8 @@ class LogServers:
         """Notes that the present server has given an answer that the reader could use."""
         self._left = 0
 
-    def is_passed_over(self, found: FindQuorumResponse) -> bool:
-        """Returns whether the present server leads, and another may be a follower: then that is asked next, at once.
+    def skip_leader(self, found: FindQuorumResponse) -> bool:
+        """Turns to the next server if the present one leads and another may be a follower. Returns whether it did.
 
         If all the others were left since the last useful answer, the leader is read.
         """
