@@ -41,7 +41,10 @@ class NodeFailed(Exception):
 def tool(
     main: str, *arguments: object, timeout_s: float = TOOL_TIMEOUT_S, pom: Path = POM, stdin: str | None = None
 ) -> str:
-    """Returns what a command-line tool of the release prints. Raises ToolFailed and NotFetched."""
+    """Runs a command-line tool of a Kafka release, by its main class, and returns its standard output.
+
+    Raises ToolFailed if its exit status is not 0, NotFetched without the release's jars, TimeoutExpired.
+    """
     command = java(main, *arguments, pom=pom)
     ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s, input=stdin)
     if ran.returncode != 0:

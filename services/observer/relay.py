@@ -155,7 +155,7 @@ class _Fetches:
         return answer if isinstance(answer, RelayFetchResponse) else None
 
     def end(self) -> None:
-        """Ends the stream, if one is open."""
+        """Cancels the stream to the quorum node, if one is open."""
         if self._call is not None:
             self._call.cancel()
         self._server = self._call = None

@@ -96,7 +96,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
         return translate.end_answer(answer, self._for(context))
 
     def _for(self, context: Any) -> Endpoints:
-        """Returns the addresses for who asks: those of the listener through which the request has come."""
+        """Returns the nodes' endpoints for an answer: those of the listener on which the request was received."""
         return self._endpoints.on(listener_of(context.invocation_metadata() or ()))
 
     def _accepted(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, reply: Answer) -> Answer:

@@ -23,9 +23,11 @@ log = logger(__name__)
 FIRST_S: Final = 0.1
 """The time (s) from the begin of reading to the first report."""
 REPORT_S: Final = 1.0
+"""The pause (s) after a report that the leader has taken."""
 RETRY_MAX_S: Final = 60.0
 """The longest pause after reports that failed: readers behind a relay may be unable to reach the leader."""
 DEADLINE_S: Final = 5.0
+"""The deadline (s) of a call."""
 NOT_HELD_MS: Final = 0
 LEAST_BYTES: Final = 1
 

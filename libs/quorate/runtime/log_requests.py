@@ -9,13 +9,14 @@ from kraft.api import fetch_pb2, fetch_snapshot_pb2
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, NodeId, Offset, uuid_text
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""The size (bytes) of records, or of a chunk of a snapshot, that an answer may have; one batch may be larger."""
 
 _TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
 
 
 @dataclass(slots=True, kw_only=True)
 class LogPosition:
-    """Who reads the log, and how far it has: what its requests say."""
+    """A reader's identity and its position in the metadata log, as its Fetch and FetchSnapshot requests state them."""
 
     replica_id: NodeId
     directory_id: str
@@ -28,6 +29,7 @@ class LogPosition:
     fetched_epoch: Epoch = 0
     """The epoch of that batch."""
     high_watermark: Offset = 0
+    """The highest high watermark that a node has reported (KIP-1166)."""
 
     def fetch(self, *, wait_ms: int, bytes_max: int = FETCH_BYTES_MAX) -> fetch_pb2.FetchRequest:
         """Returns the Fetch for what follows; it may be held for `wait_ms` while there is no news."""

@@ -220,7 +220,7 @@ class _File:
         self.held = 0
 
     def hold(self, rows: pa.Table) -> None:
-        """Takes rows of one source."""
+        """Buffers rows of one source file until `write`."""
         self._rows.append(rows)
         self._sources.add(rows["source"][0].as_py())
         self.held += len(rows)

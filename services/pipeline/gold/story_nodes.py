@@ -102,7 +102,7 @@ def voter_events(kept: DataFrame) -> DataFrame:
 
 
 def active_controllers(events: DataFrame) -> DataFrame:
-    """Tells each election of the active controller."""
+    """Returns an event for each election of the active controller: each LeaderChangeMessage."""
     leader = fn.from_json("payload", struct_type(LeaderChangeMessage))["leaderId"]
     rows = events.where("type = 'LEADER_CHANGE'").withColumns(
         {"valid_from_offset": fn.col("offset"), "valid_from_time": fn.col("timestamp")}

@@ -68,7 +68,10 @@ class Fleet:
 def read_fleet(
     events: DataFrame, partitions: DataFrame, brokers: DataFrame, availability: DataFrame, most: int
 ) -> Fleet:
-    """Computes the sums of the fleet and of its `most` worst clusters. Raises LookupError if there is no record."""
+    """Returns the totals over all clusters, and the totals of the `most` clusters with the longest unavailability.
+
+    Raises LookupError if there is no record.
+    """
     with kept(_clusters(events, partitions, brokers, availability)) as (clusters,):
         sums = [fn.sum(name).alias(name) for name in (*_COUNTS, *_SUMS)]
         sums.append(fn.max("assumed_min_isr").alias("assumed_min_isr"))

@@ -78,7 +78,7 @@ def _document(answers: Answers, limits: ReportLimits) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Templates in which every text is escaped and every name is known."""
+    """Returns Jinja2's environment for the page: it escapes all text, and raises UndefinedError for an unknown name."""
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,

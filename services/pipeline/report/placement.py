@@ -101,7 +101,7 @@ def _state(row: Share) -> Words | None:
 
 
 def _off(count: int, fair: float | None) -> Words | None:
-    """Formats by how many a count exceeds its fair share, with a sign."""
+    """Formats the difference between a broker's count and its fair share, as in "+1.5"; None without a fair share."""
     if fair is None:
         return None
     off = count - fair

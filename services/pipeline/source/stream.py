@@ -74,7 +74,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return default_limit(self.options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # Spark's name
-        """Fixes the files and sizes of this moment as the end of the stream."""
+        """Makes the stream end at the present ends of its files: Trigger.AvailableNow reads no more than them."""
         sizes = {place.path: _size(place) for place in self._places()}
         self._sizes = {path: size for path, size in sizes.items() if size is not None}
 
