@@ -63,7 +63,7 @@ FORMATS: Final[Mapping[str, Format]] = {
 
 ICEBERG: Final = "iceberg"
 NO_ICEBERG: Final = (
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0, the newest of 2026-11-21, is for Spark 4.1, and Spark "
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0, the newest of 2026-11-24, is for Spark 4.1, and Spark "
     "4.3.0 does not load it (SparkView implements View, which is no interface any more)"
 )
 
