@@ -142,7 +142,7 @@ TABLE: list[tuple[Message, str]] = [
     ),
     (ProducerIdsRecord(1, 5, 1000), "producer ids the next block begins at 1000"),
     (ProducerIdsRecord(2, 6, 2000), "producer ids the next block begins at 1000 → 2000"),
-    (controller(7), f"controller 7 registers as incarnation {uuid_text(uuid_of('controller 7'))}"),
+    (controller(7), f"controller 7 registers as incarnation {uuid_text(uuid_of('controller 7 first'))}"),
     (UnregisterControllerRecord(7), "controller 7 is unregistered"),
     (plugin("hush 1"), "broker 1 my.plugin.api.key: not set → (redacted)"),
     (plugin("hush 2"), "broker 1 my.plugin.api.key: (redacted) → (redacted)"),
