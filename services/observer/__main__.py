@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 
 from kraft.service.observer_pb2_grpc import add_ObserverServicer_to_server
@@ -28,6 +30,7 @@ from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport_settings import tell, transport_of
 from services.observer.config import ObserverConfig
 from services.observer.database import open_store
+from services.observer.kafka_log import KafkaLog
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.relay import ObserverLogService
 from services.observer.servicer import ObserverService
@@ -59,10 +62,7 @@ async def main(life: ServiceLife) -> None:
     name = f"observer-{config.node_id}"
     telemetry = Telemetry.start(service="observer", instance=name, environ=os.environ, transport=transport)
     connect = partial(open_channel, transport=transport)
-    servers = [str(server) for server in config.quorum]
-    reader = LogReader(
-        servers, connect, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
-    )
+    reader = _reader(config, connect)
     replica = Replica(reader, SystemClock(), telemetry)
     limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
     guard = entry_guard_of(
@@ -78,9 +78,11 @@ async def main(life: ServiceLife) -> None:
     )
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store, guard))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
-    relay = ObserverLogService(reader, servers, connect, node_id=config.node_id)  # type: ignore[abstract]  # the rest: UNIMPLEMENTED
     if config.serves_log:
+        assert isinstance(reader, LogReader), "ObserverConfig.problems"
+        relay = ObserverLogService(reader, _servers(config), connect, node_id=config.node_id)  # type: ignore[abstract]  # the rest: UNIMPLEMENTED
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
+        life.at_end(relay.close)
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
     server.listen_for_probes(config.health_listeners)
@@ -105,11 +107,24 @@ async def main(life: ServiceLife) -> None:
         await life.stopping()
         for loop in loops:
             loop.cancel()
-    await reader.close()
+    if isinstance(reader, LogReader):
+        await reader.close()
     await telemetry.close()
     await server.stop()
-    await relay.close()
     await store.close()
+
+
+def _reader(config: ObserverConfig, connect: Callable[[str], grpc.aio.Channel]) -> LogReader | KafkaLog:
+    """Returns the reader of the log: of quorum nodes over gRPC, or of a Kafka's controllers over Kafka's own wire."""
+    if config.kafka_controllers:
+        return KafkaLog(config.kafka_controllers, config.client_config, SystemClock(), cluster_id=config.cluster_id)
+    return LogReader(
+        _servers(config), connect, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
+    )
+
+
+def _servers(config: ObserverConfig) -> list[str]:
+    return [str(server) for server in config.quorum]
 
 
 async def _be_ready(replica: Replica, server: Server) -> None:

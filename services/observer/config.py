@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from quorate.network.client_config import ClientConfig, parse_client_config, read_client_properties
 from quorate.runtime.config import setting
 from quorate.runtime.entry_guard import EVERYONE_HELP
 from quorate.runtime.guard import GuardedSettings
@@ -18,6 +20,7 @@ from quorate.runtime.setting_types import (
     listener,
     milliseconds,
     optional,
+    path,
     text,
 )
 from services.observer.database import database_url
@@ -32,7 +35,19 @@ class ObserverConfig(GuardedSettings):
         "listeners", listener(), "Where it is reached, by readers and by span exporters."
     )
     quorum: tuple[Endpoint, ...] = setting(
-        "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log."
+        "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log.", default=()
+    )
+    kafka_controllers: tuple[Endpoint, ...] = setting(
+        "bootstrap.controllers",
+        list_of(endpoint()),
+        "A Kafka's controllers, for its log over Kafka's own wire, in place of quorum nodes: all that there are.",
+        default=(),
+    )
+    command_config: Path | None = setting(
+        "command.config",
+        optional(path()),
+        "The properties of a Kafka client, by which the controllers are connected to: a file as for Kafka's tools.",
+        default=None,
     )
     cluster_id: str | None = setting(
         "cluster.id",
@@ -63,6 +78,25 @@ class ObserverConfig(GuardedSettings):
     )
     is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
 
+    @property
+    def client_config(self) -> ClientConfig:
+        """How the Kafka's controllers are connected to. Raises ValueError with file and property, or OSError."""
+        return parse_client_config({} if self.command_config is None else read_client_properties(self.command_config))
+
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listener."""
-        return self.security_problems(self.listeners.name)
+        """Yields the violated rules between settings: those of the listener, and whose log is read."""
+        yield from self.security_problems(self.listeners.name)
+        quorum, kafka = "controller.quorum.bootstrap.servers", "bootstrap.controllers"
+        if bool(self.quorum) == bool(self.kafka_controllers):
+            given = "both are given" if self.quorum else "neither is given"
+            yield f"{quorum} and {kafka}: {given}; the log of one quorum is read, ours or a Kafka's"
+        if self.kafka_controllers and self.serves_log:
+            yield f"observer.log.relay = true: must be false with {kafka}; fetches are handed on to quorum nodes alone"
+        if self.command_config is not None and not self.kafka_controllers:
+            yield f"command.config = {self.command_config}: is for {kafka}, which is not given"
+        try:
+            _ = self.client_config
+        except ValueError as problem:
+            yield f"command.config = {problem}"
+        except OSError as problem:
+            yield f"command.config = {self.command_config}: cannot be read: {problem.strerror}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from quorate.network.client_config import parse_bootstrap, parse_client_config
-from quorate.properties import parse_properties
+from quorate.network.client_config import parse_bootstrap, read_client_properties
 
 __all__ = ["kafka_options"]
 
@@ -28,13 +27,8 @@ def kafka_options(asked: argparse.Namespace) -> dict[str, str]:
         parse_bootstrap(bootstrap)
     except ValueError as problem:
         raise ValueError(f"--bootstrap-controller: {problem}") from None
-    properties = {}
-    if file is not None:
-        if Path(file).exists() and not Path(file).is_file():
-            raise ValueError(f"--command-config {file}: it is no file")
-        try:
-            properties = parse_properties(Path(file).read_text("utf-8"))
-            parse_client_config(properties)
-        except ValueError as problem:
-            raise ValueError(f"--command-config {file}: {problem}") from None
+    try:
+        properties = {} if file is None else read_client_properties(Path(file))
+    except ValueError as problem:
+        raise ValueError(f"--command-config {problem}") from None
     return {f"{PREFIX}{name}": value for name, value in {**properties, "bootstrap.controllers": bootstrap}.items()}

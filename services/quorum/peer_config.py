@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from quorate.network import jaas
-from quorate.network.client_config import PROTOCOLS, ClientConfig, parse_client_config
+from quorate.network.client_config import PROTOCOLS, ClientConfig, is_unread, parse_client_config
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.sasl.scram import scram_number
 
@@ -29,7 +29,7 @@ def peer_config(properties: Mapping[str, str], *, listener: str, protocol: str) 
 
     A property with `listener.name.<listener>.` before it counts more than without. Without
     `sasl.mechanism.controller.protocol` the properties are those of a Kafka client. Raises ValueError with the
-    property, or OSError for a file that it names.
+    property.
     """
     prefix = f"listener.name.{listener.lower()}."
     own = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
@@ -38,7 +38,7 @@ def peer_config(properties: Mapping[str, str], *, listener: str, protocol: str) 
     _, with_sasl = PROTOCOLS[protocol]
     if with_sasl and CONTROLLER_MECHANISM in of_listener:
         of_listener |= _login(of_listener, prefix)
-    return parse_client_config(of_listener)
+    return parse_client_config({name: value for name, value in of_listener.items() if not is_unread(name)})
 
 
 def _login(properties: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -114,7 +114,7 @@ WIRE_BUGS: Final = (
         number="W13",
         what="the observer tells what is not committed",
         file="libs/quorate/network/observer.py",
-        right="while self._waiting and self._waiting[0].header.next_offset <= high_watermark:",
+        right="while self._waiting and self._waiting[0].header.next_offset <= self.high_watermark:",
         wrong="while self._waiting:",
         test=f"{OBSERVER}::test_what_was_not_committed_is_dropped_where_a_new_leader_has_other_records",
     ),

@@ -81,6 +81,20 @@ def test_tls_with_pem_files(tmp_path: Path) -> None:
             {"security.protocol": "SSL", "ssl.truststore.location": "/a.jks"},
             "ssl.truststore.type is JKS; only PEM is read here",
         ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/nowhere.pem"},
+            "ssl.truststore.location is '/nowhere.pem'; it cannot be loaded: No such file or directory",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.certificates": "none"},
+            "ssl.truststore.certificates; it cannot be loaded: no start line",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.keystore.location": __file__},
+            f"ssl.keystore.location is {__file__!r}; it cannot be loaded: ",
+        ),
+        ({"sasl.mechansim": "PLAIN"}, "sasl.mechansim is not read here; did you mean sasl.mechanism?"),
+        ({"ssl.enabled.protocols": "TLSv1.3"}, "ssl.enabled.protocols is not read here"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is 'GSSAPI'; it is one of PLAIN, SCRAM"),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -17,12 +19,14 @@ from quorate.network.client_config import ClientConfig, Endpoint
 from quorate.network.observer import Checkpoint, FetchedBatch, Observer
 from quorate.network.server import ConnectedClient, Listening, serving
 from quorate.nouns import METADATA_TOPIC_ID, OffsetAndEpoch
-from quorate.protocol import Request
+from quorate.protocol import Request, api_of
+from quorate.protocol.apis import API_VERSIONS
 from quorate.wire.batch import data_batch
 from tests.protocol.pair import SERVED, describe
 
 LOOPBACK = "127.0.0.1"
 CLUSTER_ID = "n3Vb0q7mSlW8cYkXe2RtZw"
+FETCH = api_of(FetchRequest).key
 IMPATIENT = ClientConfig(api_timeout_ms=300)
 
 Topic = FetchResponse.FetchableTopicResponse
@@ -73,24 +77,26 @@ class Script:
 
 
 @asynccontextmanager
-async def listening(*scripts: Script) -> AsyncIterator[list[Endpoint]]:
-    """The addresses of these controllers."""
+async def listening(
+    *scripts: Script, served: Mapping[int, range] = SERVED, port: int = 0
+) -> AsyncIterator[list[Endpoint]]:
+    """The addresses of these controllers, once their answers know them; `port` is that of the only one."""
     async with asyncio.timeout(120), AsyncExitStack() as stack:
         endpoints = []
         for script in scripts:
-            kept = Listening(handle=script, served=SERVED, describe_versions=describe)
-            server = await stack.enter_async_context(serving(kept, LOOPBACK))
+            kept = Listening(handle=script, served=served, describe_versions=partial(describe, served=served))
+            server = await stack.enter_async_context(serving(kept, LOOPBACK, port))
             endpoints.append((LOOPBACK, server.port))
+        for script in scripts:
+            script.answers = [
+                said(endpoints) if getattr(said, "wants_ports", False) else said for said in script.answers
+            ]
         yield endpoints
 
 
 async def read(*scripts: Script, config: ClientConfig = IMPATIENT) -> list[FetchedBatch | Checkpoint]:
     """What an observer reads that begins with the first of these controllers."""
     async with listening(*scripts) as endpoints:
-        for script in scripts:
-            script.answers = [
-                said(endpoints) if getattr(said, "wants_ports", False) else said for said in script.answers
-            ]
         return [event async for event in Observer(endpoints[:1], config).events()]
 
 
@@ -109,15 +115,19 @@ async def test_it_reads_up_to_the_high_watermark_that_was_told_first() -> None:
     assert (0, 0, 0) == (partition.fetch_offset, partition.current_leader_epoch, partition.last_fetched_epoch)
 
 
-async def test_it_goes_where_the_leader_is_said_to_be() -> None:
-    def elsewhere(ports: list[tuple[str, int]]) -> Message:
-        return answer(
-            error=ErrorCode.FENCED_LEADER_EPOCH,
-            current_leader=Partition.LeaderIdAndEpoch(2, 7),
-            endpoints=(FetchResponse.NodeEndpoint(2, *ports[1]),),
-        )
+def elsewhere(ports: list[Endpoint]) -> Message:
+    """The second controller leads epoch 7."""
+    return answer(
+        error=ErrorCode.FENCED_LEADER_EPOCH,
+        current_leader=Partition.LeaderIdAndEpoch(2, 7),
+        endpoints=(FetchResponse.NodeEndpoint(2, *ports[1]),),
+    )
 
-    elsewhere.wants_ports = True
+
+elsewhere.wants_ports = True  # type: ignore[attr-defined]  # `listening` calls it with them
+
+
+async def test_it_goes_where_the_leader_is_said_to_be() -> None:
     leader = Script(answer(batch(0, epoch=7), end=1))
     events = await read(Script(elsewhere), leader)
 
@@ -182,14 +192,43 @@ async def test_after_an_answer_that_cannot_be_it_asks_again() -> None:
     assert len(leader.fetches) == 3
 
 
-@pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
-async def test_a_refusal_that_no_try_heals_is_told_at_once(code: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, f"Fetch: it is of another cluster than {CLUSTER_ID}"),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Fetch"),
+    ],
+)
+async def test_a_refusal_that_no_try_heals_is_told_at_once(code: ErrorCode, says: str) -> None:
     leader = Script(answer(whole=code))
     with pytest.raises(ApiError) as refusal:
         await read(leader)
 
     assert refusal.value.code is code
+    assert re.fullmatch(rf"127\.0\.0\.1:\d+: {says}", refusal.value.message)
     assert len(leader.fetches) == 1
+
+
+async def test_it_tells_the_high_watermark_that_it_knows_so_that_a_higher_one_is_news() -> None:
+    """KIP-1166: else it would hear of the last commit only with the next record, or when its wait is over."""
+    leader = Script(answer(batch(0), batch(1), end=1), answer(end=2), answer(end=2))
+    async with listening(leader) as endpoints, aclosing(Observer(endpoints, IMPATIENT).answers()) as answers:
+        found = [await anext(answers) for _ in range(3)]
+    told = [fetch.topics[0].partitions[0].high_watermark for fetch in leader.fetches[:3]]
+
+    assert [-1, 1, 2] == told
+    assert [1, 1, 0] == [len(each) for each in found if isinstance(each, list)]
+
+
+async def test_a_cluster_that_is_known_is_not_asked_who_it_is() -> None:
+    """That takes ALTER on the cluster, and to read only CLUSTER_ACTION."""
+    leader = Script(answer(batch(0), end=1))
+    async with listening(leader, served={key: SERVED[key] for key in (API_VERSIONS, FETCH)}) as endpoints:
+        observer = Observer(endpoints, IMPATIENT, cluster_id=CLUSTER_ID)
+        events = [event async for event in observer.events()]
+
+    assert [0] == names(events)
+    assert leader.fetches[0].cluster_id == CLUSTER_ID
 
 
 async def test_nobody_there() -> None:

@@ -25,9 +25,9 @@ from quorate.protocol.sasl.server import Mechanisms
 SERVED: Mapping[int, range] = {key: api.versions for key, api in all_apis().items()}
 
 
-def describe(_: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-    """All that there is."""
-    keys = (ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in SERVED.items())
+def describe(_: ApiVersionsRequest, version: int, *, served: Mapping[int, range] = SERVED) -> ApiVersionsResponse:
+    """All that there is, or that is served."""
+    keys = (ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in served.items())
     return ApiVersionsResponse(api_keys=tuple(keys))
 
 

@@ -20,6 +20,11 @@ OBSERVER = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "controller.quorum.bootstrap.servers": "127.0.0.1:1",
 }
+KAFKAS = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "bootstrap.controllers": "127.0.0.1:1",
+}
 RULE = (
     "must be a URL of SQLite or PostgreSQL as SQLAlchemy spells it, sqlite:////path or "
     "postgresql+psycopg://user@host/name, with %40 for an @ in a password, and the driver that it names installed"
@@ -107,6 +112,58 @@ def test_an_observer_whose_file_is_no_database_says_so_too(tmp_path: Path) -> No
 
     assert ExitCode.MISCONFIGURED == ended.returncode
     assert f"observer.database.url = sqlite:///{file}: must be a database that we may use: " in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            OBSERVER | KAFKAS,
+            "controller.quorum.bootstrap.servers and bootstrap.controllers: both are given; the log of one quorum is "
+            "read, ours or a Kafka's",
+        ),
+        (
+            {"node.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0"},
+            "controller.quorum.bootstrap.servers and bootstrap.controllers: neither is given; the log of one quorum "
+            "is read, ours or a Kafka's",
+        ),
+        (
+            OBSERVER | {"command.config": "client.properties"},
+            "command.config = client.properties: is for bootstrap.controllers, which is not given",
+        ),
+        (
+            {**KAFKAS, "observer.log.relay": "true"},
+            "observer.log.relay = true: must be false with bootstrap.controllers; fetches are handed on to quorum "
+            "nodes alone",
+        ),
+        (
+            {**KAFKAS, "command.config": "nowhere"},
+            "command.config = nowhere: cannot be read: No such file or directory",
+        ),
+        ({**KAFKAS, "command.config": "/"}, "command.config = /: it is no file"),
+        ({**KAFKAS, "bootstrap.controllers": "kafka"}, "bootstrap.controllers = 'kafka' (--set): must be "),
+        ({**KAFKAS, "bootstrap.controler": "x"}, "did you mean bootstrap.controllers?"),
+    ],
+)
+def test_an_observer_reads_the_log_of_one_quorum(settings: dict[str, str], problem: str) -> None:
+    arguments = [f"--set={key}={value}" for key, value in settings.items()]
+    with pytest.raises(ConfigError) as refused:
+        load(ObserverConfig, arguments, {})
+
+    assert any(problem in each for each in refused.value.problems), refused.value.problems
+
+
+def test_an_observer_refuses_a_clients_file_with_a_property_that_it_does_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text('security.protocol=SASL_SSL\nsasl.mechansim=PLAIN\nsasl.jaas.config=x password="hunter2";\n')
+    given = [f"--set={key}={value}" for key, value in (KAFKAS | {"command.config": str(file)}).items()]
+    ended = started("observer", *given)
+
+    assert ExitCode.MISCONFIGURED == ended.returncode
+    assert [
+        f"fatal: 1 problem in the configuration: command.config = {file}: sasl.mechansim is not read here; "
+        "did you mean sasl.mechanism?"
+    ] == ended.stderr.splitlines()
 
 
 @pytest.mark.parametrize("service", ["quorum", "controller"])

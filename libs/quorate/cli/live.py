@@ -17,10 +17,15 @@ from quorate.cli.dump import dump
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.image import show_state
 from quorate.cli.offline import load
-from quorate.network.client_config import ClientConfig, Endpoint, parse_bootstrap, parse_client_config
+from quorate.network.client_config import (
+    ClientConfig,
+    Endpoint,
+    parse_bootstrap,
+    parse_client_config,
+    read_client_properties,
+)
 from quorate.network.observer import Checkpoint, FetchedBatch, Observer
 from quorate.nouns import Offset
-from quorate.properties import parse_properties
 from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_file, segment_file
 
 __all__ = ["LiveQuorum", "dump_live", "show_live"]
@@ -44,12 +49,10 @@ class LiveQuorum:
         """Raises Misused, naming the property; OSError."""
         if self.command_config is None:
             return ClientConfig()
-        if self.command_config.exists() and not self.command_config.is_file():
-            raise Misused(f"--command-config {self.command_config}: it is no file")
         try:
-            return parse_client_config(parse_properties(self.command_config.read_text("utf-8")))
+            return parse_client_config(read_client_properties(self.command_config))
         except ValueError as problem:
-            raise Misused(f"--command-config {self.command_config}: {problem}") from None
+            raise Misused(f"--command-config {problem}") from None
 
 
 def dump_live(

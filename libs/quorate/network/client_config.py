@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from quorate.network import jaas
 from quorate.network.client import DEFAULT_SETTINGS, DEFAULT_TIMEOUTS, Connection, Timeouts, connect
+from quorate.properties import parse_properties
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PLAIN, PlainClient
 from quorate.protocol.sasl.scram import TOKEN_AUTH, ScramClient, scram_number
 from quorate.protocol.settings import ClientSettings
 
-__all__ = ["ClientConfig", "Endpoint", "parse_bootstrap", "parse_client_config"]
+__all__ = [
+    "PROTOCOLS",
+    "ClientConfig",
+    "Endpoint",
+    "is_unread",
+    "parse_bootstrap",
+    "parse_client_config",
+    "read_client_properties",
+]
 
 PROTOCOLS: Final = {
     "PLAINTEXT": (False, False),
@@ -25,6 +37,21 @@ PROTOCOLS: Final = {
     "SASL_SSL": (True, True),
 }
 """`security.protocol` → (with TLS, with SASL)."""
+
+_SECURITY: Final = ("security.", "sasl.", "ssl.")
+_READ: Final = (
+    "security.protocol",
+    "sasl.jaas.config",
+    "sasl.mechanism",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+)
+"""The properties that say how to log in and whom to trust; a client has others, which are not read here."""
 
 _HOST_AND_PORT: Final = re.compile(r"\s*(?:[A-Za-z_]+://)?(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/]+):([0-9]{1,5})\s*")
 
@@ -66,8 +93,13 @@ def parse_bootstrap(text: str) -> list[Endpoint]:
 def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
     """Returns what Kafka's property names say; properties of other things are left alone, as Kafka does.
 
-    Raises ValueError with the property, or OSError for a file that it names.
+    A security property that is not read here is refused: it would have no effect, and nobody would be told. Raises
+    ValueError with the property.
     """
+    for name in properties:
+        if is_unread(name):
+            near = difflib.get_close_matches(name, _READ, 1)
+            raise ValueError(f"{name} is not read here{f'; did you mean {near[0]}?' if near else ''}")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ValueError(f"security.protocol is {protocol!r}; it is one of {', '.join(PROTOCOLS)}")
@@ -84,6 +116,26 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
     )
 
 
+def is_unread(name: str) -> bool:
+    """Returns whether a property is about security, and not read here."""
+    return name.startswith(_SECURITY) and name not in _READ
+
+
+def read_client_properties(file: Path) -> dict[str, str]:
+    """Returns the properties of a file (`--command-config`), of which a ClientConfig can be made.
+
+    Raises ValueError with the file and the property, or OSError if the file cannot be read.
+    """
+    if file.exists() and not file.is_file():
+        raise ValueError(f"{file}: it is no file")
+    try:
+        properties = parse_properties(file.read_text("utf-8"))
+        parse_client_config(properties)
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
+    return properties
+
+
 def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
     text = properties.get(name, str(default)).strip()
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31):
@@ -92,14 +144,28 @@ def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(
-        cafile=_pem(properties, "ssl.truststore"), cadata=properties.get("ssl.truststore.certificates")
-    )
+    with _loading(properties, "ssl.truststore"):
+        context = ssl.create_default_context(
+            cafile=_pem(properties, "ssl.truststore"), cadata=properties.get("ssl.truststore.certificates")
+        )
     if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
         context.check_hostname = False
     if keystore := _pem(properties, "ssl.keystore"):
-        context.load_cert_chain(keystore, password=properties.get("ssl.key.password"))
+        with _loading(properties, "ssl.keystore"):
+            # Without any password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(keystore, password=properties.get("ssl.key.password", ""))
     return context
+
+
+@contextmanager
+def _loading(properties: Mapping[str, str], store: str) -> Iterator[None]:
+    """Turns the error of a store that cannot be loaded into a ValueError with its property."""
+    try:
+        yield
+    except OSError as problem:
+        file = properties.get(f"{store}.location")
+        what = f"{store}.certificates" if file is None else f"{store}.location is {file!r}"
+        raise ValueError(f"{what}; it cannot be loaded: {problem.strerror or problem}") from None
 
 
 def _pem(properties: Mapping[str, str], store: str) -> str | None:

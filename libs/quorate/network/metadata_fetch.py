@@ -6,13 +6,27 @@ from typing import Final
 
 from kraft.api.fetch import FetchRequest
 from kraft.api.fetch_snapshot import FetchSnapshotRequest
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client import Connection
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 
-__all__ = ["CONTROLLERS", "FETCH_BYTES_MAX", "fetch_request", "fetch_snapshot_request"]
+__all__ = ["CONTROLLERS", "FETCH_BYTES_MAX", "check_version", "fetch_request", "fetch_snapshot_request"]
 
 CONTROLLERS: Final = 2
 """The endpoint type of DescribeCluster that asks a controller for controllers, and the cluster id. KIP-919."""
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+NO_NEWS: Final = (1 << 63) - 1
+"""A high watermark that no leader's is above: the field's default."""
+_BY_TOPIC_ID: Final = 13
+"""The version of Fetch since which topics have ids in it. KIP-516."""
+
+
+def check_version(connection: Connection) -> None:
+    """Raises ApiError(UNSUPPORTED_VERSION) if the node is too old to be asked for the metadata log by its topic id."""
+    version = connection.version_of(FetchRequest)
+    if version < _BY_TOPIC_ID:
+        what = f"the node supports Fetch up to version {version}; version {_BY_TOPIC_ID} is needed, for topic ids"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, what)
 
 
 def fetch_request(
@@ -21,12 +35,14 @@ def fetch_request(
     leader_epoch: Epoch,
     offset: Offset,
     last_epoch: Epoch,
+    high_watermark: Offset = NO_NEWS,
     max_wait_ms: int = 0,
     max_bytes: int = FETCH_BYTES_MAX,
 ) -> FetchRequest:
     """Returns a Fetch from `offset` on; `last_epoch` is the epoch of the record before it, to find a divergence.
 
-    The leader holds it for `max_wait_ms` while it has no news. KIP-595.
+    The leader holds it for `max_wait_ms` while it has no news. A high watermark above `high_watermark` is news, too.
+    KIP-595, KIP-1166.
     """
     topic = FetchRequest.FetchTopic
     partition = topic.FetchPartition(
@@ -34,6 +50,7 @@ def fetch_request(
         current_leader_epoch=leader_epoch,
         fetch_offset=offset,
         last_fetched_epoch=last_epoch,
+        high_watermark=high_watermark,
     )
     return FetchRequest(
         cluster_id=cluster_id,

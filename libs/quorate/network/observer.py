@@ -7,31 +7,37 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.fetch import FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotResponse
-from quorate.errors import ApiError, Corrupt, ErrorCode, error_of
+from quorate.errors import ApiError, Corrupt, ErrorCode, error_of, refusal_of
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.metadata_fetch import CONTROLLERS, fetch_request, fetch_snapshot_request
-from quorate.nouns import Epoch, Offset, OffsetAndEpoch
+from quorate.network.metadata_fetch import CONTROLLERS, check_version, fetch_request, fetch_snapshot_request
+from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
 from quorate.wire.batch import BatchHeader, batches, check_batch
 
-__all__ = ["Checkpoint", "FetchedBatch", "Observer"]
+__all__ = ["Checkpoint", "FailedTry", "FetchedBatch", "Observer"]
 
 FETCH_WAIT_MS: Final = 500
 RETRY_S: Final = 0.1
+RETRY_MAX_S: Final = 1.0
+"""The pause in seconds after an answer that names the leader, and the longest one: after each try in a row that fails
+otherwise it is twice as long. Kafka's `reconnect.backoff.max.ms` is as long."""
 _NEVER_HEALS: Final = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.INCONSISTENT_CLUSTER_ID,
         ErrorCode.ILLEGAL_SASL_STATE,
         ErrorCode.INVALID_REQUEST,
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
         ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         ErrorCode.UNSUPPORTED_SASL_MECHANISM,
         ErrorCode.UNSUPPORTED_VERSION,
     }
@@ -60,13 +66,39 @@ class Checkpoint:
     data: bytes
 
 
-class Observer:
-    """One reading of the log, from its start to the high watermark in the leader's first answer.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTry:
+    """A controller that was asked in vain, and why."""
 
-    It follows the leader, also through elections, and gives up when `default.api.timeout.ms` has brought nothing.
+    at: Endpoint
+    cause: ApiError | OSError | Corrupt
+    is_redirected: bool
+    """Whether the answer named the leader, which is asked next."""
+
+    @property
+    def refusal(self) -> ApiError | None:
+        """The refusal, if it is one that another try does not change; it names the controller."""
+        if isinstance(self.cause, ApiError) and self.cause.code in _NEVER_HEALS:
+            return ApiError(self.cause.code, f"{self._where}: {self.cause.message}")
+        return None
+
+    def __str__(self) -> str:
+        return f"{self._where}: {self.cause or type(self.cause).__name__}"
+
+    @property
+    def _where(self) -> str:
+        host, port = self.at
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Observer:
+    """A reader of the log from its start on, or from a checkpoint. It follows the leader, also through elections.
+
+    It reads the log of one cluster: of `cluster_id`, or of the first controller that answers. To be told that id takes
+    ALTER on the cluster, if its controllers authorize; to read the log takes CLUSTER_ACTION.
     """
 
-    def __init__(self, bootstrap: Sequence[Endpoint], config: ClientConfig) -> None:
+    def __init__(self, bootstrap: Sequence[Endpoint], config: ClientConfig, *, cluster_id: str | None = None) -> None:
         assert bootstrap
         self._servers = deque(bootstrap)
         self._config = config
@@ -78,43 +110,59 @@ class Observer:
         self._delivered_epoch: Epoch = 0
         self._fetched: Offset = 0
         self._waiting: deque[FetchedBatch] = deque()
-        self.cluster_id: str | None = None
+        self.cluster_id = cluster_id
+        self.leader_id: NodeId = -1
+        """The leader's node id in the last answer; -1 before the first, or if the one who answered knew of none."""
         self.delivered: Offset = 0
-        self.target: Offset | None = None
-        """The high watermark at which the reading ends, once a leader has reported one."""
+        self.high_watermark: Offset = -1
+        """The highest high watermark that a leader has reported; -1 before the first."""
 
     async def events(self) -> AsyncIterator[FetchedBatch | Checkpoint]:
-        """Yields the committed batches and checkpoints, in order, up to `target`.
+        """Yields the committed batches and checkpoints, in order, up to the high watermark that is reported first.
 
-        Raises ApiError for a refusal that another try does not change, TimeoutError when patience is over.
+        Raises ApiError for a refusal that another try does not change; TimeoutError when `default.api.timeout.ms` has
+        brought nothing.
         """
         loop = asyncio.get_running_loop()
         patience_s = self._config.api_timeout_ms / 1000
         deadline, problem = loop.time() + patience_s, "no controller has reported a high watermark"
-        try:
-            while self.target is None or self.delivered < self.target:
+        target, before = -1, self._fetched
+        async with aclosing(self.answers()) as answers:
+            async for answer in answers:
+                if not isinstance(answer, FailedTry):
+                    for event in answer:
+                        yield event
+                elif answer.refusal is not None:
+                    raise answer.refusal
+                else:
+                    problem = str(answer)
+                target = self.high_watermark if target < 0 else target
+                if 0 <= target <= self.delivered:
+                    return
+                if self._fetched > before:
+                    deadline, before = loop.time() + patience_s, self._fetched
                 if loop.time() > deadline:
                     raise TimeoutError(
                         f"nothing was read for {self._config.api_timeout_ms} ms (default.api.timeout.ms); "
                         f"last: {problem}"
                     )
-                before = self._fetched
+
+    async def answers(self) -> AsyncGenerator[list[FetchedBatch | Checkpoint] | FailedTry, None]:
+        """Yields what each answer brings, in order and without end; a FailedTry for one that leads nowhere."""
+        failures = 0
+        try:
+            while True:
                 try:
                     found = await self._next()
-                except ApiError as refusal:
-                    if refusal.code in _NEVER_HEALS:
-                        raise
-                    problem = str(refusal)
-                except (OSError, Corrupt) as failure:
-                    problem = f"{self._at[0]}:{self._at[1]}: {failure}"
+                except (ApiError, OSError, Corrupt) as failure:
+                    is_redirected = self._leader is not None
+                    yield FailedTry(at=self._at, cause=failure, is_redirected=is_redirected)
+                    await self._leave()
+                    failures = 0 if is_redirected else failures + 1
+                    await asyncio.sleep(min(RETRY_MAX_S, RETRY_S * 2 ** min(failures, 10)))
                 else:
-                    if self._fetched > before:
-                        deadline = loop.time() + patience_s
-                    for event in found:
-                        yield event
-                    continue
-                await self._leave()
-                await asyncio.sleep(RETRY_S)
+                    failures = 0
+                    yield found
         finally:
             await self._leave()
 
@@ -130,10 +178,12 @@ class Observer:
     async def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = await self._config.connect(self._at)
+            check_version(self._connection)
             if self.cluster_id is None:
                 asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
                 described = await self._connection.ask_for(DescribeClusterResponse, asked)
-                _check(described.error_code, described.error_message or "DescribeCluster")
+                if described.error_code:
+                    raise refusal_of(described.error_code, described.error_message or "DescribeCluster")
                 self.cluster_id = described.cluster_id
         return self._connection
 
@@ -147,24 +197,25 @@ class Observer:
                 leader_epoch=self._epoch,
                 offset=self._fetched,
                 last_epoch=self._last_epoch,
+                high_watermark=self.high_watermark,
                 max_wait_ms=FETCH_WAIT_MS,
             ),
         )
-        _check(answer.error_code, "Fetch")
+        self._check(answer.error_code, "Fetch")
         partition = _only([each for topic in answer.responses for each in topic.partitions], "Fetch")
+        self.leader_id = partition.current_leader.leader_id
         if partition.error_code:
             self._follow(partition, answer.node_endpoints)
             raise ApiError(error_of(partition.error_code), f"the leader of epoch {self._epoch} is to be asked")
         if partition.snapshot_id.end_offset >= 0:
             wanted = OffsetAndEpoch(epoch=partition.snapshot_id.epoch, offset=partition.snapshot_id.end_offset)
-            return [await self._load(connection, wanted)]
+            checkpoint = await self._load(connection, wanted)
+            self.high_watermark = max(self.high_watermark, partition.high_watermark)
+            return [checkpoint]
         if partition.diverging_epoch.epoch >= 0:
             self._truncate(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch)
             return []
-        committed = self._take(partition.records or b"", partition.high_watermark)
-        if self.target is None and partition.high_watermark >= 0:
-            self.target = partition.high_watermark
-        return [*committed]
+        return [*self._take(partition.records or b"", partition.high_watermark)]
 
     def _follow(self, partition: _Partition, endpoints: _Endpoints) -> None:
         """Notes who leads, to ask there."""
@@ -182,8 +233,9 @@ class Observer:
                 raise Corrupt(f"a batch at offset {header.base_offset} came, where {self._fetched} follows")
             self._waiting.append(FetchedBatch(header=header, data=data[position : position + header.size]))
             self._fetched, self._last_epoch = header.next_offset, header.epoch
+        self.high_watermark = max(self.high_watermark, high_watermark)
         committed = []
-        while self._waiting and self._waiting[0].header.next_offset <= high_watermark:
+        while self._waiting and self._waiting[0].header.next_offset <= self.high_watermark:
             header = self._waiting[0].header
             committed.append(self._waiting.popleft())
             self.delivered, self._delivered_epoch = header.next_offset, header.epoch
@@ -207,9 +259,9 @@ class Observer:
         while True:
             asked = fetch_snapshot_request(self.cluster_id, wanted, leader_epoch=self._epoch, position=len(parts))
             answer = await connection.ask_for(FetchSnapshotResponse, asked)
-            _check(answer.error_code, "FetchSnapshot")
+            self._check(answer.error_code, "FetchSnapshot")
             piece = _only([each for topic in answer.topics for each in topic.partitions], "FetchSnapshot")
-            _check(piece.error_code, f"checkpoint {wanted.offset}-{wanted.epoch}")
+            self._check(piece.error_code, f"checkpoint {wanted.offset}-{wanted.epoch}")
             if piece.position != len(parts):
                 raise Corrupt(f"checkpoint: byte {piece.position} came, where {len(parts)} follows")
             parts += piece.unaligned_records
@@ -229,11 +281,14 @@ class Observer:
         self._last_epoch = self._delivered_epoch = wanted.epoch
         return Checkpoint(id=wanted, data=data)
 
-
-def _check(code: int, what: str) -> None:
-    """Raises ApiError for an error of a whole answer."""
-    if code != ErrorCode.NONE:
-        raise ApiError(error_of(code), f"{what}: error {code}")
+    def _check(self, code: int, what: str) -> None:
+        """Raises ApiError for an error of a whole answer."""
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"{what}: it is of another cluster than {self.cluster_id}"
+            )
+        if code != ErrorCode.NONE:
+            raise refusal_of(code, what)
 
 
 def _only(found: Sequence[T], what: str) -> T:

@@ -18,7 +18,7 @@ from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode, error_name
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.metadata_fetch import CONTROLLERS
+from quorate.network.metadata_fetch import CONTROLLERS, check_version
 from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 
 __all__ = ["KafkaNodes"]
@@ -113,6 +113,7 @@ class KafkaNodes:
         try:
             if self._connection is None or not self._connection.is_open:
                 self._connection = await self._config.connect(self._at)
+                check_version(self._connection)
             return await self._connection.ask_for(answer, request)
         except ApiError as refusal:
             if refusal.code in _HOPELESS:

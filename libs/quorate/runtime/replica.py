@@ -7,19 +7,48 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from kraft import Message
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId, Offset
 from quorate.records import UnknownRecord, trace_of
 from quorate.runtime.clock import Clock
-from quorate.runtime.log_reader import CommittedBatch, LoadedSnapshot, LogReader
+from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.turns import decoded
 from quorate.wire.batch import batches, data_values
 
 log = logger(__name__)
+
+
+class LogSource(Protocol):
+    """What a replica follows: a `LogReader`, or a reader of another protocol."""
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster whose log is read; None until a node has reported it."""
+        ...
+
+    @property
+    def leader_id(self) -> NodeId:
+        """The node id of the leader in the last answer; -1 if it is unknown."""
+        ...
+
+    @property
+    def is_led_elsewhere(self) -> bool:
+        """Whether a follower is read because the leader has no address for gRPC."""
+        ...
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The highest high watermark that was reported."""
+        ...
+
+    def events(self) -> AsyncIterator[Event]:
+        """Yields committed batches and loaded snapshots in order, until cancelled."""
+        ...
 
 
 class Replica:
@@ -29,7 +58,7 @@ class Replica:
     During a metadata transaction both stay as they were before its begin.
     """
 
-    def __init__(self, reader: LogReader, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(self, reader: LogSource, clock: Clock, telemetry: Telemetry) -> None:
         self._replayed = ClusterState()
         self._replayed_to: Offset = 0
         self.state = self._replayed

@@ -1,0 +1,91 @@
+"""The log of a Kafka's quorum for the observer's replica: read over Kafka's own wire, as an observer with id -1."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from quorate.network.client_config import ClientConfig
+from quorate.network.observer import Checkpoint, FailedTry, FetchedBatch, Observer
+from quorate.nouns import NodeId, Offset
+from quorate.runtime.clock import Clock
+from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot
+from quorate.runtime.logs import logger
+from quorate.runtime.setting_types import Endpoint
+
+__all__ = ["KafkaLog"]
+
+log = logger(__name__)
+
+TOLD_EVERY_MS: Final = 60_000
+"""How often, in ms, it is said again that a controller is asked in vain, while the reason stays the same."""
+
+
+class KafkaLog:
+    """Follows the log as `LogReader` does, across leader changes; failed tries are repeated.
+
+    Nothing on the Kafka's cluster changes: its controllers do not list this reader. A refusal that another try does not
+    change ends the reading if nothing was read before; later it may be a matter of time, as a controller that is being
+    replaced, or an entry that is missing for a while.
+    """
+
+    def __init__(
+        self, controllers: Sequence[Endpoint], config: ClientConfig, clock: Clock, *, cluster_id: str | None
+    ) -> None:
+        self._observer = Observer([(each.host, each.port) for each in controllers], config, cluster_id=cluster_id)
+        self._clock = clock
+        self._has_read = False
+        self._told: dict[tuple[str, int], tuple[str, int]] = {}
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster whose log is read; None until a controller has reported it."""
+        return self._observer.cluster_id
+
+    @property
+    def leader_id(self) -> NodeId:
+        """The node id of the leader in the last answer; -1 if it is unknown."""
+        return self._observer.leader_id
+
+    @property
+    def is_led_elsewhere(self) -> bool:
+        """No: the leader itself is read."""
+        return False
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The highest high watermark that a leader has reported."""
+        return max(self._observer.high_watermark, 0)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yields committed batches and loaded snapshots in order, until cancelled. Raises ApiError for a refusal."""
+        async with aclosing(self._observer.answers()) as answers:
+            async for answer in answers:
+                if isinstance(answer, FailedTry):
+                    self._take_failure(answer)
+                    continue
+                if self._told:
+                    log.info("the log is read again", high_watermark=self.high_watermark)
+                    self._told.clear()
+                self._has_read = True
+                for each in answer:
+                    yield self._event(each)
+
+    def _event(self, found: FetchedBatch | Checkpoint) -> Event:
+        if isinstance(found, Checkpoint):
+            return LoadedSnapshot(end_offset=found.id.offset, epoch=found.id.epoch, data=found.data)
+        return CommittedBatch(header=found.header, data=found.data, high_watermark=self.high_watermark)
+
+    def _take_failure(self, failure: FailedTry) -> None:
+        """Says why nothing was read, of each controller. Raises ApiError if that cannot change and nothing was read."""
+        if failure.refusal is not None and not self._has_read:
+            raise failure.refusal
+        if failure.is_redirected:
+            log.debug("redirected", reason=str(failure))
+            return
+        reason, now_ms = str(failure), self._clock.monotonic_ms()
+        told, told_at_ms = self._told.get(failure.at, ("", 0))
+        if reason != told or now_ms >= told_at_ms + TOLD_EVERY_MS:
+            log.warning("a controller does not give its log", reason=reason)
+            self._told[failure.at] = reason, now_ms

@@ -1,0 +1,156 @@
+"""The observer's log of a Kafka's quorum, from controllers that answer by a script: read on and on, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+
+import pytest
+
+from kraft import Message
+from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraft.api.fetch import FetchRequest
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client_config import ClientConfig
+from quorate.network.client_config import Endpoint as Address
+from quorate.network.server import ConnectedClient
+from quorate.nouns import Offset
+from quorate.protocol import Request, api_of
+from quorate.runtime.log_reader import Event, LoadedSnapshot
+from quorate.runtime.setting_types import Endpoint
+from services.observer.kafka_log import TOLD_EVERY_MS, KafkaLog
+from tests.network.test_observer import CLUSTER_ID, Partition, Script, answer, batch, elsewhere, listening
+from tests.protocol.pair import SERVED
+from tests.services.clocks import MovedClock
+from tests.services.scripted import WITHIN_S
+
+FETCH = api_of(FetchRequest).key
+DESCRIBE_CLUSTER = api_of(DescribeClusterRequest).key
+VAIN = "a controller does not give its log"
+
+
+class Broker(Script):
+    """It answers DescribeCluster as a Kafka's broker does, which is no controller."""
+
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
+        if isinstance(request.message, DescribeClusterRequest):
+            return DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message="it was sent to a broker"
+            )
+        return await super().__call__(request, client)
+
+
+def log_at(addresses: Sequence[Address], clock: MovedClock | None = None, cluster_id: str | None = None) -> KafkaLog:
+    controllers = [Endpoint(*each) for each in addresses]
+    return KafkaLog(controllers, ClientConfig(), clock or MovedClock(), cluster_id=cluster_id)
+
+
+async def read(log: KafkaLog, *, until: Offset) -> list[Event]:
+    """What a reader is told, up to an offset."""
+    found: list[Event] = []
+    async with asyncio.timeout(WITHIN_S), aclosing(log.events()) as events:
+        async for event in events:
+            found.append(event)
+            if reached(event) >= until:
+                break
+    return found
+
+
+def reached(event: Event) -> Offset:
+    return event.end_offset if isinstance(event, LoadedSnapshot) else event.header.next_offset
+
+
+async def test_it_reads_on_past_the_first_high_watermark_from_leader_to_leader_and_through_a_checkpoint() -> None:
+    second = Partition.LeaderIdAndEpoch(2, 7)
+    leader = Script(
+        answer(batch(1, epoch=7), end=2, current_leader=second),
+        answer(end=42, snapshot_id=Partition.SnapshotId(40, 7), current_leader=second),
+        answer(batch(40, 2, epoch=7), end=42, current_leader=second),
+        checkpoint=batch(0, 40),
+    )
+    async with listening(Script(answer(batch(0), end=1), elsewhere), leader) as addresses:
+        log = log_at(addresses[:1])
+        before = (log.cluster_id, log.leader_id, log.high_watermark)
+        events = await read(log, until=42)
+
+    assert (None, -1, 0) == before
+    assert [1, 2, 40, 42] == [reached(event) for event in events]
+    assert [True] == [event.data == leader.checkpoint for event in events if isinstance(event, LoadedSnapshot)]
+    assert (CLUSTER_ID, 2, 42) == (log.cluster_id, log.leader_id, log.high_watermark)
+
+
+def versions(**newest: int) -> Mapping[int, range]:
+    """What a node serves that has no newer version of these APIs, as an older Kafka."""
+    keys = {"DescribeCluster": DESCRIBE_CLUSTER, "Fetch": FETCH}
+    return SERVED | {keys[name]: range(version + 1) for name, version in newest.items()}
+
+
+@pytest.mark.parametrize(
+    ("script", "served", "cluster_id", "says"),
+    [
+        (
+            Script(answer(whole=ErrorCode.INCONSISTENT_CLUSTER_ID)),
+            SERVED,
+            "dGhpcyBpcyBhbm90aGVyIQ",
+            "INCONSISTENT_CLUSTER_ID: {}: Fetch: it is of another cluster than dGhpcyBpcyBhbm90aGVyIQ",
+        ),
+        (Broker(), SERVED, None, "MISMATCHED_ENDPOINT_TYPE: {}: it was sent to a broker"),
+        (
+            Script(answer(whole=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
+            SERVED,
+            CLUSTER_ID,
+            "CLUSTER_AUTHORIZATION_FAILED: {}: Fetch",
+        ),
+        (
+            Script(),
+            {key: each for key, each in SERVED.items() if key != DESCRIBE_CLUSTER},
+            None,
+            "UNSUPPORTED_VERSION: {}: the node does not support DescribeCluster (key 60)",
+        ),
+        (Script(), versions(DescribeCluster=0), None, "UNSUPPORTED_VERSION: {}: "),
+        (
+            Script(),
+            versions(Fetch=12),
+            CLUSTER_ID,
+            "UNSUPPORTED_VERSION: {}: the node supports Fetch up to version 12; version 13 is needed, for topic ids",
+        ),
+    ],
+    ids=["foreign", "broker", "entitled", "without DescribeCluster", "DescribeCluster 0", "Fetch 12"],
+)
+async def test_a_refusal_that_no_try_heals_ends_a_reading_that_has_not_begun(
+    script: Script, served: Mapping[int, range], cluster_id: str | None, says: str
+) -> None:
+    async with listening(script, served=served) as addresses:
+        with pytest.raises(ApiError) as refusal:
+            await read(log_at(addresses, cluster_id=cluster_id), until=1)
+        ((host, port),) = addresses
+
+    assert says.format(f"{host}:{port}") in str(refusal.value)
+
+
+async def test_a_reading_that_has_begun_goes_on_after_such_a_refusal(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    refused = answer(whole=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    async with listening(Script(answer(batch(0), end=1), refused, answer(batch(1), end=2))) as addresses:
+        events = await read(log_at(addresses), until=2)
+    told = [record.getMessage() for record in caplog.records if record.name == KafkaLog.__module__]
+
+    assert [1, 2] == [reached(event) for event in events]
+    assert [VAIN, "the log is read again"] == told
+
+
+async def test_that_a_controller_is_asked_in_vain_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock, told = MovedClock(), []
+
+    def refuse(_: FetchRequest) -> Message:
+        told.append(len(caplog.records))
+        if len(told) == 3:
+            clock.now_ms = TOLD_EVERY_MS
+        return answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER) if len(told) < 5 else answer(batch(0), end=1)
+
+    async with listening(Script(refuse)) as addresses:
+        await read(log_at(addresses, clock), until=1)
+
+    assert [0, 1, 1, 2, 2] == told
+    assert {VAIN} == {record.getMessage() for record in caplog.records}
