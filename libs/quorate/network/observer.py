@@ -182,8 +182,7 @@ class Observer:
             if self.cluster_id is None:
                 asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
                 described = await self._connection.ask_for(DescribeClusterResponse, asked)
-                if described.error_code:
-                    raise refusal_of(described.error_code, described.error_message or "DescribeCluster")
+                self._check(described.error_code, described.error_message or "DescribeCluster", takes="ALTER")
                 self.cluster_id = described.cluster_id
         return self._connection
 
@@ -281,8 +280,10 @@ class Observer:
         self._last_epoch = self._delivered_epoch = wanted.epoch
         return Checkpoint(id=wanted, data=data)
 
-    def _check(self, code: int, what: str) -> None:
-        """Raises ApiError for an error of a whole answer."""
+    def _check(self, code: int, what: str, *, takes: str = "CLUSTER_ACTION") -> None:
+        """Raises ApiError for an error of a whole answer; `takes` is the right that it needs on the cluster."""
+        if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{what}: it takes {takes} on the cluster")
         if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
             raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID, f"{what}: it is of another cluster than {self.cluster_id}"
