@@ -327,6 +327,8 @@ async def test_over_tls_it_logs_in_by_scram_and_needs_cluster_action_and_nothing
                 permission_type=AclPermission.ALLOW,
             )
             allowed = await client.ask_for(CreateAclsResponse, CreateAclsRequest(creations=(entry,)))
+        without_id = {name: value for name, value in settings.items() if name != "cluster.id"}
+        curious = await start("observer", without_id | known, tmp_path)
         async with observing(tmp_path, [f"localhost:{port}"], known | {"cluster.id": CLUSTER_ID}) as observer:
             await observer.ready()
             cluster = await observer.cluster()
@@ -336,5 +338,9 @@ async def test_over_tls_it_logs_in_by_scram_and_needs_cluster_action_and_nothing
     assert {ExitCode.FAILED} == {unknown.code, stranger.code}
     (line,) = unknown.fatal
     assert line.startswith(f"fatal: ApiError: SASL_AUTHENTICATION_FAILED: {where}: ")
-    assert [f"fatal: ApiError: CLUSTER_AUTHORIZATION_FAILED: {where}: Fetch"] == stranger.fatal
+    refused = f"fatal: ApiError: CLUSTER_AUTHORIZATION_FAILED: {where}: "
+    assert [f"{refused}Fetch: it takes CLUSTER_ACTION on the cluster"] == stranger.fatal
+    (line,) = curious.fatal
+    assert line.startswith(refused)
+    assert line.endswith(": it takes ALTER on the cluster")
     assert (CLUSTER_ID, 1) == (cluster.cluster_id, cluster.controller_id)
