@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +19,14 @@ from deploy.kafka.node import Node
 from deploy.kafka.release import POM, version
 from deploy.local.kafka import SETTINGS as OF_BROKER
 from deploy.local.ports import HOST, free_ports
-from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.metadata.no_op_record import NoOpRecord
-from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
+from quorate.metadata.acls import AclOperation
 from quorate.network.client import connect
 from quorate.network.client_config import ClientConfig, Endpoint
 from quorate.nouns import METADATA_TOPIC, NodeId, Offset
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import QuorumReader
-from quorate.protocol.sasl.plain import PlainClient
 from quorate.records import decode_record
 from quorate.runtime.loop import ExitCode
 from quorate.storage.names import PARTITION_DIRECTORY
@@ -38,10 +36,9 @@ from tests.e2e.observing import Observing, observing
 from tests.e2e.starting import start
 from tests.interop.kafka.fleet import TOOLS
 from tests.interop.kafka.release import OPERATIONS_POM, absent
+from tests.interop.kafka.secured import secured_controller
 from tests.interop.kafka.toolbox import Toolbox
 from tests.interop.test_live_readers import CLUSTER_ID, Quorum
-from tests.interop.test_wire_client import PASSWORD
-from tests.network.test_network import contexts
 
 pytestmark = [
     pytest.mark.interop,
@@ -254,43 +251,8 @@ async def test_a_leader_dies_whose_log_goes_further_back_than_the_next_ones(kafk
     assert [] != [each for each in kafka.observer.loaded()[len(before) :] if each > offset]
 
 
-def secured_properties(scratch: Path, port: int) -> dict[str, object]:
-    """One controller that everybody must log in at, over TLS, and that asks for rights."""
-    name, jaas = "listener.name.controller", "org.apache.kafka.common.security"
-    controller = f'{jaas}.plain.PlainLoginModule required username="controller" password="of controllers"'
-    return {
-        "process.roles": "controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@localhost:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": f"CONTROLLER://localhost:{port}",
-        "listener.security.protocol.map": "CONTROLLER:SASL_SSL",
-        "sasl.mechanism.controller.protocol": "PLAIN",
-        f"{name}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-        f"{name}.plain.sasl.jaas.config": f'{controller} user_controller="of controllers";',
-        f"{name}.scram-sha-512.sasl.jaas.config": f"{jaas}.scram.ScramLoginModule required;",
-        f"{name}.ssl.keystore.type": "PEM",
-        f"{name}.ssl.keystore.location": scratch / "both.pem",
-        f"{name}.ssl.truststore.type": "PEM",
-        f"{name}.ssl.truststore.location": scratch / "certificate.pem",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:controller",
-        "log.dirs": scratch / "node" / "data",
-    }
-
-
-def login(scratch: Path, password: str) -> Path:
-    """A client's properties, as Kafka's tools take them."""
-    file = scratch / "client.properties"
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    lines = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.jaas.config": f'{module} required username="alice" password="{password}";',
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(scratch / "certificate.pem"),
-    }
-    file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()), "utf-8")
+def written_to(file: Path, properties: Mapping[str, str]) -> Path:
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), "utf-8")
     return file
 
 
@@ -298,49 +260,27 @@ def login(scratch: Path, password: str) -> Path:
 async def test_over_tls_it_logs_in_by_scram_and_needs_cluster_action_and_nothing_more(
     pom: Path, tmp_path: Path
 ) -> None:
-    _, trust = contexts(tmp_path)
-    (tmp_path / "both.pem").write_text((tmp_path / "key.pem").read_text() + (tmp_path / "certificate.pem").read_text())
-    (port,) = free_ports(1)
-    settings = {
-        "node.id": "1",
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "bootstrap.controllers": f"localhost:{port}",
-        "cluster.id": CLUSTER_ID,
-    }
-    with Node(tmp_path / "node", secured_properties(tmp_path, port), pom=pom) as node:
-        user = f"SCRAM-SHA-512=[name=alice,password={PASSWORD}]"
-        await asyncio.to_thread(lambda: (node.format(CLUSTER_ID, "--add-scram", user), node.start().wait_ready()))
-        guess = {"command.config": str(login(tmp_path, "guess"))}
+    with secured_controller(tmp_path, pom) as controller:
+        where = controller.address
+        unnamed = {"node.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "bootstrap.controllers": where}
+        settings = unnamed | {"cluster.id": CLUSTER_ID}
+        guess = {"command.config": str(written_to(tmp_path / "guess.properties", controller.client("guess")))}
+        known = {"command.config": str(written_to(tmp_path / "client.properties", controller.client()))}
         unknown = await start("observer", settings | guess, tmp_path)
-        known = {"command.config": str(login(tmp_path, PASSWORD))}
         stranger = await start("observer", settings | known, tmp_path)
-        async with await connect(
-            "localhost", port, tls=trust, begin=lambda: PlainClient("controller", "of controllers")
-        ) as client:
-            entry = CreateAclsRequest.AclCreation(
-                resource_type=ResourceType.CLUSTER,
-                resource_name="kafka-cluster",
-                resource_pattern_type=PatternType.LITERAL,
-                principal="User:alice",
-                host="*",
-                operation=AclOperation.CLUSTER_ACTION,
-                permission_type=AclPermission.ALLOW,
-            )
-            allowed = await client.ask_for(CreateAclsResponse, CreateAclsRequest(creations=(entry,)))
-        without_id = {name: value for name, value in settings.items() if name != "cluster.id"}
-        curious = await start("observer", without_id | known, tmp_path)
-        async with observing(tmp_path, [f"localhost:{port}"], known | {"cluster.id": CLUSTER_ID}) as observer:
+        await controller.allow(AclOperation.CLUSTER_ACTION)
+        curious = await start("observer", unnamed | known, tmp_path)
+        async with observing(tmp_path, [where], known | {"cluster.id": CLUSTER_ID}) as observer:
             await observer.ready()
             cluster = await observer.cluster()
-
-    where = f"localhost:{port}"
-    assert [0] == [each.error_code for each in allowed.results]
-    assert {ExitCode.FAILED} == {unknown.code, stranger.code}
-    (line,) = unknown.fatal
-    assert line.startswith(f"fatal: ApiError: SASL_AUTHENTICATION_FAILED: {where}: ")
+    ends = [unknown, stranger, curious]
+    said = [line for each in ends for line in each.fatal]
     refused = f"fatal: ApiError: CLUSTER_AUTHORIZATION_FAILED: {where}: "
-    assert [f"{refused}Fetch: it takes CLUSTER_ACTION on the cluster"] == stranger.fatal
-    (line,) = curious.fatal
-    assert line.startswith(refused)
-    assert line.endswith(": it takes ALTER on the cluster")
+
+    assert [ExitCode.FAILED] * 3 == [each.code for each in ends]
+    assert len(said) == 3
+    assert said[0].startswith(f"fatal: ApiError: SASL_AUTHENTICATION_FAILED: {where}: ")
+    assert "guess" not in said[0]
+    assert said[1] == f"{refused}Fetch: it takes CLUSTER_ACTION on the cluster"
+    assert re.fullmatch(rf"{re.escape(refused)}.+: it takes ALTER on the cluster", said[2])
     assert (CLUSTER_ID, 1) == (cluster.cluster_id, cluster.controller_id)
