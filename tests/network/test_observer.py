@@ -231,6 +231,21 @@ async def test_a_cluster_that_is_known_is_not_asked_who_it_is() -> None:
     assert leader.fetches[0].cluster_id == CLUSTER_ID
 
 
+async def test_a_controller_that_has_not_replayed_its_log_is_asked_again() -> None:
+    """4.3.1 and 4.4.0 then take their metadata.version for the lowest, in which controllers answer no client."""
+
+    why = "Direct-to-controller communication is not supported with the current MetadataVersion."
+    refusals = [DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=why)] * 2
+
+    class Starting(Script):
+        async def __call__(self, request: Request, client: ConnectedClient) -> Message:
+            if isinstance(request.message, DescribeClusterRequest) and refusals:
+                return refusals.pop()
+            return await super().__call__(request, client)
+
+    assert [0] == names(await read(Starting(answer(batch(0), end=1)), config=ClientConfig()))
+
+
 async def test_nobody_there() -> None:
     observer = Observer([(LOOPBACK, 1)], IMPATIENT)
     with pytest.raises(TimeoutError, match=r"last: 127.0.0.1:1: "):

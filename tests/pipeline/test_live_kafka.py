@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -12,12 +13,14 @@ import pytest
 
 from deploy.kafka.node import tool
 from deploy.kafka.release import POM
+from quorate.metadata.acls import AclOperation
 from quorate.network.client_config import ClientConfig, parse_bootstrap
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import QuorumReader
 from quorate.pipeline.log_files import LOG_KIND, find, parts
 from quorate.pipeline.rows import RowFilter, read
-from tests.interop.kafka.release import absent
+from tests.interop.kafka.release import OPERATIONS_POM, absent
+from tests.interop.kafka.secured import secured_controller
 from tests.interop.test_live_readers import CLUSTER_ID, QUORUM, Quorum, with_checkpoint
 
 if TYPE_CHECKING:
@@ -90,3 +93,32 @@ def test_a_running_kafka_is_read_as_its_files_are_also_when_its_leader_dies(
     if more[0][0] == before[-1][0]:  # else a checkpoint has replaced what came between
         assert "LEADER_CHANGE" in {row[2] for row in more}
     assert {*map(str, EVERYONE)} >= {line.split()[0] for line in observers.splitlines()[1:] if line.strip()}
+
+
+def test_over_tls_with_a_login_a_batch_and_a_stream_have_what_its_files_have(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with secured_controller(tmp_path, OPERATIONS_POM) as kafka:
+        for operation in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER):  # to read, and for the cluster id
+            asyncio.run(kafka.allow(operation))
+
+        def options(**more: str) -> dict[str, str]:
+            given = {"bootstrap.controllers": kafka.address, **kafka.client(), **more}
+            return {f"kafka.{name}": value for name, value in given.items()}
+
+        rows = [tuple(row) for row in spark.read.format("kraft").options(**options()).load().select(*COLUMNS).collect()]
+        stream = spark.readStream.format("kraft").options(**options()).load().select(*COLUMNS)
+        query = stream.writeStream.format("memory").queryName("secured").trigger(availableNow=True).start()
+        query.awaitTermination()
+        streamed = [tuple(row) for row in spark.table("secured").collect()]
+        guess = kafka.client("guess")
+        with pytest.raises(Exception, match="SASL_AUTHENTICATION_FAILED") as refusal:
+            spark.read.format("kraft").options(**options(**guess)).load().collect()
+        kafka.node.kill()
+        whole = in_files(kafka.node_data)
+
+    assert {"USER_SCRAM_CREDENTIAL_RECORD", "ACCESS_CONTROL_ENTRY_RECORD"} <= {row[2] for row in rows}
+    for found in (rows, streamed):
+        assert [whole[offset] for offset in range(len(found))] == sorted(found)
+    assert len(streamed) >= len(rows)
+    assert "guess" not in str(refusal.value)

@@ -66,6 +66,10 @@ class Checkpoint:
     data: bytes
 
 
+class _NotYet(ApiError):
+    """A controller that has not replayed its log yet refuses as one whose metadata.version is too low: it may heal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTry:
     """A controller that was asked in vain, and why."""
@@ -78,7 +82,7 @@ class FailedTry:
     @property
     def refusal(self) -> ApiError | None:
         """The refusal, if it is one that another try does not change; it names the controller."""
-        if isinstance(self.cause, ApiError) and self.cause.code in _NEVER_HEALS:
+        if isinstance(self.cause, ApiError) and self.cause.code in _NEVER_HEALS and not isinstance(self.cause, _NotYet):
             return ApiError(self.cause.code, f"{self._where}: {self.cause.message}")
         return None
 
@@ -182,7 +186,10 @@ class Observer:
             if self.cluster_id is None:
                 asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
                 described = await self._connection.ask_for(DescribeClusterResponse, asked)
-                self._check(described.error_code, described.error_message or "DescribeCluster", takes="ALTER")
+                what = described.error_message or "DescribeCluster"
+                if described.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                    raise _NotYet(ErrorCode.UNSUPPORTED_VERSION, what)
+                self._check(described.error_code, what, takes="ALTER")
                 self.cluster_id = described.cluster_id
         return self._connection
 
