@@ -19,7 +19,7 @@ __all__ = ["KafkaLog"]
 log = logger(__name__)
 
 TOLD_EVERY_MS: Final = 60_000
-"""How often, in ms, it is said again that a controller is asked in vain, while the reason stays the same."""
+"""How often, in ms, a failure of a controller is logged again while its reason stays the same."""
 
 
 class KafkaLog:

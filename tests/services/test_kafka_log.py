@@ -27,7 +27,7 @@ from tests.services.scripted import WITHIN_S
 
 FETCH = api_of(FetchRequest).key
 DESCRIBE_CLUSTER = api_of(DescribeClusterRequest).key
-VAIN = "a controller does not give its log"
+FAILURE = "a controller does not give its log"
 
 
 class Broker(Script):
@@ -137,10 +137,10 @@ async def test_a_reading_that_has_begun_goes_on_after_such_a_refusal(caplog: pyt
     told = [record.getMessage() for record in caplog.records if record.name == KafkaLog.__module__]
 
     assert [1, 2] == [reached(event) for event in events]
-    assert [VAIN, "the log is read again"] == told
+    assert [FAILURE, "the log is read again"] == told
 
 
-async def test_that_a_controller_is_asked_in_vain_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock, told = MovedClock(), []
 
     def refuse(_: FetchRequest) -> Message:
@@ -153,4 +153,4 @@ async def test_that_a_controller_is_asked_in_vain_is_told_once_a_minute(caplog: 
         await read(log_at(addresses, clock), until=1)
 
     assert [0, 1, 1, 2, 2] == told
-    assert {VAIN} == {record.getMessage() for record in caplog.records}
+    assert {FAILURE} == {record.getMessage() for record in caplog.records}

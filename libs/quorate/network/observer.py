@@ -72,7 +72,7 @@ class _NotYet(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTry:
-    """A controller that was asked in vain, and why."""
+    """A request to a controller that brought nothing of the log, and why."""
 
     at: Endpoint
     cause: ApiError | OSError | Corrupt
