@@ -9,7 +9,7 @@ tables            the table formats
 verify            compares the replay with every checkpoint
 jobs              the jobs of the command; `steps` prints their progress, `exits` has their exit codes
 export            writes a source's rows as Parquet, by the workers
-kafka_options     the arguments that name a running Kafka
+node_options      the arguments that name a running cluster's nodes
 what_if_text      prints the result of a what-if analysis
 session           Spark sessions; `size` estimates what a job reads, `memory` caches, `frames` has the schemas
 """

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from quorate.pipeline.files import is_url
-from quorate.pipeline.log_files import find, parse_endpoints
+from quorate.pipeline.log_files import find
 from services.pipeline.exits import FAILED
-from services.pipeline.kafka_options import kafka_options
+from services.pipeline.node_options import node_options
 from services.pipeline.size import are_few
 from services.pipeline.steps import Steps, say
 
@@ -130,7 +130,9 @@ def _add_stream(one: argparse.ArgumentParser, _: str) -> None:
     one.add_argument(
         "--bootstrap-controller", metavar="HOST:PORT,…", help="instead of --from: controllers of a running Kafka"
     )
-    one.add_argument("--command-config", metavar="FILE", help="properties of a Kafka client, for TLS and SASL")
+    one.add_argument(
+        "--command-config", metavar="FILE", help="properties of a Kafka client, for TLS (and SASL to a Kafka)"
+    )
     one.add_argument("--checkpoint", metavar="DIR", help="where it keeps how far it is (_stream in TABLES)")
     one.add_argument("--once", action="store_true", help="end when all is read that is there now")
     one.add_argument("--every", type=int, default=10, metavar="SECONDS", help="how often it looks (10)")
@@ -191,15 +193,13 @@ def _check(asked: argparse.Namespace) -> None:
     if asked.name == "stream":
         if [asked.source, asked.endpoints, asked.bootstrap_controller].count(None) != 2:
             raise OSError("what is read is one of --from, --endpoints and --bootstrap-controller: give one of them")
-        kafka_options(asked)
+        node_options(asked)
     if asked.name == "export" and is_url(asked.to):
         raise OSError(f"--to {asked.to}: an export needs a file system that renames directories, not an object store")
     if not MASTER.fullmatch(asked.master):
         raise OSError(f"--master {asked.master}: it is one of {MASTERS}")
     if "://" not in asked.to and Path(asked.to).exists() and not Path(asked.to).is_dir():
         raise OSError(f"--to {asked.to}: there is a file; tables are a directory")
-    if (endpoints := getattr(asked, "endpoints", None)) is not None:
-        parse_endpoints(endpoints)
     if (report := getattr(asked, "report", None)) is not None and not Path(report).absolute().parent.is_dir():
         raise OSError(f"{report}: there is no directory {Path(report).absolute().parent} to write it into")
     if asked.master.startswith("local") and getattr(asked, "source", None) is not None:

@@ -21,8 +21,8 @@ from services.pipeline.bronze.spans import SPAN_FILES, SPANS, ingest_spans
 from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.exits import DONE, FAILED, FOUND
 from services.pipeline.export import export
-from services.pipeline.kafka_options import kafka_options
 from services.pipeline.memory import is_small
+from services.pipeline.node_options import node_options
 from services.pipeline.report import report
 from services.pipeline.silver import image
 from services.pipeline.silver.events import reach
@@ -83,7 +83,7 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
         words = f"{counts.records} records, {counts.snapshots} checkpoint records, {counts.quarantined} in quarantine"
         say(f"batch {number}: {words} new")
 
-    given = {"endpoints": asked.endpoints, "clusterId": asked.cluster_id, "mode": asked.mode, **kafka_options(asked)}
+    given = {"clusterId": asked.cluster_id, "mode": asked.mode, **node_options(asked)}
     query = ingest_stream(
         spark,
         asked.to,

@@ -68,8 +68,8 @@ def test_damage_is_said_and_is_an_exit_code(
         ),
         (("stream", "--to", "lake", "--bootstrap-controller", "foo"), "--bootstrap-controller: 'foo' is not HOST:PORT"),
         (
-            ("stream", "--to", "lake", "--endpoints", "a:1", "--command-config", "client.properties"),
-            "--command-config without --bootstrap-controller: there is nothing to connect to",
+            ("stream", "--to", "lake", "--from", "logs", "--command-config", "client.properties"),
+            "--command-config without --endpoints or --bootstrap-controller: nothing is connected to",
         ),
         (
             ("stream", "--to", "lake", "--bootstrap-controller", "a:1", "--command-config", "nowhere"),

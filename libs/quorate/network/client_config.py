@@ -6,7 +6,7 @@ import difflib
 import re
 import secrets
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ __all__ = [
     "PROTOCOLS",
     "ClientConfig",
     "Endpoint",
+    "check_read",
     "is_unread",
     "parse_bootstrap",
     "parse_client_config",
@@ -96,10 +97,7 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
     A security property that is not read here is refused: it would have no effect, and nobody would be told. Raises
     ValueError with the property.
     """
-    for name in properties:
-        if is_unread(name):
-            near = difflib.get_close_matches(name, _READ, 1)
-            raise ValueError(f"{name} is not read here{f'; did you mean {near[0]}?' if near else ''}")
+    check_read(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ValueError(f"security.protocol is {protocol!r}; it is one of {', '.join(PROTOCOLS)}")
@@ -116,13 +114,23 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
     )
 
 
-def is_unread(name: str) -> bool:
-    """Returns whether a property is about security, and not read here."""
-    return name.startswith(_SECURITY) and name not in _READ
+def is_unread(name: str, read: Sequence[str] = _READ) -> bool:
+    """Returns whether a property is about security, and not among those that are `read`."""
+    return name.startswith(_SECURITY) and name not in read
 
 
-def read_client_properties(file: Path) -> dict[str, str]:
-    """Returns the properties of a file (`--command-config`), of which a ClientConfig can be made.
+def check_read(properties: Iterable[str], read: Sequence[str] = _READ) -> None:
+    """Raises ValueError for a property that is unread."""
+    for name in properties:
+        if is_unread(name, read):
+            near = difflib.get_close_matches(name, read, 1)
+            raise ValueError(f"{name} is not read here{f'; did you mean {near[0]}?' if near else ''}")
+
+
+def read_client_properties(
+    file: Path, parse: Callable[[Mapping[str, str]], object] = parse_client_config
+) -> dict[str, str]:
+    """Returns the properties of a file (`--command-config`) that `parse` has nothing against.
 
     Raises ValueError with the file and the property, or OSError if the file cannot be read.
     """
@@ -130,7 +138,7 @@ def read_client_properties(file: Path) -> dict[str, str]:
         raise ValueError(f"{file}: it is no file")
     try:
         properties = parse_properties(file.read_text("utf-8"))
-        parse_client_config(properties)
+        parse(properties)
     except ValueError as problem:
         raise ValueError(f"{file}: {problem}") from None
     return properties

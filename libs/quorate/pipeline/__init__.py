@@ -17,7 +17,7 @@ replicas      reads from files which replica has which epochs of the log
 twins         detects two clusters under one cluster id
 live          reads a running quorum's committed records and snapshots
 nodes         what is asked of a quorum's nodes, whichever protocol they speak
-grpc_nodes    Quorate's nodes, over gRPC
+grpc_nodes    Quorate's nodes, over gRPC; `grpc_security`: by TLS, or in the clear
 kafka_nodes   Kafka's controllers, over Kafka's own wire
 json_text     writes a record as the JSON text of Kafka's own converters, and parses it
 payload_text  writes the same JSON text straight from a record's bytes, without an object

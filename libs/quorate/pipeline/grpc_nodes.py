@@ -14,9 +14,11 @@ from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError
+from quorate.pipeline.grpc_security import StoreFiles
 from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 from quorate.runtime.client import RECEIVE_BYTES_MAX
 from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX
+from quorate.tls.key_stores import read_stores
 from quorate.wire.protobuf import to_protobuf, to_struct
 
 __all__ = ["GrpcNodes"]
@@ -29,8 +31,10 @@ Stub = Any
 class GrpcNodes:
     """Clients of quorum nodes or observers, by their gRPC addresses. Any of them will do: the leader is spared."""
 
-    def __init__(self, endpoints: Sequence[str]) -> None:
+    def __init__(self, endpoints: Sequence[str], files: StoreFiles | None = None) -> None:
+        """Reads the files for TLS; without them it speaks in the clear. Raises ValueError with property and file."""
         assert endpoints
+        self._credentials = None if files is None else _credentials(files)
         self._endpoints = deque(endpoints)
         self._channels: dict[str, grpc.Channel] = {}
 
@@ -86,6 +90,16 @@ class GrpcNodes:
     def _stub(self, endpoint: str) -> Stub:
         if endpoint not in self._channels:
             options = [("grpc.max_receive_message_length", RECEIVE_BYTES_MAX), ("grpc.enable_retries", 0)]
-            self._channels[endpoint] = grpc.insecure_channel(endpoint, options=options)
+            self._channels[endpoint] = (
+                grpc.insecure_channel(endpoint, options=options)
+                if self._credentials is None
+                else grpc.secure_channel(endpoint, self._credentials, options=options)
+            )
         channel: Any = self._channels[endpoint]
         return QuorumStub(channel)
+
+
+def _credentials(files: StoreFiles) -> grpc.ChannelCredentials:
+    stores = read_stores(files.keystore, files.truststore)
+    # gRPC finds the key and the certificates in the same text.
+    return grpc.ssl_channel_credentials(stores.truststore, stores.keystore, stores.keystore)

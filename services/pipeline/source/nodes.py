@@ -18,7 +18,7 @@ def nodes_of(options: Options) -> Nodes:
     if not options.kafka:
         from quorate.pipeline.grpc_nodes import GrpcNodes  # the wheel pyspark-kraft has gRPC as an extra
 
-        return GrpcNodes(options.endpoints)
+        return GrpcNodes(options.endpoints, options.store_files)
     properties = dict(options.kafka)
     try:
         bootstrap = parse_bootstrap(properties[BOOTSTRAP])

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict
 
 from quorate.pipeline.files import S3Access, local_path
+from quorate.pipeline.grpc_security import SECURITY, StoreFiles, parse_security
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, LogFile, parse_endpoints
 from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, RowFilter
 from quorate.records import RECORDS
@@ -23,6 +24,7 @@ OPTIONS: Final = (
     "path",
     "paths",
     "endpoints",
+    *SECURITY,
     "kafka.bootstrap.controllers",
     "clusterId",
     "startOffset",
@@ -67,6 +69,8 @@ class Options(NamedTuple):
     include: frozenset[str]
     paths: tuple[str, ...]
     endpoints: tuple[str, ...]
+    store_files: StoreFiles | None
+    """The files for TLS with `endpoints`; None in the clear."""
     kafka: tuple[tuple[str, str], ...]
     """The properties of a Kafka client, `bootstrap.controllers` among them; empty without that."""
     cluster_id: str | None
@@ -114,6 +118,7 @@ def parse(options: Mapping[str, Any]) -> Options:
         include=_include(options),
         paths=paths,
         endpoints=endpoints,
+        store_files=_store_files(options, endpoints),
         kafka=kafka,
         cluster_id=_option(options, "clusterId"),
         part_bytes=_number(options, "maxPartitionBytes", PART_BYTES, least=1),
@@ -202,6 +207,13 @@ def _s3_access(options: Mapping[str, Any]) -> S3Access:
         secret_key=_option(options, "fs.s3a.secret.key"),
         session_token=_option(options, "fs.s3a.session.token"),
     )
+
+
+def _store_files(options: Mapping[str, Any], endpoints: tuple[str, ...]) -> StoreFiles | None:
+    found = {name: value for name in SECURITY if (value := _option(options, name)) is not None}
+    if found and not endpoints:
+        raise ValueError(f"{', '.join(found)} without endpoints; for a running Kafka they begin with {KAFKA}")
+    return parse_security(found)
 
 
 def _kafka(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
