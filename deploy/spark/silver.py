@@ -39,7 +39,7 @@ made = {
     "events": counted,
     "deposed": found.deposed,
     "topic_history": topics,
-    "partition_history": partition_history(counted, topics),
+    "partition_history": partition_history(counted, counted).frame(),
     "config_history": config_history(counted, topics),
     "broker_history": broker_history(counted),
     "kept_history": kept,

@@ -8,7 +8,7 @@ row by row; all others are adopted as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -30,6 +30,7 @@ from services.pipeline.bronze.records import (
 from services.pipeline.bronze.staged import DAMAGED, SHARED, SNAPSHOT, Staged, stage
 from services.pipeline.source.columns import NAME, schema_of
 from services.pipeline.tables import Adopting
+from services.pipeline.tables.files import HadoopFiles
 from services.pipeline.tables.inbox import Inbox
 
 __all__ = ["ingest_files"]
@@ -56,15 +57,9 @@ def ingest_files(spark: SparkSession, options: Mapping[str, str], tables: Adopti
     inbox = tables.inbox()
     if inbox is not None:
         with inbox:
-            staged = stage(spark, options, inbox.place, lambda name, value: _directory(spark, name, value))
+            staged = stage(spark, options, inbox.place, HadoopFiles(spark).partition)
             return _add(spark, tables, inbox, staged)
     return ingest(spark.read.format(NAME).options(**options).load(), tables)
-
-
-def _directory(spark: SparkSession, name: str, value: str) -> str:
-    """Returns how Spark calls the directory of a partition; it escapes some characters."""
-    jvm: Any = spark.sparkContext._jvm  # Any: a gateway into Java
-    return str(jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.getPartitionPathString(name, value))
 
 
 def _add(spark: SparkSession, tables: Adopting, inbox: Inbox, staged: Staged) -> RowCounts:

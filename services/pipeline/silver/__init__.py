@@ -1,9 +1,10 @@
-"""Silver, the history layer: each state with the offsets between which it held, computed by Spark's window functions.
+"""Silver, the history layer: each state with the offsets between which it held.
 
 events       selects the records that count: from one base on, without gaps, aborted or open transactions; none that is
              uncommitted
-partitions   builds partition states from records that state only what changes
-brokers      builds broker states in the same manner
+partitions   builds partition states from records that state only what changes, in Python workers; stated,
+             partition_arrays
+brokers      builds broker states by window functions
 topics       builds topics and configs; the removal of a topic ends its configs
 kept         builds all states that one record states completely: features, ACLs, quotas, voters and others
 write_path   joins spans and log into one row for each write, from the request to every replica

@@ -36,7 +36,7 @@ from services.pipeline.silver.events import events, events_of
 from services.pipeline.silver.kept import UNKNOWN_KIND, feature_history, kept_history, voter_history
 from services.pipeline.silver.partitions import partition_history
 from services.pipeline.silver.topics import config_history, topic_history
-from services.pipeline.tables import Keeping, Replacing, Tables
+from services.pipeline.tables import Keeping, Replacing, Rows, Tables
 
 __all__ = ["DEPOSED", "HISTORIES", "QUORUM_KINDS", "SILVER", "build", "histories", "image_history", "state_of"]
 
@@ -110,8 +110,8 @@ def histories(counted: DataFrame, tables: Keeping, layer: str) -> dict[str, Data
     """
     with kept(counted.where(~fn.col("type").isin(*MOST))) as (rest,):
         topics = tables.keep(f"{layer}/topic_history", topic_history(rest))
-        made = {
-            "partition_history": partition_history(counted, topics),
+        made: dict[str, Rows] = {
+            "partition_history": partition_history(counted, rest),
             "config_history": config_history(rest, topics),
             "broker_history": broker_history(rest),
             "kept_history": kept_history(rest),

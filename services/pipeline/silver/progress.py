@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PROGRESS: Final = "silver/progress"
-LAYOUT: Final = 4
+LAYOUT: Final = 5
 """Version of silver's layout; raise it when silver is built differently, and everything is rebuilt."""
 _COLUMNS: Final = ("layout", "bronze_rows", "bronze_parity", "end_offset", "event_rows", "event_parity")
 _SCHEMA: Final = ", ".join(("cluster_id string", *(f"{name} bigint" for name in _COLUMNS)))

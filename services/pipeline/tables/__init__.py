@@ -4,12 +4,14 @@ verbs        the interface: read, append, keep, replace, compact
 formats      the known formats, the Spark settings that each needs, and checks that a directory has the right one
 parquet      plain Parquet; `compaction` merges its small files, `rounds` makes readers see each row once meanwhile
 delta        Delta Lake
+computed     rows that Python workers compute; where tables adopt files, the workers write them
 inbox        files that were written elsewhere, and that tables of plain Parquet adopt
 files        writes, renames and deletes single files on Hadoop's file systems
 reporting    a wrapper that reports each table as soon as it is written
 remembered   a wrapper that caches tables of few rows in memory
 """
 
+from services.pipeline.tables.computed import Computed, Rows
 from services.pipeline.tables.delta import DeltaTables
 from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
 from services.pipeline.tables.parquet import ParquetTables
@@ -22,6 +24,7 @@ __all__ = [
     "PARQUET",
     "Adopting",
     "Compacted",
+    "Computed",
     "DeltaTables",
     "Growing",
     "Keeping",
@@ -30,6 +33,7 @@ __all__ = [
     "Remembered",
     "Replacing",
     "Reporting",
+    "Rows",
     "Tables",
     "add",
     "open_tables",

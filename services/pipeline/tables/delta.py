@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from services.pipeline.tables.computed import Rows, frame_of
 from services.pipeline.tables.verbs import Compacted
 
 __all__ = ["DeltaTables"]
@@ -50,20 +51,20 @@ class DeltaTables:
     def inbox(self) -> None:
         """Returns None: only Delta's own commit adds a file to a table."""
 
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+    def keep(self, name: str, rows: Rows) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns it."""
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = frame_of(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.partitionBy("cluster_id").save(self._place(name))
         return self._there(name)
 
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
+    def replace(self, name: str, rows: Rows) -> DataFrame:
         """Replaces all rows of the clusters that occur in `rows`, and returns the whole table.
 
         Clusters that do not occur in `rows` keep their rows.
         """
         if self.read(name) is None:
             return self.keep(name, rows)
-        writer = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        writer = frame_of(rows).write.format("delta").mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("cluster_id").save(self._place(name))
         return self._there(name)
 

@@ -70,6 +70,11 @@ class HadoopFiles:
         """Returns whether a path is on a file system of this machine, also without a scheme."""
         return bool(self._of(path).getScheme() == "file")
 
+    def partition(self, column: str, value: str) -> str:
+        """Returns how Spark calls the directory of a partition; it escapes some characters."""
+        catalog = self._jvm.org.apache.spark.sql.catalyst.catalog
+        return str(catalog.ExternalCatalogUtils.getPartitionPathString(column, value))
+
     def _of(self, path: str) -> Any:  # Any: Java's FileSystem
         return self._path(path).getFileSystem(self._conf)
 

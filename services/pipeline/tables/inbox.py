@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,3 +47,18 @@ class Inbox:
         (table / SUCCESS).touch()
         for tell in self._tellers:
             tell(name)
+
+    def replace(self, name: str, folders: Mapping[str, Sequence[str]], *, whole: bool) -> None:
+        """Moves files of this directory into partitions of a table, by their directories, in place of those there.
+
+        `whole` replaces all of the table's partitions, too. After a kill meanwhile the table may lack rows.
+        """
+        table = self._root / name
+        for old in [table] if whole else [table / folder for folder in folders]:
+            shutil.rmtree(old, ignore_errors=True)
+        table.mkdir(parents=True, exist_ok=True)
+        for folder, files in folders.items():
+            (table / folder).mkdir(parents=True)
+            for file in files:
+                (self.place / file).rename(table / folder / file)
+        (table / SUCCESS).touch()

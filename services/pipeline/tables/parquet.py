@@ -14,6 +14,7 @@ from pyspark.sql.utils import is_remote
 
 from quorate.pipeline.files import local_path
 from services.pipeline.tables.compaction import Compaction
+from services.pipeline.tables.computed import Computed, Rows, frame_of, staged
 from services.pipeline.tables.files import ATTEMPT, HadoopFiles, new_attempt
 from services.pipeline.tables.inbox import Inbox
 from services.pipeline.tables.rounds import rounds_of, without_hidden
@@ -71,19 +72,21 @@ class ParquetTables:
             return None
         return Inbox(Path(local_path(self._root)).absolute())
 
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+    def keep(self, name: str, rows: Rows) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns it.
 
         The rows must not be read from the table itself.
         """
-        rows.write.mode("overwrite").partitionBy("cluster_id").parquet(self._place(name))
+        frame = frame_of(rows)
+        if not self._adopt(name, rows, whole=True):
+            frame.write.mode("overwrite").partitionBy("cluster_id").parquet(self._place(name))
         if self.read(name) is None:
             # Without a row there is no partition and no file with the schema, so one empty file is written.
-            self._spark.createDataFrame([], rows.schema).write.mode("overwrite").parquet(self._place(name))
-        ordered = [field for field in rows.schema if field.name != "cluster_id"] + [rows.schema["cluster_id"]]
+            self._spark.createDataFrame([], frame.schema).write.mode("overwrite").parquet(self._place(name))
+        ordered = [field for field in frame.schema if field.name != "cluster_id"] + [frame.schema["cluster_id"]]
         return self._spark.read.schema(StructType(ordered)).parquet(self._place(name))
 
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
+    def replace(self, name: str, rows: Rows) -> DataFrame:
         """Replaces all rows of the clusters that occur in `rows`, and returns the whole table.
 
         Clusters that do not occur in `rows` keep their rows. The rows must not be read from the table itself.
@@ -91,8 +94,9 @@ class ParquetTables:
         there = self.read(name)
         if there is None or there.isEmpty():
             return self.keep(name, rows)
-        writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-        writer.partitionBy("cluster_id").parquet(self._place(name))
+        if not self._adopt(name, rows, whole=False):
+            writer = frame_of(rows).write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+            writer.partitionBy("cluster_id").parquet(self._place(name))
         found = self._spark.read.schema(there.schema).parquet(self._place(name))
         return without_hidden(found, rounds_of(self._spark, self._place(name)))
 
@@ -103,6 +107,19 @@ class ParquetTables:
         rows: then these partitions are left as they were.
         """
         return Compaction(self._spark, self._place(name), HadoopFiles(self._spark)).run(before=before)
+
+    def _adopt(self, name: str, rows: Rows, *, whole: bool) -> bool:
+        """Has the workers write the files of computed rows; returns False if this table gets its rows from Spark."""
+        if not isinstance(rows, Computed):
+            return False
+        inbox = self.inbox()
+        if inbox is None:
+            return False
+        with inbox:
+            files = staged(rows, inbox.place)
+            folders = {HadoopFiles(self._spark).partition("cluster_id", each): some for each, some in files.items()}
+            inbox.replace(name, folders, whole=whole)
+        return True
 
     def _files(self, place: str) -> DataFrame | None:
         try:

@@ -7,6 +7,7 @@ from datetime import date
 
 from pyspark.sql import DataFrame
 
+from services.pipeline.tables.computed import Rows, frame_of
 from services.pipeline.tables.inbox import Inbox
 from services.pipeline.tables.verbs import Compacted, Lake
 
@@ -37,18 +38,18 @@ class Remembered:
         found = self._lake.inbox()
         return None if found is None else found.telling(lambda name: self._known.pop(name, None))
 
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+    def keep(self, name: str, rows: Rows) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns them."""
         self._known.pop(name, None)
-        made = rows.localCheckpoint()
+        made = frame_of(rows).localCheckpoint()
         self._lake.keep(name, made)
         self._known[name] = made
         return made
 
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
+    def replace(self, name: str, rows: Rows) -> DataFrame:
         """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
         self._known.pop(name, None)
-        self._lake.replace(name, rows.localCheckpoint())
+        self._lake.replace(name, frame_of(rows).localCheckpoint())
         whole = self.read(name)
         assert whole is not None, f"{name} was just made"
         return whole

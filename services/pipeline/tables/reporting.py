@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 
+from services.pipeline.tables.computed import Rows
 from services.pipeline.tables.verbs import Tables
 
 __all__ = ["Reporting"]
@@ -28,11 +29,11 @@ class Reporting:
         """Appends rows; this is not reported."""
         self._tables.append(name, rows, partition_by=partition_by)
 
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+    def keep(self, name: str, rows: Rows) -> DataFrame:
         """Overwrites the whole table with these rows, reports its name and number of rows, and returns it."""
         return self._reported(name, self._tables.keep(name, rows))
 
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
+    def replace(self, name: str, rows: Rows) -> DataFrame:
         """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
         return self._reported(name, self._tables.replace(name, rows))
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.memory import kept
+from services.pipeline.tables.computed import Rows
 from services.pipeline.tables.inbox import Inbox
 
 __all__ = ["Adopting", "Compacted", "Growing", "Keeping", "Lake", "Replacing", "Tables", "add"]
@@ -28,14 +29,14 @@ class Growing(Protocol):
 class Keeping(Protocol):
     """Tables that are always rebuilt whole; after a kill one may be incomplete, and is rebuilt again."""
 
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+    def keep(self, name: str, rows: Rows) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns it."""
 
 
 class Tables(Growing, Keeping, Protocol):
     """Tables that can be read, appended to, overwritten, and replaced for some clusters."""
 
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
+    def replace(self, name: str, rows: Rows) -> DataFrame:
         """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
 
 
@@ -71,7 +72,7 @@ class Replacing:
         self._tables = tables
         self._clusters = list(clusters)
 
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+    def keep(self, name: str, rows: Rows) -> DataFrame:
         """Replaces these clusters' rows, and returns them."""
         return self._tables.replace(name, rows).where(fn.col("cluster_id").isin(self._clusters))
 

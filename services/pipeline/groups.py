@@ -1,0 +1,93 @@
+"""Rows of many keys in one pass: what window functions compute, over sorted numpy and Arrow arrays.
+
+Rows of one key are neighbours, in their order; an index of -1 means that there is no such row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["NONE", "Array", "Groups", "codes", "different_lists", "has_value", "lengths", "taken"]
+
+Array = Any
+"""A numpy array: numpy's own types say little about the kind of its numbers."""
+NONE: Final = -1
+"""The index of a row that does not exist."""
+
+
+class Groups:
+    """Rows that are sorted by their keys: `first` marks the first row of each key, `last` the last one."""
+
+    def __init__(self, *keys: Array) -> None:
+        """Finds the groups by the columns of the key, arrays of equal length in the rows' order."""
+        self.count = len(keys[0])
+        self.first = np.ones(self.count, bool)
+        if self.count > 1:
+            self.first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+        self.last = np.append(self.first[1:], True)[: self.count]
+        self._rows = np.arange(self.count)
+        self._starts = np.maximum.accumulate(np.where(self.first, self._rows, 0))
+
+    def only(self, rows: Array) -> Groups:
+        """Returns the groups of these rows alone, given by ascending index."""
+        return Groups((np.cumsum(self.first) - 1)[rows])
+
+    def before(self) -> Array:
+        """Returns for each row the index of the row before it."""
+        return np.where(self.first, NONE, self._rows - 1)
+
+    def after(self) -> Array:
+        """Returns for each row the index of the row behind it."""
+        return np.where(self.last, NONE, self._rows + 1)
+
+    def latest(self, holds: Array) -> Array:
+        """Returns for each row the index of the last row, up to this one, where `holds`."""
+        found = np.maximum.accumulate(np.where(holds, self._rows, NONE))
+        return np.where(found >= self._starts, found, NONE)
+
+    def earlier(self, at: Array) -> Array:
+        """Returns what `at` has for the row before; -1 for the first row."""
+        return np.where(self.first, NONE, np.roll(at, 1))
+
+    def cumulated(self, numbers: Array) -> Array:
+        """Returns for each row the sum of the numbers up to it."""
+        sums = np.cumsum(numbers, dtype=np.int64)
+        return sums - (sums - numbers)[self._starts]
+
+
+def codes(values: pa.ChunkedArray) -> Array:
+    """Returns a number for each value: equal ones for equal values."""
+    return values.combine_chunks().dictionary_encode().indices.to_numpy()
+
+
+def taken(values: pa.Array, at: Array) -> pa.Array:
+    """Returns the values at these indices, null for -1."""
+    return values.take(pa.array(at, mask=at == NONE))
+
+
+def has_value(values: pa.Array) -> Array:
+    """Returns whether each value is there, not null."""
+    return values.is_valid().to_numpy(zero_copy_only=False)
+
+
+def lengths(lists: pa.Array) -> Array:
+    """Returns the number of items of each list; 0 of null."""
+    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+
+
+def different_lists(lists: pa.Array, one: Array, other: Array) -> Array:
+    """Returns whether the lists at `one` and at `other` differ; all these indices are of lists that are not null."""
+    a, b = lists.take(pa.array(one)), lists.take(pa.array(other))
+    sizes, others = lengths(a), lengths(b)
+    found = sizes != others
+    same = np.flatnonzero(~found & (sizes > 0))
+    if len(same):
+        left, right = (each.take(pa.array(same)).flatten() for each in (a, b))
+        unequal = pc.not_equal(left, right).to_numpy(zero_copy_only=False)
+        begins = np.concatenate([[0], np.cumsum(sizes[same])[:-1]])
+        found[same] = np.logical_or.reduceat(unequal, begins)
+    return found
