@@ -22,7 +22,6 @@ __all__ = ["CODEC", "Compute", "Computed", "Rows", "frame_of", "staged"]
 Compute = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]]
 """Computes tables from the batches of one partition of a DataFrame."""
 CODEC: Final = "zstd"
-ROW_GROUP_ROWS: Final = 1 << 17
 _CLUSTER: Final = "cluster_id"
 _RESULT: Final = "cluster_id string, file string"
 
@@ -67,7 +66,7 @@ def staged(rows: Computed, to: Path) -> Mapping[str, list[str]]:
             for cluster_id, own in _by_cluster(table):
                 # A task may run twice: each attempt has a name of its own, and only what the job returns is adopted.
                 name = f"part-{uuid.uuid4()}.{CODEC}.parquet"
-                pq.write_table(own, to / name, compression=CODEC, row_group_size=ROW_GROUP_ROWS)
+                pq.write_table(own, to / name, compression=CODEC)
                 yield pa.RecordBatch.from_pydict({"cluster_id": [cluster_id], "file": [name]})
 
     found: dict[str, list[str]] = {}
