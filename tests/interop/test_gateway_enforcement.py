@@ -16,10 +16,10 @@ import pytest_asyncio
 
 from deploy.kafka.node import ToolFailed
 from deploy.local.ports import HOST, free_ports
-from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import eventually
 from tests.interop.kafka.fleet import CONFIGS, PERFORMANCE, TOOLS, Fleet, fleet_of
-from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
+from tests.interop.kafka.guarded import AT, BROKERS, LEVEL, OF_CONTROLLERS, login, settings_of
+from tests.interop.kafka.release import absent
 
 pytestmark = [
     pytest.mark.interop,
@@ -28,21 +28,14 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-BROKERS: Final = {101: OLDEST_POM, 102: OPERATIONS_POM}
-LEVEL: Final = "4.0-IV3"
 TOPICS: Final = TOOLS + "TopicCommand"
 ACLS: Final = TOOLS + "AclCommand"
 TOKENS: Final = TOOLS + "DelegationTokenCommand"
-MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-SUPER: Final = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
-SECRET: Final = {"delegation.token.secret.key": "of this cluster"}
 RECORDS: Final = 3
 QUOTA: Final = 20_000
 """Bytes a second; over two windows of a second (`quota.window.num`) a broker allows twice as many."""
 ALL: Final = [RECORDS, RECORDS]
 NONE: Final = [0, 0]
-AT: Final = {f"at-{broker_id}": broker_id for broker_id in BROKERS}
-"""A topic with one partition at each broker."""
 TO_ALL_OF_THEM: Final = ("--topic", "at-", "--resource-pattern-type", "prefixed")
 
 
@@ -100,30 +93,13 @@ class Guarded(NamedTuple):
         return file
 
 
-def login(name: str, password: str, more: str = "") -> dict[str, str]:
-    """A client's properties for a login by SCRAM."""
-    jaas = f'{MODULE} username="{name}" password="{password}"{more};'
-    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": jaas}
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
     ports = dict(zip(BROKERS, free_ports(len(BROKERS)), strict=True))
 
-    def own(broker_id: int, port: int) -> dict[str, object]:
-        return {
-            **SUPER,
-            **SECRET,
-            "listeners": f"PLAINTEXT://{HOST}:{port},CLIENTS://{HOST}:{ports[broker_id]}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-            "listener.name.clients.scram-sha-256.sasl.jaas.config": f"{MODULE};",
-            "quota.window.num": 2,
-        }
-
     directory = tmp_path_factory.mktemp("guarded")
-    both = {**SUPER, **SECRET}
-    async with fleet_of(directory, BROKERS, level=LEVEL, controller_settings=both, settings_of=own) as fleet:
+    own = settings_of(ports)
+    async with fleet_of(directory, BROKERS, level=LEVEL, controller_settings=OF_CONTROLLERS, settings_of=own) as fleet:
         for topic, broker_id in AT.items():
             await fleet.ask(TOPICS, "--create", "--topic", topic, "--replica-assignment", broker_id)
         yield Guarded(fleet, ",".join(f"{HOST}:{port}" for port in ports.values()))

@@ -45,7 +45,7 @@ class Fleet:
     ) -> None:
         self.plane = plane
         self._tools = tools
-        self._ports = dict(ports)
+        self.ports = dict(ports)
         self._settings_of = settings_of
         self.brokers = {broker_id: self._broker(broker_id, pom) for broker_id, pom in releases.items()}
         self.bootstrap_servers = ",".join(f"{HOST}:{port}" for port in ports.values())
@@ -65,7 +65,7 @@ class Fleet:
         await self.start(broker_id)
 
     def _broker(self, broker_id: int, pom: Path) -> Node:
-        port = self._ports[broker_id]
+        port = self.ports[broker_id]
         return broker_of(self.plane.plan, broker_id, port, pom=pom, settings=self._settings_of(broker_id, port))
 
     async def ask(self, main: str, *arguments: object, pom: Path = POM) -> str:
