@@ -58,8 +58,8 @@ FORWARDABLE: Final = frozenset(
         "CreateTopics", "DeleteTopics", "CreateAcls", "DeleteAcls", "AlterConfigs", "CreatePartitions",
         "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "ElectLeaders",
         "IncrementalAlterConfigs", "AlterPartitionReassignments", "ListPartitionReassignments", "AlterClientQuotas",
-        "AlterUserScramCredentials", "DescribeQuorum", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter",
-        "RemoveRaftVoter", "UnregisterController",
+        "AlterUserScramCredentials", "DescribeQuorum", "UpdateFeatures", "UnregisterBroker", "AllocateProducerIds",
+        "AddRaftVoter", "RemoveRaftVoter", "UnregisterController",
     )
 )  # fmt: skip
 """The APIs that an Envelope may contain: Kafka's `ApiKeys.forwardable`."""
