@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,7 +45,7 @@ class Computed(NamedTuple):
         return self.rows.mapInArrow(batches, from_arrow_schema(schema))
 
 
-Rows = DataFrame | Computed
+Rows: TypeAlias = DataFrame | Computed
 """The rows that a table gets."""
 
 
