@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.pipeline.test_replay import NOT_SILVER
+from tests.pipeline.test_replay import IN_PYTHON
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,7 +185,7 @@ def test_the_columns_are_the_same_without_spans_and_no_row_passes_through_python
 
     assert commit_slo({"events": log}).schema.simpleString() == with_spans.schema.simpleString()
     # The table itself was made of Python's rows here, and is scanned as such.
-    assert [] == [name for name in NOT_SILVER if name != "PythonRDD" and name in plan], plan
+    assert [] == [name for name in IN_PYTHON if name != "PythonRDD" and name in plan], plan
 
 
 @pytest.mark.parametrize("objective_ms", [0, -1])

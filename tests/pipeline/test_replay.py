@@ -26,6 +26,8 @@ ALL_NODES = FIXTURES / "three-dynamic"
 LOG_END = 239
 BY_ROW = ("BatchEvalPython", "ArrowEvalPython", "PythonRDD", "MapInPandas", "FlatMapGroupsInPandas")
 BY_COLUMN = "MapInArrow"
+IN_PYTHON = (*BY_ROW, BY_COLUMN)
+"""How a query plan names what Python workers do."""
 
 
 def rows_of(tables: ParquetTables, name: str) -> list[Row]:
@@ -165,10 +167,10 @@ def test_only_states_of_partitions_pass_through_python_and_as_columns(spark: Spa
     for frame in frames:
         plan = plan_of(frame)
 
-        assert [] == [name for name in (*BY_ROW, BY_COLUMN) if name in plan], plan
+        assert [] == [name for name in IN_PYTHON if name in plan], plan
     plan = plan_of(partition_history(counted, counted).frame())
 
-    assert [BY_COLUMN] == [name for name in (*BY_ROW, BY_COLUMN) if name in plan], plan
+    assert [BY_COLUMN] == [name for name in IN_PYTHON if name in plan], plan
 
 
 def plan_of(frame: DataFrame) -> str:

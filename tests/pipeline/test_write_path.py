@@ -22,7 +22,7 @@ from quorate.wire.codec import encode
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster
 from tests.pipeline.logs import NOON_MS, node, segment
-from tests.pipeline.test_replay import NOT_SILVER
+from tests.pipeline.test_replay import IN_PYTHON
 from tests.pipeline.traces import REQUEST, noted, request, span, stored, traceparent, write
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def test_the_table_is_as_its_schema_says_and_no_row_passes_through_python(
     plan = made._jdf.queryExecution().toString()  # the only way to a plan as text
 
     assert spark.createDataFrame([], SCHEMA).schema.simpleString() == made.schema.simpleString()
-    assert [] == [name for name in NOT_SILVER if name in plan], plan
+    assert [] == [name for name in IN_PYTHON if name in plan], plan
 
 
 @pytest.mark.e2e
