@@ -20,8 +20,9 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, record_version
 from quorate.nouns import uuid_text
 from quorate.pipeline.json_text import writer
-from quorate.records import FeatureLevelRecord, PartitionChangeRecord, PartitionRecord
+from quorate.records import FeatureLevelRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 from quorate.wire.json_names import type_name
+from services.pipeline.payloads import parsed_payloads
 from services.pipeline.silver.partition_arrays import CHANGED, SCHEMA, histories
 from services.pipeline.silver.stated import OF_PARTITIONS, OF_TOPICS, ROWS, STATE
 from tests.metadata.histories import (
@@ -206,6 +207,21 @@ def test_records_of_partitions_that_do_not_exist_are_ignored() -> None:
     assert rows
     assert 0 == len(histories(pa.Table.from_pylist(rows, TYPES)))
     assert SCHEMA == histories(TYPES.empty_table()).schema
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        (None, "1 of 2 payloads of TOPIC_RECORD are null"),
+        ('{"name": "a"} {"name": "b"}', "2 payloads of TOPIC_RECORD are 3 JSON objects"),
+        ('{"name": "a"', "JSON parse error"),
+        ("", "2 payloads of TOPIC_RECORD are 1 JSON objects"),
+    ],
+)
+def test_a_payload_that_is_no_records_json_is_an_error(payload: str | None, says: str) -> None:
+    whole = '{"name": "whole", "topicId": "x"}'
+    with pytest.raises(ValueError, match=says):
+        parsed_payloads(pa.array([whole, payload]), TopicRecord)
 
 
 @pytest.fixture
