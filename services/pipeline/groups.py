@@ -50,7 +50,7 @@ class Groups:
         return np.where(found >= self._starts, found, NONE)
 
     def earlier(self, at: Array) -> Array:
-        """Returns what `at` has for the row before; -1 for the first row."""
+        """Returns for each row the index that `at` has for the row before it; -1 for the first row of a key."""
         return np.where(self.first, NONE, np.roll(at, 1))
 
     def cumulated(self, numbers: Array) -> Array:

@@ -67,7 +67,10 @@ class Checkpoint:
 
 
 class _NotYet(ApiError):
-    """A controller that has not replayed its log yet refuses as one whose metadata.version is too low: it may heal."""
+    """UNSUPPORTED_VERSION of a controller that has not replayed its log, and so its metadata.version, yet.
+
+    Another try may succeed, unlike after an UNSUPPORTED_VERSION of other causes.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The nodes of a Quorate cluster over gRPC. Followers and observers serve these reads, too (`RelayFetchStream`)."""
+"""The nodes of a Quorate cluster over gRPC, asked by `RelayFetchStream`, which followers and observers serve, too."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def histories(events: pa.Table) -> pa.Table:
 
 
 def _counting(rows: pa.Table, groups: Groups) -> tuple[pa.Table, Groups]:
-    """Leaves out the rows that change nothing: of partitions that do not exist, or whose ELR is empty already."""
+    """Returns the rows without those for partitions that do not exist, and without the clearing of empty ELRs."""
     kind = rows["type"]
     full, gone, clear = (pc.equal(kind, name).to_numpy() for name in (FULL, REMOVE, CLEAR))
     starts = groups.latest(full | gone)

@@ -97,7 +97,7 @@ class Options(NamedTuple):
         return place.base_offset < high and (place.following is None or place.following > low)
 
     def limited(self, cluster_id: str) -> RowFilter:
-        """Returns which rows of a cluster are wanted."""
+        """Returns the filter for the rows of a cluster: by the options, and within its starting and ending bounds."""
         return self.bounds.limited(self.wanted, cluster_id)
 
 
