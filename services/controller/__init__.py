@@ -1,7 +1,7 @@
 """The controller service (KIP-631): runs commands on the metadata, and answers once their records are committed.
 
 api, handlers                               the table of the APIs: a row says all of an API; their handlers
-servicer, admin, stream_requests            the gRPC service and the envelopes, made from the rows
+servicer, admin                             the gRPC service and the envelopes, made from the rows
 call, deadlines, pages, answers             one request on its way to its handler and back
 forwarding                                  forwards a call to the active controller
 authorizing, screening                      rights, on the cluster and item by item

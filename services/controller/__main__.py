@@ -128,6 +128,7 @@ def _server(
     limits = ServerLimits(calls=config.call_limits)
     server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport, log_in=log_in)
     server.add("kraft.service.Controller", add_to_server, servicer)
+    server.multiplex()
     life.at_end(server.abort)
     port = server.listen(str(config.listeners.endpoint))
     server.listen_for_probes(config.health_listeners)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message_factory import GetMessageClass
@@ -28,6 +29,7 @@ from quorate.nouns import Offset
 from quorate.runtime.call_login import login_of_call
 from quorate.runtime.caps import check_items
 from quorate.runtime.statuses import is_retriable
+from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 from quorate.wire.compile import struct_class
 from quorate.wire.protobuf import to_protobuf, to_struct
@@ -42,11 +44,12 @@ from services.controller.handlers import APIS, answer_to
 from services.controller.handlers.own import SUBMIT
 from services.controller.pages import Pages, parse
 from services.controller.pending import LEADER_EPOCH, OFFSET
-from services.controller.stream_requests import RequestContext, StreamContext, StreamRequests
 
 TIMEOUT_MS: Final = 60_000
 """Timeout (ms) of an AdminStream request that states none."""
 METHOD: Final = "kraft.service.Controller/AdminStream"
+UNDER_WAY_MAX: Final = 1_000
+"""Requests of one AdminStream that run at once: half of the engine's limit. Beyond it the stream is not read."""
 PACKED_PER_TURN: Final = 500
 """Proposed records that are packed (about 6 ms) before the event loop runs other tasks."""
 
@@ -104,10 +107,15 @@ class AdminDoor:
     async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:
         """Answers a stream of envelopes, each as soon as it is ready; an error is sent in its own answer."""
         opened = StreamContext(context)
-        under_way = StreamRequests(lambda request: self._one_of_many(request, opened))
+        under_way = StreamRequests[AdminRequest, AdminResponses](
+            lambda request: self._one_of_many(request, opened),
+            batch=AdminResponses,
+            answers_of=attrgetter("responses"),
+            under_way_max=UNDER_WAY_MAX,
+        )
         try:
-            under_way.begin(requests)
-            while (ready := await under_way.ready()).responses:
+            under_way.begin(message.requests async for message in requests)
+            while (ready := await under_way.ready()) is not None:
                 yield ready
         finally:
             await under_way.end()

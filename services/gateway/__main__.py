@@ -16,6 +16,7 @@ from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
@@ -77,7 +78,9 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
         Backend.CONTROLLER: config.controller,
         Backend.HEARTBEAT: config.heartbeat,
     }
-    channels = {backend: open_channel(str(address), transport) for backend, address in addresses.items()}
+    channels = {
+        backend: MultiplexedChannel(open_channel(str(address), transport)) for backend, address in addresses.items()
+    }
     endpoints = Endpoints({each.id: each.endpoint for each in config.gateways}, config.listeners.name)
     try:
         stubs = {backend: backend.stub(each) for backend, each in channels.items()}

@@ -56,6 +56,7 @@ async def main(life: ServiceLife) -> None:
         claims=claims_of(config, transport),
     )
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))
+    server.multiplex()
     life.at_end(server.abort)
     server.listen(str(config.listeners.endpoint))
     server.listen_for_probes(config.health_listeners)

@@ -110,6 +110,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     peer = _peer(config, meta, driver, endpoints, handing_over, transport)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, client)
+    server.multiplex()
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
     tell(transport, config.listeners.name)
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)

@@ -28,6 +28,8 @@ from kraft.api.delete_acls_pb2 import DeleteAclsRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from kraft.service.multiplexed_pb2 import CallBatch
+from kraft.service.multiplexed_pb2_grpc import MultiplexedStub
 from kraft.service.observer_pb2 import ListTracesRequest
 from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.authorizer import CLUSTER_NAME, STANDARD_AUTHORIZER
@@ -57,6 +59,10 @@ ANSWERED: Final = "OK"
 UNTOLD: Final = "OK, as anybody may know it"
 NO_TOKENS: Final = "FAILED_PRECONDITION"
 """This cluster makes no delegation tokens."""
+
+MULTIPLEXED: Final = ("quorum", "controller", "heartbeat")
+"""The services that take streams of calls."""
+STATUSES: Final = {each.value[0]: each.name for each in grpc.StatusCode}
 
 DENIED_CODE: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -242,12 +248,20 @@ class Rpc:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=GetMessageClass(self.method.output_type).FromString,
         )
-        request = GetMessageClass(self.method.input_type)(**(REQUESTS.get(self.name, {}) if asked is None else asked))
+        request = self.request(asked)
         try:
             call = ask(iter([request]) if self.method.client_streaming else request, timeout=WITHIN_S)
             answer = next(call) if self.method.server_streaming else call
         except grpc.RpcError as error:
             return str(error.code().name)  # type: ignore[attr-defined]  # of a call it has one
+        return self.end_of(answer)
+
+    def request(self, asked: Mapping[str, Any] | None = None) -> Any:
+        """A request with these fields, by default with those of `REQUESTS`."""
+        return GetMessageClass(self.method.input_type)(**(REQUESTS.get(self.name, {}) if asked is None else asked))
+
+    def end_of(self, answer: Any) -> str | tuple[str | ErrorCode, ...]:
+        """How a request with this answer has ended."""
         if self.name == "Controller/ListErrorReasons":
             return UNTOLD  # a list of error codes, which are what it was asked for
         codes = sorted(set(error_codes(answer)))
@@ -270,7 +284,9 @@ def _form(is_stream: bool) -> str:
 
 def rpcs() -> Iterator[Rpc]:
     for module, names in SERVICES.items():
-        for name in names:
+        for name in [
+            each for each in names if each != "Multiplexed"
+        ]:  # it is open, as each call in it is judged by itself: see below
             described = import_module(f"kraft.service.{module}").DESCRIPTOR.services_by_name[name]
             yield from (Rpc(described.full_name, method) for method in described.methods)
     traces = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]
@@ -397,6 +413,40 @@ async def test_who_has_no_right_gets_nowhere(plane: Plane) -> None:
     told = (plane.cluster.plan.directory / "quorum-1.log").read_text()
     refused = [rpc for rpc in RPCS if plane.server(rpc).name == "quorum-1"]
     assert [] == [rpc.name for rpc in refused if f"principal=User:mallory {AUDITED}.{rpc.name} " not in told]
+
+
+def ends_in_streams(plane: Plane, credentials: grpc.ChannelCredentials) -> dict[str, str | tuple[str | ErrorCode, ...]]:
+    """How each unary RPC ends, called in a stream of calls."""
+    found = {}
+    unary = [rpc for rpc in RPCS if not rpc.method.client_streaming and not rpc.method.server_streaming]
+    for process in {plane.server(rpc).name: plane.server(rpc) for rpc in unary}.values():
+        if process.service not in MULTIPLEXED:
+            continue
+        there = {number: rpc for number, rpc in enumerate(unary) if plane.server(rpc) is process}
+        batch = CallBatch()
+        for number, rpc in there.items():
+            method, request = f"{rpc.service}/{rpc.method.name}", rpc.request().SerializeToString()
+            batch.calls.add(id=number, method=method, request=request, timeout_ms=round(WITHIN_S * 1000))
+        with grpc.secure_channel(process.address, credentials) as channel:
+            for results in MultiplexedStub(channel).Calls(iter([batch]), timeout=WITHIN_S):
+                for result in results.results:
+                    rpc = there.pop(result.id)
+                    response = GetMessageClass(rpc.method.output_type)
+                    found[rpc.name] = (
+                        STATUSES[result.status] if result.status else rpc.end_of(response.FromString(result.response))
+                    )
+        assert not there, there
+    return found
+
+
+async def test_a_call_in_a_stream_of_calls_is_judged_as_one_by_itself(plane: Plane) -> None:
+    before = await written(plane)
+    keystore = plane.issuer.issue("trudy", "/O=cluster/CN=trudy")
+    found = await asyncio.to_thread(ends_in_streams, plane, shown(plane.issuer, keystore))
+
+    assert {"Quorum/Vote", "RaftClient/Resign", "Controller/CreateTopics", "Heartbeat/BrokerHeartbeat"} <= found.keys()
+    assert {name: ROWS[name] for name in found} == found
+    assert before == await written(plane)
 
 
 def ends_speaking_for(

@@ -46,9 +46,9 @@ REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 """It has v1alpha's messages."""
 
 SERVED: Final = {
-    "quorum": ("kraft.service.Quorum", "kraft.service.RaftClient"),
-    "controller": ("kraft.service.Controller",),
-    "heartbeat": ("kraft.service.Heartbeat",),
+    "quorum": ("kraft.service.Quorum", "kraft.service.RaftClient", "kraft.service.Multiplexed"),
+    "controller": ("kraft.service.Controller", "kraft.service.Multiplexed"),
+    "heartbeat": ("kraft.service.Heartbeat", "kraft.service.Multiplexed"),
     "placer": ("kraft.service.Placer",),
     "observer": ("kraft.service.Observer", "kraft.service.Quorum"),
     "gateway": (),

@@ -30,6 +30,7 @@ SERVICES: Final = {
     "heartbeat_pb2": ("Heartbeat",),
     "placer_pb2": ("Placer",),
     "observer_pb2": ("Observer",),
+    "multiplexed_pb2": ("Multiplexed",),
 }
 BASES: Final = (
     "libs/quorate/runtime/call_settings.py",

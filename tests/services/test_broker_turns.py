@@ -38,6 +38,7 @@ from quorate.metadata.state import ClusterState
 from quorate.records import PartitionChangeRecord, UnregisterBrokerRecord
 from quorate.runtime.client import Client
 from quorate.runtime.clock import SystemClock
+from quorate.runtime.stream_requests import RequestContext, StreamContext
 from quorate.runtime.telemetry import OFF
 from services.controller import admin
 from services.controller.admin import AdminDoor
@@ -47,7 +48,6 @@ from services.controller.driver import ControllerDriver
 from services.controller.forwarding import Forwarding
 from services.controller.handlers import APIS, answer_to
 from services.controller.quorum_node import QuorumNode
-from services.controller.stream_requests import RequestContext, StreamContext
 from tests.controller.clusters import CLUSTER_ID, Cluster, registration
 
 pytestmark = pytest.mark.asyncio

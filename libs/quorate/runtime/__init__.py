@@ -6,6 +6,8 @@ server, wrapped_server, door, guard, entry_guard, audit, claims, admission, caps
                                          a gRPC server, the wrapper of its handlers, who may call, limits, requests
 statuses, health, symbols                errors as statuses, health checks, reflection
 client, reaching                         a client that finds the leader; advertised listeners
+stream_requests, multiplexed_calls, multiplexed_channel
+                                         many requests in one stream: of one API, and any unary calls
 transport, transport_settings, reloading_channel
                                          TLS of servers and clients, with certificates that change
 call_login, passing_on                   who has logged in with a call; whose request one program passes on to another

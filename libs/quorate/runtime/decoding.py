@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from quorate.errors import ApiError, ErrorCode
 
-__all__ = ["Undecodable", "checked", "checked_each", "decoder", "encoder"]
+__all__ = ["Decode", "Encode", "Undecodable", "checked", "checked_each", "decoder", "encoder"]
 
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]

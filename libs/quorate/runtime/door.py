@@ -10,7 +10,7 @@ import inspect
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Never, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Never, Protocol, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
@@ -18,12 +18,12 @@ from google.protobuf.message import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
 from quorate.runtime.call_login import LogIn, set_login
-from quorate.runtime.decoding import checked, checked_each, decoder, encoder
+from quorate.runtime.decoding import Decode, Encode, checked, checked_each, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.statuses import shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 
-__all__ = ["DEADLINE_CAP_MS", "Claims", "Door", "Guard"]
+__all__ = ["DEADLINE_CAP_MS", "Claims", "Door", "Guard", "UnaryMethod"]
 
 log = logger(__name__)
 
@@ -47,6 +47,14 @@ Unary: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
 Take: TypeAlias = Callable[[Any, Any], Any]
 Check: TypeAlias = Callable[[Any], None]
+
+
+class UnaryMethod(NamedTuple):
+    """A wrapped method with its codec, for whoever calls it otherwise than by gRPC's server."""
+
+    answer: Any
+    decode: Decode
+    encode: Encode
 
 
 class Guard(Protocol):
@@ -99,6 +107,8 @@ class Door:
         self._quiet = frozenset(quiet)
         self._on_fatal = on_fatal
         self._deadline_cap_s = deadline_cap_ms / 1000
+        self.unary_methods: dict[str, UnaryMethod] = {}
+        """The unary methods that are wrapped so far, by `pkg.Service/Method`."""
 
     def wrap(self, service: str, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Returns the handlers of a service, wrapped, by method name."""
@@ -130,7 +140,12 @@ class Door:
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
         rpc_method_handler: Callable[..., Handler] = kinds[handler.request_streaming, handler.response_streaming]
-        return rpc_method_handler(made, decoder(handler.request_deserializer), encoder(handler.response_serializer))
+        decode, encode = decoder(handler.request_deserializer), encoder(handler.response_serializer)
+        if not streams:
+            assert decode is not None, method
+            assert encode is not None, method
+            self.unary_methods[method] = UnaryMethod(made, decode, encode)
+        return rpc_method_handler(made, decode, encode)
 
     def _unary(
         self,

@@ -12,10 +12,13 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
+from kraft.service.multiplexed_pb2_grpc import add_MultiplexedServicer_to_server
 from quorate.runtime.call_login import LogIn
 from quorate.runtime.door import Claims, Door, Guard
 from quorate.runtime.health import HEALTH, HealthServicer
 from quorate.runtime.logs import logger
+from quorate.runtime.multiplexed_calls import SERVICE as MULTIPLEXED
+from quorate.runtime.multiplexed_calls import MultiplexedCalls
 from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.symbols import Symbols
 from quorate.runtime.telemetry import OFF, Telemetry
@@ -32,8 +35,9 @@ OTLP: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 QUIET: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1, OTLP})
 """Services whose calls begin no trace: they are of no interest, and the export of spans would trace itself."""
 
-OPEN_TO_ALL: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1})
-"""Services that tell nothing of the cluster but whether it is well and what may be asked: probes have no rights."""
+OPEN_TO_ALL: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1, MULTIPLEXED})
+"""Services that tell nothing of the cluster but whether it is well and what may be asked: probes have no rights. A
+stream of calls is open, too, because each call in it is judged by itself."""
 
 # The import puts the types of error details into the pool that reflection serves, so that grpcurl can print them.
 assert error_details_pb2.DESCRIPTOR.pool.FindMessageTypeByName("google.rpc.ErrorInfo") is not None
@@ -76,6 +80,7 @@ class Server:
             limits,
             transport,
         )
+        self._multiplexed = MultiplexedCalls(self._server.unary_methods, metadata_bytes_max=limits.metadata_bytes_max)
         self._for_probes: WrappedServer | None = None
         self._health = HealthServicer()
         self._services: list[str] = []
@@ -96,6 +101,10 @@ class Server:
         assert name not in self._services, name
         self._services.append(name)
         self._server.register(register, servicer)
+
+    def multiplex(self) -> None:
+        """Serves Multiplexed beside the other services: programs that make many unary calls send them in one stream."""
+        self.add(MULTIPLEXED, add_MultiplexedServicer_to_server, self._multiplexed)
 
     def listen(self, address: str) -> int:
         """Binds `host:port` or `unix:/path` and returns the port; for port 0 the system chooses one.
@@ -157,6 +166,7 @@ class Server:
         await self._stop(grace_s)
 
     async def _stop(self, grace_s: float | None) -> None:
+        self._multiplexed.read_no_more()
         await self._server.stop(grace_s)
         if self._for_probes is not None:
             await self._for_probes.stop(None)

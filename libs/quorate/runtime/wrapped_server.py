@@ -13,7 +13,7 @@ from typing import Final, TypeVar, cast
 import grpc
 
 from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
-from quorate.runtime.door import DEADLINE_CAP_MS, Door, Handler
+from quorate.runtime.door import DEADLINE_CAP_MS, Door, Handler, UnaryMethod
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.transport import Transport
 
@@ -75,6 +75,11 @@ class WrappedServer:
         """
         handler = grpc.method_handlers_generic_handler(service, self._door.wrap(service, handlers))
         self._server.add_generic_rpc_handlers((handler,))
+
+    @property
+    def unary_methods(self) -> Mapping[str, UnaryMethod]:
+        """The unary methods, by `pkg.Service/Method`: of what is registered, and of what will be."""
+        return self._door.unary_methods
 
     def listen(self, address: str) -> int:
         """Binds `host:port` or `unix:/path` and returns the port; for port 0 the system chooses one.

@@ -1,0 +1,139 @@
+"""Many requests in one stream: they run at once, up to a limit, and answers leave in messages as they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+__all__ = ["RequestContext", "StreamContext", "StreamRequests"]
+
+BATCH_BYTES_MAX: Final = 1 << 20
+"""A message has more bytes only if one answer alone has: clients and servers bound what they receive."""
+
+Request = TypeVar("Request")
+Batch = TypeVar("Batch", bound=Message)
+
+
+class StreamRequests(Generic[Request, Batch]):
+    """The requests of one stream that are running, and their answers that are not sent yet.
+
+    `answer` answers one request. `batch` makes an empty message of answers, and `answers_of` returns its list.
+    At most `under_way_max` requests run at once; beyond that the stream is not read.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Request], Awaitable[Message | None]],
+        *,
+        batch: Callable[[], Batch],
+        answers_of: Callable[[Batch], Any],
+        under_way_max: int,
+    ) -> None:
+        self._answer = answer
+        self._new_batch = batch
+        self._answers_of = answers_of
+        self._room = asyncio.Semaphore(under_way_max)
+        self._changed = asyncio.Event()
+        self._ready: deque[Batch] = deque()
+        self._bytes = 0
+        self._failed: BaseException | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self, requests: AsyncIterator[Iterable[Request]]) -> None:
+        """Starts to read the stream and run its requests, in the background."""
+        self._reader = self._spawn(self._read(requests))
+
+    async def ready(self) -> Batch | None:
+        """Waits for at least one answer and returns those that are ready; None once all are answered.
+
+        Raises the exception of a request or of the stream.
+        """
+        while not self._ready and self._tasks and self._failed is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._failed is not None:
+            raise self._failed
+        return self._ready.popleft() if self._ready else None
+
+    def read_no_more(self) -> None:
+        """Ends the stream once the requests that it has had are answered."""
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def end(self) -> None:
+        """Cancels the requests that still run. Records that they have appended may still be committed."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, requests: AsyncIterator[Iterable[Request]]) -> None:
+        async for message in requests:
+            for request in message:
+                await self._room.acquire()
+                self._spawn(self._one(request))
+
+    async def _one(self, request: Request) -> None:
+        try:
+            answer = await self._answer(request)
+            if answer is not None:
+                self._add(answer)
+        finally:
+            self._room.release()
+
+    def _add(self, answer: Message) -> None:
+        size = answer.ByteSize()
+        if not self._ready or self._bytes + size > BATCH_BYTES_MAX:
+            self._ready.append(self._new_batch())
+            self._bytes = 0
+        self._bytes += size
+        self._answers_of(self._ready[-1]).add().CopyFrom(answer)  # faster than to extend with a list of messages
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._is_over)
+        return task
+
+    def _is_over(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failed = failure
+        self._changed.set()
+
+
+class StreamContext:
+    """The peer, its certificate and the metadata of a stream, read once when it opens: of every request in it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.metadata: Any = stream.invocation_metadata()
+        self.peer: str = stream.peer()
+        self.auth_context: Any = stream.auth_context()
+
+
+class RequestContext:
+    """The gRPC context of one request in a stream, with a deadline of its own of `timeout_ms`; None for no deadline."""
+
+    def __init__(self, opened: StreamContext, timeout_ms: int | None) -> None:
+        self._opened = opened
+        self._ends = None if timeout_ms is None else asyncio.get_running_loop().time() + timeout_ms / 1000
+
+    def invocation_metadata(self) -> Any:
+        return self._opened.metadata
+
+    def peer(self) -> str:
+        return self._opened.peer
+
+    def auth_context(self) -> Any:
+        return self._opened.auth_context
+
+    def time_remaining(self) -> float | None:
+        return None if self._ends is None else self._ends - asyncio.get_running_loop().time()
+
+    def set_trailing_metadata(self, _: Any) -> None:
+        """Does nothing: leader, epoch and offset are fields of an AdminResponse."""
