@@ -268,6 +268,19 @@ async def test_a_large_request_is_a_call_by_itself() -> None:
     assert contexts[0] is not contexts[1]
 
 
+async def test_a_response_that_is_too_large_ends_one_call_alone() -> None:
+    async def place(request: PlaceRequest, context: Any) -> PlaceResponse:
+        return PlaceResponse(topics=[PlaceResponse.Topic(error_message="." * request.seed)])
+
+    limits = ServerLimits(send_bytes_max=1 << 20)
+    async with served(place, limits=limits) as (_, address), asking(address) as ask:
+        large, small = await asyncio.gather(ask(1 << 20), ask(1), return_exceptions=True)
+
+    assert isinstance(large, ApiError)
+    assert ErrorCode.THROTTLING_QUOTA_EXCEEDED is large.code
+    assert isinstance(small, PlaceResponse)
+
+
 async def test_a_stream_takes_calls_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiplexed_channel, "STREAM_AGE_S", 0.0)
     async with served() as (_, address), MultiplexedChannel(open_channel(address)) as channel:

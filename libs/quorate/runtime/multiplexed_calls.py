@@ -20,6 +20,8 @@ from quorate.runtime.stream_requests import RequestContext, StreamContext, Strea
 __all__ = ["SERVICE", "MultiplexedCalls", "is_binary"]
 
 SERVICE: Final = "kraft.service.Multiplexed"
+BESIDE_BYTES: Final = 64 << 10
+"""Room for what a message has beside a response: its trailing metadata, of 8 KiB at most by gRPC's default, and ids."""
 UNDER_WAY_MAX: Final = 2_000
 """Calls of one stream that run at once. Beyond it the stream is not read; the call limits refuse before."""
 
@@ -34,12 +36,15 @@ def is_binary(key: str) -> bool:
 class MultiplexedCalls(MultiplexedServicer):
     """The servicer. `methods` are the server's unary methods as the door has wrapped them, by `pkg.Service/Method`.
 
-    `metadata_bytes_max` limits the metadata of each call, as gRPC limits that of one by itself.
+    `metadata_bytes_max` and `send_bytes_max` limit the metadata and the response of each call, as gRPC limits those of
+    one by itself: a response above would end the stream, and with it the calls of others.
     """
 
-    def __init__(self, methods: Mapping[str, UnaryMethod], *, metadata_bytes_max: int) -> None:
+    def __init__(self, methods: Mapping[str, UnaryMethod], *, metadata_bytes_max: int, send_bytes_max: int) -> None:
+        assert send_bytes_max > BESIDE_BYTES, send_bytes_max
         self._methods = methods
         self._metadata_bytes_max = metadata_bytes_max
+        self._response_bytes_max = send_bytes_max - BESIDE_BYTES
         self._streams: set[StreamRequests[CallBatch.Call, ResultBatch]] = set()
 
     async def Calls(self, batches: AsyncIterator[CallBatch], context: Any) -> AsyncIterator[ResultBatch]:  # noqa: N802 (the RPC's name)
@@ -100,7 +105,11 @@ class MultiplexedCalls(MultiplexedServicer):
         try:
             context = _CallContext(opened, called)
             answer = await method.answer(method.decode(called.request), context)
-            result = ResultBatch.Result(id=called.id, response=method.encode(answer))
+            response = method.encode(answer)
+            if len(response) > self._response_bytes_max:
+                why = f"the response has {len(response)} bytes, and may have {self._response_bytes_max}"
+                return _ended(called, grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+            result = ResultBatch.Result(id=called.id, response=response)
             _add(result, context.trailing_metadata())
         except _Aborted as ended:
             return _ended(called, ended.status, ended.details, ended.trailing)

@@ -209,9 +209,10 @@ class _Stream:
         """Begins a call: returns what gets its result, or AioRpcError, or _NotServed."""
         self._last_id = number = self._last_id + 1
         timeout_ms = 0 if timeout is None else max(1, int(timeout * 1000))
+        pairs = [(key, value.encode("ascii") if isinstance(value, str) else value) for key, value in metadata]
         called = self._batch(len(request)).calls.add(id=number, method=method, request=request, timeout_ms=timeout_ms)
-        for key, value in metadata:
-            called.metadata.add(key=key, value=value.encode("ascii") if isinstance(value, str) else value)
+        for key, value in pairs:
+            called.metadata.add(key=key, value=value)
         self._wanted.set()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[ResultBatch.Result] = loop.create_future()

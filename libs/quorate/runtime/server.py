@@ -80,7 +80,11 @@ class Server:
             limits,
             transport,
         )
-        self._multiplexed = MultiplexedCalls(self._server.unary_methods, metadata_bytes_max=limits.metadata_bytes_max)
+        self._multiplexed = MultiplexedCalls(
+            self._server.unary_methods,
+            metadata_bytes_max=limits.metadata_bytes_max,
+            send_bytes_max=limits.send_bytes_max,
+        )
         self._for_probes: WrappedServer | None = None
         self._health = HealthServicer()
         self._services: list[str] = []
