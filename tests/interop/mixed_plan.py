@@ -151,7 +151,7 @@ def _plan(
             "controller.quorum.peer.config": str(to_peers),
             **_named(settings, OF_QUORUM),
         }
-        if is_static:
+        if is_static and kafkas:
             own["controller.quorum.voters"] = f"{process.settings['controller.quorum.voters']},{named}"
         return replace(process, settings={**process.settings, **own})
 

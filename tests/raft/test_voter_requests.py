@@ -72,6 +72,7 @@ def answers(node: Node, request: Request) -> tuple[Response, ...]:
         (replace(ADD, voter=voter_on("1b")), ErrorCode.DUPLICATE_VOTER),
         (replace(REMOVE, cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (replace(REMOVE, voter=ReplicaKey(-1)), ErrorCode.INVALID_REQUEST),
+        (replace(REMOVE, voter=ReplicaKey(2)), ErrorCode.INVALID_REQUEST),  # without a directory id
         (REMOVE, ErrorCode.VOTER_NOT_FOUND),
         (replace(REMOVE, voter=ONE.key), ErrorCode.VOTER_NOT_FOUND),  # the only one
         (replace(UPDATE, epoch=0), ErrorCode.FENCED_LEADER_EPOCH),

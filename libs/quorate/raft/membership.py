@@ -56,7 +56,7 @@ def add_voter(turn: StepContext, role: Leader, request: AddRaftVoterRequest) -> 
 
 def remove_voter(turn: StepContext, role: Leader, request: RemoveRaftVoterRequest) -> None:
     """Appends the voter set without the voter. A leader may remove itself (I-33). KIP-853, "RemoveVoter"."""
-    fault = time_fault(turn, role) or _removal_fault(turn, request.voter)
+    fault = _directory_fault(request.voter) or time_fault(turn, role) or _removal_fault(turn, request.voter)
     if fault is not None:
         answer(turn, role, request, fault)
         return
@@ -251,14 +251,21 @@ def _name(pending: PendingChange) -> str:
 
 def form_fault(turn: StepContext, voter: Voter) -> Refused | None:
     """Refuses a voter without a directory id, or without the listener by which its peers would reach it."""
-    if voter.key.directory_id == ZERO_UUID:
-        return Refused(ErrorCode.INVALID_REQUEST, f"voter {voter.key} has no directory id; a voter is an id on a disk")
+    if (fault := _directory_fault(voter.key)) is not None:
+        return fault
     if not voter.listens_on(turn.me.listener_name):
         names = ", ".join(endpoint.name for endpoint in voter.endpoints) or "none"
         wanted = turn.me.listener_name or "any"
         message = f"voter {voter.key} has the listeners {names}; its peers need {wanted}"
         return Refused(ErrorCode.INVALID_REQUEST, message)
     return None
+
+
+def _directory_fault(key: ReplicaKey) -> Refused | None:
+    """Refuses a voter without a directory id, at every kraft.version."""
+    if key.directory_id != ZERO_UUID:
+        return None
+    return Refused(ErrorCode.INVALID_REQUEST, f"voter {key} has no directory id; a voter is an id on a disk")
 
 
 def time_fault(turn: StepContext, role: Leader) -> Refused | None:
