@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
@@ -54,6 +54,9 @@ from services.controller.settings import authorizer_of, intervals_of, performanc
 from services.controller.snapshots import Snapshots
 
 log = logger(__name__)
+
+TOLD: Final = ("kraft.service.Controller/BrokerRegistration", "kraft.service.Controller/ControllerRegistration")
+"""Whose refusals an operator is to see: the settings of a broker or a controller are wrong."""
 
 
 async def main(life: ServiceLife) -> None:
@@ -126,7 +129,9 @@ def _server(
 ) -> tuple[Server, int]:
     """Returns the server, which listens, and its port. Raises CannotListen."""
     limits = ServerLimits(calls=config.call_limits)
-    server = Server(telemetry=telemetry, limits=limits, on_fatal=life.fail, transport=transport, log_in=log_in)
+    server = Server(
+        telemetry=telemetry, limits=limits, told=TOLD, on_fatal=life.fail, transport=transport, log_in=log_in
+    )
     server.add("kraft.service.Controller", add_to_server, servicer)
     server.multiplex()
     life.at_end(server.abort)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from quorate.nouns import NodeId, Offset
 from quorate.raft.ready import Ready
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Role
 from quorate.runtime.logs import logger
+from quorate.runtime.repeats import RepeatFilter
+from quorate.runtime.statuses import shortened
 from services.quorum.metrics import COMMIT, ELECTION, FLUSH, NS
 from services.quorum.readings import NodeCounters
 
 log = logger(__name__)
+
+REASON_BYTES_MAX: Final = 500
 
 
 class Recorder:
@@ -26,6 +31,7 @@ class Recorder:
         self._election_ns: int | None = None
         self._flush_ns = 0
         self._refused = ""
+        self._strangers = RepeatFilter()
         self._denied: set[NodeId] = set()
 
     def carried_out(self, ready: Ready, role: Role) -> None:
@@ -48,6 +54,11 @@ class Recorder:
         self.counts.refused += 1
         (log.debug if why == self._refused else log.warning)("refused an answer", reason=why)
         self._refused = why
+
+    def stranger(self, what: str) -> None:
+        """Logs a request that no node of this quorum sends: its sender's settings or ids are wrong."""
+        if self._strangers.passes(what := shortened(what, REASON_BYTES_MAX), self.now_ns() / 1e9):
+            log.warning("refused a request that no node of this quorum sends", reason=what)
 
     def denied(self, node_id: NodeId) -> None:
         """Counts a request that a peer did not authorize; logged once for each peer."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import signal
+import socket
 import struct
 import sys
 from collections.abc import AsyncIterator
@@ -15,15 +16,17 @@ from typing import Any, Final
 import pytest
 
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.errors import ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
-from quorate.nouns import METADATA_TOPIC, NodeId
+from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId
 from quorate.protocol.apis import api_of
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
 from quorate.wire.codec import encode
@@ -34,6 +37,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 WITH_GATEWAYS: Final = True
 IDLE: Final = 1_000
+BUFFER_BYTES: Final = 4 << 10
+UNREAD_MAX: Final = 16 << 20
+"""Above what the buffers of the gateway's socket have room for."""
+A_WHILE: Final = 50
+"""Requests of another client, during which a gateway that reads takes what was sent."""
+ANOTHER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 CONTROLLERS: Final = DescribeClusterRequest(endpoint_type=2)
 QUORUM: Final = DescribeQuorumRequest(
     (DescribeQuorumRequest.TopicData(METADATA_TOPIC, (DescribeQuorumRequest.TopicData.PartitionData(0),)),)
@@ -193,6 +202,58 @@ async def test_a_thousand_idle_connections_and_half_frames_disturb_nobody(cluste
         assert [0] == await create(connection, f"beside-{secrets.token_hex(4)}")
     for writer in opened:
         writer.close()
+
+
+async def test_a_client_that_never_reads_is_not_read_from_and_disturbs_nobody(cluster: Cluster) -> None:
+    """What it sends stays in the sockets' buffers, which are full some time, and not in the gateway's memory."""
+    request = encode_request(
+        api_of(ApiVersionsRequest), ApiVersionsRequest("a", "1"), version=3, correlation_id=1, client_id="greedy"
+    )
+    many = (struct.pack(">i", len(request)) + request) * 1_000
+    loop, sent = asyncio.get_running_loop(), 0
+    with socket.socket() as greedy:
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            greedy.setsockopt(socket.SOL_SOCKET, buffer, BUFFER_BYTES)
+        greedy.setblocking(False)
+        await loop.sock_connect(greedy, address(cluster, 2))
+        async with client(cluster, 2) as beside:
+            while True:
+                sending = loop.create_task(loop.sock_sendall(greedy, many))
+                for _ in range(A_WHILE):
+                    assert ErrorCode.NONE == (await beside.ask_for(DescribeClusterResponse, CONTROLLERS)).error_code
+                if not sending.done():
+                    break
+                sent += len(many)
+                assert sent < UNREAD_MAX
+            assert [0] == await create(beside, f"beside-{secrets.token_hex(4)}")
+        sending.cancel()
+        await asyncio.wait([sending])
+
+
+async def test_what_is_set_up_for_another_cluster_is_refused_with_one_line_in_the_log(cluster: Cluster) -> None:
+    """A broker and an observer, which ask again and again."""
+    active = await cluster.active()
+    registration = BrokerRegistrationRequest(broker_id=999, cluster_id=ANOTHER, log_dirs=(secrets.token_bytes(16),))
+    fetch = FetchRequest(
+        cluster_id=ANOTHER,
+        topics=(
+            FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(FetchRequest.FetchTopic.FetchPartition(),)),
+        ),
+    )
+    async with client(cluster, active) as connection:
+        for _ in range(3):
+            registered = await connection.ask_for(BrokerRegistrationResponse, registration)
+            fetched = await connection.ask_for(FetchResponse, fetch)
+
+            assert {ErrorCode.INCONSISTENT_CLUSTER_ID} == {registered.error_code, fetched.error_code}
+
+    for process, what in ((cluster.controller(active), "BrokerRegistration"), (cluster.quorum(active), "Fetch")):
+        log = (cluster.plan.directory / f"{process.name}.log").read_text()
+        (line,) = [each for each in log.splitlines() if ANOTHER in each]
+
+        assert "level=warning" in line
+        assert what in line
+        assert cluster.plan.cluster_id in line
 
 
 async def test_what_is_gone_behind_it_looks_like_a_node_that_is_gone(cluster: Cluster) -> None:

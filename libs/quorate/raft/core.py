@@ -25,7 +25,7 @@ from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, 
 from quorate.raft.requests import InFlightRequest, RequestClass, Requests
 from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, check_change, known_leader, unpersisted
 from quorate.raft.settings import Chance, RaftSettings
-from quorate.raft.step_context import Presence, Refused, StepContext, TransferState
+from quorate.raft.step_context import Presence, StepContext, TransferState
 from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter, VoterSet
 
 ROLES_A_STEP_MAX = 8
@@ -319,8 +319,7 @@ class Raft:
             # Raft §5.1, KIP-595: a later epoch is entered first, and stays entered if the request is then refused.
             leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
             self._enter_epoch(turn, request.epoch, leader_id, type(request).__name__)
-            if fencing.is_misaddressed(turn, request):
-                fault = Refused(ErrorCode.INVALID_VOTER_KEY)
+            fault = fencing.misaddressed(turn, request)
         handler = matrix.handler(self._role, request)
         if fault is not None:
             turn.refuse(self._role, request, fault)

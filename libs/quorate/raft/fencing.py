@@ -171,11 +171,13 @@ def role_in_epoch(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: Nod
     return None
 
 
-def is_misaddressed(turn: StepContext, request: Request) -> bool:
-    """Returns whether `request` names another replica than this one, such as this id on a wiped disk. KIP-853.
+def misaddressed(turn: StepContext, request: Request) -> Refused | None:
+    """Refuses a request that names another replica than this one, such as this id on a wiped disk. KIP-853.
 
     As in Kafka, this is checked after the epoch of the request has been entered.
     """
     if not isinstance(request, VoteRequest | BeginQuorumEpochRequest) or request.voter is None:
-        return False
-    return not is_same(request.voter, turn.node)
+        return None
+    if is_same(request.voter, turn.node):
+        return None
+    return Refused(ErrorCode.INVALID_VOTER_KEY, f"voter {request.voter} was meant; this is {turn.node}")

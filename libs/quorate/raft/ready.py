@@ -101,6 +101,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     transitions: tuple[RoleTransition, ...] = ()
     refused: tuple[str, ...] = ()
     """Peers' answers that were ignored because they break a rule, each as text for the log."""
+    strangers: tuple[str, ...] = ()
+    """Requests that were refused since no node of this quorum sends them, each as text for the log."""
     denied: tuple[NodeId, ...] = ()
     """The peers that answered CLUSTER_AUTHORIZATION_FAILED, one entry for each answer."""
 
@@ -124,6 +126,7 @@ class Effects(msgspec.Struct, kw_only=True):
     leadership: Leadership | None = None
     transitions: list[RoleTransition] = []
     refused: list[str] = []
+    strangers: list[str] = []
     denied: list[NodeId] = []
 
     def as_ready(self, election: ElectionState | None, log: LogView) -> Ready:
@@ -144,6 +147,7 @@ class Effects(msgspec.Struct, kw_only=True):
             leadership=self.leadership,
             transitions=tuple(self.transitions),
             refused=tuple(self.refused),
+            strangers=tuple(self.strangers),
             denied=tuple(self.denied),
         )
 

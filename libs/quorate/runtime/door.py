@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, Never, Protocol, TypeAlias
@@ -20,7 +21,8 @@ from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Led
 from quorate.runtime.call_login import LogIn, set_login
 from quorate.runtime.decoding import Decode, Encode, checked, checked_each, decoder, encoder
 from quorate.runtime.logs import logger
-from quorate.runtime.statuses import shortened, status_code, trailing_metadata
+from quorate.runtime.repeats import RepeatFilter
+from quorate.runtime.statuses import is_retriable, shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 
 __all__ = ["DEADLINE_CAP_MS", "Claims", "Door", "Guard", "UnaryMethod"]
@@ -77,8 +79,9 @@ class Door:
     A handler may raise ApiError, which is answered with its details. AssertionError and Corrupt are also passed to
     `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
-    trace but never begin one. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; not
-    for those services that are `open_to_all`. `claims` checks each request, also of a stream, before its handler.
+    trace but never begin one. Refusals of the methods in `told` are in the log as warnings, each once. `log_in` says
+    whose credentials a call has in its metadata, and `guard` who may call; not for those services that are
+    `open_to_all`. `claims` checks each request, also of a stream, before its handler.
     `refuse` raises ApiError for the context of a caller that is not to be served any more; each message asks for it.
     """
 
@@ -87,6 +90,7 @@ class Door:
         telemetry: Telemetry,
         *,
         quiet: Collection[str] = (),
+        told: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
         deadline_cap_ms: int = DEADLINE_CAP_MS,
         calls: CallLimits = DEFAULT_LIMITS,
@@ -105,6 +109,8 @@ class Door:
         self._open_to_all = frozenset(open_to_all)
         self._telemetry = telemetry
         self._quiet = frozenset(quiet)
+        self._told = frozenset(told)
+        self._refusals = RepeatFilter()
         self._on_fatal = on_fatal
         self._deadline_cap_s = deadline_cap_ms / 1000
         self.unary_methods: dict[str, UnaryMethod] = {}
@@ -248,8 +254,15 @@ class Door:
         _note_status(span, status_code(refusal.code).name)
         span.set("kraft.error", refusal.code.name)
         if refusal is error:
-            log.debug("refused", method=method, code=refusal.code.name, reason=refusal.message)
+            tell = log.warning if self._is_news(method, refusal) else log.debug
+            tell("refused", method=method, code=refusal.code.name, reason=refusal.message)
         return refusal
+
+    def _is_news(self, method: str, refusal: ApiError) -> bool:
+        """Returns whether an operator is to see the refusal: what a later try may heal is none of these."""
+        if method not in self._told or is_retriable(refusal):
+            return False
+        return self._refusals.passes(f"{method}: {refusal}", time.monotonic())
 
     def _internal_error(self, method: str, error: Exception) -> ApiError:
         """Logs an unexpected error and returns what the caller may see: a correlation id to find it in the log."""

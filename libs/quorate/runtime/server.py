@@ -48,8 +48,9 @@ Servicer = TypeVar("Servicer")
 class Server:
     """A gRPC server: add services, listen, start and stop it, in this order.
 
-    `quiet` are services that begin no trace; `on_fatal` gets the errors after which the process must end. By default it
-    speaks in the clear, and everybody may call it; `guard` lets in whom it knows, and `claims` has each call under its
+    `quiet` are services that begin no trace, `told` the full names of methods whose refusals are warnings in the log;
+    `on_fatal` gets the errors after which the process must end. By default it speaks in the clear, and everybody may
+    call it; `guard` lets in whom it knows, and `claims` has each call under its
     own node id. Health is served beside the services, and in the clear on a port of its own after `listen_for_probes`.
     """
 
@@ -59,6 +60,7 @@ class Server:
         telemetry: Telemetry = OFF,
         limits: ServerLimits = DEFAULT_SERVER_LIMITS,
         quiet: Collection[str] = (),
+        told: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
         transport: Transport = PLAIN,
         guard: Guard | None = None,
@@ -70,6 +72,7 @@ class Server:
             Door,
             telemetry,
             quiet=QUIET.union(quiet),
+            told=told,
             on_fatal=on_fatal,
             deadline_cap_ms=limits.deadline_cap_ms,
             calls=limits.calls,
