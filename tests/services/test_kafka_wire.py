@@ -225,6 +225,25 @@ async def test_a_kafka_older_than_a_field_that_it_may_ignore_is_asked_without_it
     assert [17] == [version for version, _ in kafka.asked]
 
 
+@pytest.mark.parametrize(
+    ("request_", "versions"),
+    [(FETCH, {**ALL, api_of(FetchRequest).key: range(13)}), (VOTE, {api_of(ApiVersionsRequest).key: range(4)})],
+    ids=["no Fetch by topic id", "no Vote"],
+)
+async def test_a_kafka_too_old_to_be_asked_is_named_and_has_not_answered(
+    request_: raft.Request, versions: Versions
+) -> None:
+    kafka = Kafka()
+    async with served(kafka, versions) as port, asking(port) as (peers, _, told):
+        peers.send(Send(to=PEER, request=type(request_)(**_fields(request_), reply_to=1)))
+        await told.until(lambda: told.failed)
+
+    (why,) = told.refused
+    assert "node 2" in why
+    assert "UNSUPPORTED_VERSION" in why
+    assert [] == kafka.asked
+
+
 async def test_a_leader_that_ends_is_lost_and_its_fetch_has_failed() -> None:
     kafka = Kafka()
     kafka.fetches.clear()
