@@ -179,11 +179,7 @@ async def test_what_is_no_request_ends_its_connection(cluster: Cluster, sent: by
     async with client(cluster, 1) as beside:
         reader, writer = await asyncio.open_connection(*address(cluster, 1))
         writer.write(sent)
-        try:
-            async with asyncio.timeout(30):
-                assert b"" == await reader.read()
-        except ConnectionResetError:
-            pass
+        assert b"" == await ended(reader)
         writer.close()
 
         assert ErrorCode.NONE == (await beside.ask_for(DescribeClusterResponse, CONTROLLERS)).error_code
@@ -288,3 +284,37 @@ async def test_a_gateway_ends_in_good_order_and_comes_back(cluster: Cluster) -> 
     await cluster.restart(gateway)
 
     assert await answers(cluster, 3)
+
+
+async def test_it_keeps_the_limits_that_it_is_given_under_kafkas_names(cluster: Cluster) -> None:
+    """What is idle is closed, and so is a connection or a request that is one too many."""
+    gateway = cluster.plan.gateways[2]
+    given = {"connections.max.idle.ms": "1000", "max.connections.per.ip": "2", "socket.request.max.bytes": "1000"}
+    await cluster.kill(gateway, signal.SIGTERM)
+    gateway.settings.update(given)
+    await cluster.restart(gateway)
+    try:
+        async with client(cluster, 3) as busy:
+            idle, _ = await asyncio.open_connection(*address(cluster, 3))
+            beyond, _ = await asyncio.open_connection(*address(cluster, 3))
+            assert b"" == await ended(beyond)
+            end = asyncio.create_task(ended(idle))
+            while not end.done():
+                assert ErrorCode.NONE == (await busy.ask_for(DescribeClusterResponse, CONTROLLERS)).error_code
+            assert b"" == end.result()
+            with pytest.raises(Disconnected):
+                await create(busy, "a" * 1_000)
+    finally:
+        await cluster.kill(gateway, signal.SIGTERM)
+        for name in given:
+            del gateway.settings[name]
+        await cluster.restart(gateway)
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """What comes before the end of a connection."""
+    try:
+        async with asyncio.timeout(30):
+            return await reader.read()
+    except ConnectionResetError:
+        return b""
