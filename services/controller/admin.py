@@ -84,6 +84,13 @@ assert {each.api.name for each in ENVELOPED.values()} == {
 }, ENVELOPED
 
 
+class EnvelopeContext(RequestContext):
+    """The context of one envelope of a stream."""
+
+    def set_trailing_metadata(self, _: Any) -> None:
+        """Does nothing: leader, epoch and offset are fields of an AdminResponse."""
+
+
 class AdminDoor:
     """Serves envelopes with the same handlers as the Kafka RPCs."""
 
@@ -124,7 +131,7 @@ class AdminDoor:
         timeout_ms = request.timeout_ms or TIMEOUT_MS
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self.submit(request, RequestContext(opened, timeout_ms))
+                return await self.submit(request, EnvelopeContext(opened, timeout_ms))
         except TimeoutError:
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within its timeout_ms of {timeout_ms}")
         except ApiError as refusal:

@@ -284,9 +284,9 @@ def _form(is_stream: bool) -> str:
 
 def rpcs() -> Iterator[Rpc]:
     for module, names in SERVICES.items():
-        for name in [
-            each for each in names if each != "Multiplexed"
-        ]:  # it is open, as each call in it is judged by itself: see below
+        for name in names:
+            if name == "Multiplexed":
+                continue  # it is open, as each call in it is judged by itself: see below
             described = import_module(f"kraft.service.{module}").DESCRIPTOR.services_by_name[name]
             yield from (Rpc(described.full_name, method) for method in described.methods)
     traces = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]

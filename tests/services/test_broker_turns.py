@@ -38,10 +38,10 @@ from quorate.metadata.state import ClusterState
 from quorate.records import PartitionChangeRecord, UnregisterBrokerRecord
 from quorate.runtime.client import Client
 from quorate.runtime.clock import SystemClock
-from quorate.runtime.stream_requests import RequestContext, StreamContext
+from quorate.runtime.stream_requests import StreamContext
 from quorate.runtime.telemetry import OFF
 from services.controller import admin
-from services.controller.admin import AdminDoor
+from services.controller.admin import AdminDoor, EnvelopeContext
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.driver import ControllerDriver
@@ -208,7 +208,7 @@ async def test_others_have_their_turn_while_the_whole_is_made_ready(
     asked = AdminRequest(
         validate_only=True, unregister_broker=unregister_broker_pb2.UnregisterBrokerRequest(broker_id=1)
     )
-    shown = asyncio.create_task(door.submit(asked, RequestContext(StreamContext(Stream()), 30_000)))
+    shown = asyncio.create_task(door.submit(asked, EnvelopeContext(StreamContext(Stream()), 30_000)))
     turns_of_others = 0
     while not shown.done():
         await asyncio.sleep(0)

@@ -21,7 +21,7 @@ _SERVICES: Final = {
     "grpc.health.v1.Health": HEALTH,
     "grpc.reflection.v1.ServerReflection": "reflection",
     "grpc.reflection.v1alpha.ServerReflection": "reflection",
-    "kraft.service.Multiplexed": "streams of calls",
+    "kraft.service.Multiplexed": "multiplexed calls",
     "kraft.service.Quorum": "peers",
     "kraft.service.RaftClient": "the controller",
     "opentelemetry.proto.collector.trace.v1.TraceService": "traces",

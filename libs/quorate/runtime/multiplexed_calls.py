@@ -6,6 +6,7 @@ Each call goes through the door as one of its own: rights, limits, errors and tr
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Never
@@ -14,18 +15,33 @@ import grpc
 
 from kraft.service.multiplexed_pb2 import CallBatch, ResultBatch
 from kraft.service.multiplexed_pb2_grpc import MultiplexedServicer
+from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.door import UnaryMethod
+from quorate.runtime.logs import logger
 from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
 
 __all__ = ["SERVICE", "MultiplexedCalls", "is_binary"]
 
+log = logger(__name__)
+
 SERVICE: Final = "kraft.service.Multiplexed"
 BESIDE_BYTES: Final = 64 << 10
-"""Room for what a message has beside a response: its trailing metadata, of 8 KiB at most by gRPC's default, and ids."""
+"""Room for what a message has beside a response: ids, and trailing metadata, which `statuses` keeps below 8 KiB."""
 UNDER_WAY_MAX: Final = 2_000
-"""Calls of one stream that run at once. Beyond it the stream is not read; the call limits refuse before."""
+"""Calls of one stream that run at once, and calls or ids in one message. Call limits mostly refuse before."""
+SPAWNED_PER_TURN: Final = 100
+"""Calls of a message that begin before the event loop runs other tasks."""
+IDLE_S: Final = 120.0
+"""A stream without calls ends after this time, and makes room for another; our clients open a new one sooner."""
+PAIR_BYTES: Final = 32
+"""What each key of metadata counts beside its bytes, as in HTTP/2 (RFC 9113, 10.5.1)."""
+
+_KEY: Final = re.compile(r"[0-9a-z_.-]+")
+_VALUE: Final = re.compile(rb"[ -~]*")
+_S: Final = grpc.StatusCode
 
 Metadata = Sequence[tuple[str, str | bytes]]
+Running = dict[int, "asyncio.Task[Any]"]
 
 
 def is_binary(key: str) -> bool:
@@ -45,83 +61,142 @@ class MultiplexedCalls(MultiplexedServicer):
         self._methods = methods
         self._metadata_bytes_max = metadata_bytes_max
         self._response_bytes_max = send_bytes_max - BESIDE_BYTES
-        self._streams: set[StreamRequests[CallBatch.Call, ResultBatch]] = set()
+        self._is_stopping = False
+        self._streams: set[_Stream] = set()
 
-    async def Calls(self, batches: AsyncIterator[CallBatch], context: Any) -> AsyncIterator[ResultBatch]:  # noqa: N802 (the RPC's name)
+    async def Calls(self, batches: AsyncIterator[CallBatch], context: Any) -> AsyncIterator[ResultBatch]:  # noqa: N802
         """Answers the calls of a stream, each as soon as it is ready."""
-        opened, running = StreamContext(context), dict[int, asyncio.Task[Any]]()
-
-        async def begun() -> AsyncIterator[Sequence[CallBatch.Call]]:
-            async for batch in batches:
-                for number in batch.cancelled:
-                    if number in running:
-                        running[number].cancel()
-                yield batch.calls
-
-        under_way = StreamRequests[CallBatch.Call, ResultBatch](
-            lambda called: self._run(called, opened, running),
-            batch=ResultBatch,
-            answers_of=attrgetter("results"),
-            under_way_max=UNDER_WAY_MAX,
-        )
-        self._streams.add(under_way)
+        if self._is_stopping:
+            return
+        opened = StreamContext(context)
+        stream: _Stream = _Stream(lambda called: self._run(called, opened, stream))
+        self._streams.add(stream)
         try:
-            under_way.begin(begun())
-            while (ready := await under_way.ready()) is not None:
+            stream.begin(batches)
+            while (ready := await stream.requests.ready()) is not None:
                 yield ready
         finally:
-            self._streams.discard(under_way)
-            await under_way.end()
+            self._streams.discard(stream)
+            await stream.end()
 
-    def read_no_more(self) -> None:
-        """Has each stream end once the calls that it has had are answered: a server that stops takes no new ones."""
+    def stop(self) -> None:
+        """Refuses new calls, and ends each stream once the calls that it has had are answered."""
+        self._is_stopping = True
         for stream in self._streams:
-            stream.read_no_more()
+            stream.end_if_idle()
 
-    async def _run(
-        self, called: CallBatch.Call, opened: StreamContext, running: dict[int, asyncio.Task[Any]]
-    ) -> ResultBatch.Result | None:
-        """Runs one call until its end, its deadline, or until it is cancelled; then there is no result."""
+    async def _run(self, called: CallBatch.Call, opened: StreamContext, stream: _Stream) -> ResultBatch.Result | None:
+        """Runs one call until its end or its deadline; one that is cancelled has no result."""
+        if self._is_stopping:
+            return _ended(called, _S.UNAVAILABLE, "the server is stopping")
+        if called.id in stream.running:
+            return _ended(called, _S.INVALID_ARGUMENT, f"id {called.id} is that of another call of the stream")
+        if len(stream.running) >= UNDER_WAY_MAX:
+            return _ended(called, _S.RESOURCE_EXHAUSTED, f"{UNDER_WAY_MAX} calls of the stream are under way")
         task = asyncio.current_task()
         assert task is not None, "a call is run as a task"
-        running[called.id] = task
-        deadline = None
-        if called.timeout_ms > 0:
-            deadline = asyncio.get_running_loop().call_later(called.timeout_ms / 1000, task.cancel)
+        stream.running[called.id] = task
         try:
-            return await self._result(called, opened)
+            async with asyncio.timeout(called.timeout_ms / 1000 if called.timeout_ms > 0 else None) as deadline:
+                return await self._result(called, opened)
+        except TimeoutError:
+            assert deadline.expired(), "a handler's own TimeoutError is a result"
+            return _ended(called, _S.DEADLINE_EXCEEDED, "Deadline Exceeded")
         finally:
-            if deadline is not None:
-                deadline.cancel()
-            running.pop(called.id, None)
+            del stream.running[called.id]
+            if self._is_stopping:
+                stream.end_if_idle()
 
     async def _result(self, called: CallBatch.Call, opened: StreamContext) -> ResultBatch.Result:
         method = self._methods.get(called.method)
         if method is None:
-            return _ended(called, grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-        if sum(len(each.key) + len(each.value) for each in called.metadata) > self._metadata_bytes_max:
-            why = f"the metadata of the call has more than {self._metadata_bytes_max} bytes"
-            return _ended(called, grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+            return _ended(called, _S.UNIMPLEMENTED, "Method not found!")
         try:
-            context = _CallContext(opened, called)
-            answer = await method.answer(method.decode(called.request), context)
-            response = method.encode(answer)
+            context = _CallContext(opened, called, self._checked_metadata(called))
+            response = method.encode(await method.answer(method.decode(called.request), context))
             if len(response) > self._response_bytes_max:
                 why = f"the response has {len(response)} bytes, and may have {self._response_bytes_max}"
-                return _ended(called, grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+                raise _Aborted(_S.RESOURCE_EXHAUSTED, why)
             result = ResultBatch.Result(id=called.id, response=response)
             _add(result, context.trailing_metadata())
         except _Aborted as ended:
             return _ended(called, ended.status, ended.details, ended.trailing)
-        except UnicodeDecodeError as problem:
-            return _ended(called, grpc.StatusCode.INVALID_ARGUMENT, f"the metadata is not ASCII: {problem}")
+        except Exception as error:  # the door answers what its handlers raise; the other calls of the stream go on
+            log.error("a call of a stream has failed beside its handler", exception=error, method=called.method)
+            return _ended(called, _S.INTERNAL, f"{called.method} failed by a fault of the server")
         return result
+
+    def _checked_metadata(self, called: CallBatch.Call) -> Metadata:
+        """Returns the metadata of a call. Raises _Aborted for what gRPC would not have carried."""
+        pairs = called.metadata
+        most = self._metadata_bytes_max
+        if PAIR_BYTES * len(pairs) > most or sum(PAIR_BYTES + len(pair.key) + len(pair.value) for pair in pairs) > most:
+            raise _Aborted(_S.RESOURCE_EXHAUSTED, f"the metadata of the call has more than {most} bytes")
+        for pair in pairs:
+            if not _KEY.fullmatch(pair.key):
+                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata key {pair.key!r}: it has other signs than 0-9 a-z _ . -")
+            if not is_binary(pair.key) and not _VALUE.fullmatch(pair.value):
+                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata {pair.key}: the value is not printable ASCII")
+        return tuple((pair.key, pair.value if is_binary(pair.key) else pair.value.decode("ascii")) for pair in pairs)
+
+
+class _Stream:
+    """One stream of calls: those that run, by their ids, and the results that are to be sent."""
+
+    def __init__(self, run: Any) -> None:
+        self.running: Running = {}
+        self.requests = StreamRequests[CallBatch.Call, ResultBatch](
+            run,
+            batch=ResultBatch,
+            answers_of=attrgetter("results"),
+            under_way_max=UNDER_WAY_MAX + SPAWNED_PER_TURN,  # those beyond `UNDER_WAY_MAX` are refused at once
+        )
+        self._loop = asyncio.get_running_loop()
+        self._active_s = self._loop.time()
+        self._watch = self._loop.call_later(IDLE_S, self._look)
+
+    def begin(self, batches: AsyncIterator[CallBatch]) -> None:
+        """Starts to read the stream and run its calls, in the background."""
+        self.requests.begin(self._taken(batches))
+
+    def end_if_idle(self) -> None:
+        """Ends the stream if it has no call."""
+        if not self.running:
+            self.requests.read_no_more()
+
+    async def end(self) -> None:
+        """Cancels the calls that still run."""
+        self._watch.cancel()
+        await self.requests.end()
+
+    async def _taken(self, batches: AsyncIterator[CallBatch]) -> AsyncIterator[Sequence[CallBatch.Call]]:
+        """Yields the calls of each message in parts; raises ApiError(INVALID_REQUEST) for a message with too many."""
+        async for batch in batches:
+            self._active_s = self._loop.time()
+            for what, count in (("calls", len(batch.calls)), ("cancelled", len(batch.cancelled))):
+                if count > UNDER_WAY_MAX:
+                    why = f"{what} has {count} entries; a message has {UNDER_WAY_MAX} at most"
+                    raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": what})
+            for number in batch.cancelled:
+                if number in self.running:
+                    self.running[number].cancel()
+            for start in range(0, len(batch.calls), SPAWNED_PER_TURN):
+                yield batch.calls[start : start + SPAWNED_PER_TURN]
+                await asyncio.sleep(0)
+
+    def _look(self) -> None:
+        idle_s = 0.0 if self.running else self._loop.time() - self._active_s
+        if idle_s >= IDLE_S:
+            self.requests.read_no_more()
+        else:
+            self._watch = self._loop.call_later(IDLE_S - idle_s, self._look)
 
 
 def _ended(
     called: CallBatch.Call, status: grpc.StatusCode, details: str, trailing: Metadata = ()
 ) -> ResultBatch.Result:
-    result = ResultBatch.Result(id=called.id, status=status.value[0], details=details)
+    said = details.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate of a caller's text has no UTF-8
+    result = ResultBatch.Result(id=called.id, status=status.value[0], details=said)
     _add(result, trailing)
     return result
 
@@ -134,7 +209,7 @@ def _add(result: ResultBatch.Result, trailing: Metadata) -> None:
 class _Aborted(grpc.aio.AbortError):
     """Ends a call by a status other than OK, as gRPC's own contexts do it."""
 
-    def __init__(self, status: grpc.StatusCode, details: str, trailing: Metadata) -> None:
+    def __init__(self, status: grpc.StatusCode, details: str, trailing: Metadata = ()) -> None:
         super().__init__(details)
         self.status = status
         self.details = details
@@ -144,12 +219,9 @@ class _Aborted(grpc.aio.AbortError):
 class _CallContext(RequestContext):
     """The context of one call: its own metadata and deadline, and the stream's peer."""
 
-    def __init__(self, opened: StreamContext, called: CallBatch.Call) -> None:
-        """Raises UnicodeDecodeError."""
+    def __init__(self, opened: StreamContext, called: CallBatch.Call, metadata: Metadata) -> None:
         super().__init__(opened, called.timeout_ms if called.timeout_ms > 0 else None)
-        self._metadata = tuple(
-            (each.key, each.value if is_binary(each.key) else each.value.decode("ascii")) for each in called.metadata
-        )
+        self._metadata = metadata
         self._trailing: Metadata = ()
 
     def invocation_metadata(self) -> Any:

@@ -2,33 +2,43 @@
 
     stub = ControllerStub(MultiplexedChannel(open_channel("localhost:9094")))
 
-The stub's methods are called as on any channel, and fail as they do there. Calls that are made while a message is being
-sent leave together in the next one.
+The stub's methods take a request, `timeout` and `metadata`; what they return is awaited once, and fails with the
+statuses of a call by itself. Calls that are made while a message is being sent leave together in the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from kraft.service.multiplexed_pb2 import CallBatch, ResultBatch
 from kraft.service.multiplexed_pb2_grpc import MultiplexedStub
-from quorate.runtime.multiplexed_calls import is_binary
+from quorate.runtime.logs import logger
+from quorate.runtime.multiplexed_calls import UNDER_WAY_MAX, is_binary
+from quorate.runtime.reloading_channel import ReloadingChannel
+from quorate.runtime.statuses import error_from_call
 
 __all__ = ["MultiplexedChannel"]
+
+log = logger(__name__)
 
 CARRIED_BYTES_MAX: Final = 256 << 10
 """A larger request is a call by itself: it would keep the others of its message waiting."""
 BATCH_BYTES_MAX: Final = 1 << 20
-"""Requests of more bytes do not share a message; servers take at least 4 MiB."""
-STREAM_AGE_S: Final = 60.0
-"""A stream takes calls for so long, and the next one is opened with the certificates of that time."""
+"""Calls of more bytes do not share a message; servers take at least 4 MiB."""
+BESIDE_BYTES: Final = 64
+"""What a call counts beside its request, its method and its metadata."""
+STREAM_AGE_S: Final = 30.0
+"""A stream takes calls for so long; then the next call opens another, at the server that a name has by then."""
 UNSERVED_S: Final = 60.0
 """So long calls are made one by one at a server that does not serve Multiplexed: one of an earlier release."""
+REFUSED_S: Final = 1.0
+"""The same at a server that has as many streams as it may have."""
+TIMEOUT_MS_MAX: Final = 2**31 - 1
 
 _STATUSES: Final = {each.value[0]: each for each in grpc.StatusCode}
 
@@ -42,22 +52,23 @@ class MultiplexedChannel(grpc.aio.Channel):
         self._channel = channel
         self._calls = MultiplexedStub(channel).Calls
         self._stream: _Stream | None = None
-        self._unserved_until = 0.0
+        self._alone_until_s = 0.0
 
     def stream(self) -> _Stream | None:
         """Returns the stream that takes calls now; None while the server does not serve it."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s < self._unserved_until:
+        if asyncio.get_running_loop().time() < self._alone_until_s:
             return None
-        if self._stream is None or self._stream.has_ended or now_s >= self._stream.retires_at:
+        # New certificates are for calls from now on, as on any channel: they are another connection.
+        connected = self._channel.connected() if isinstance(self._channel, ReloadingChannel) else None
+        if self._stream is None or not self._stream.takes_calls or self._stream.connected is not connected:
             if self._stream is not None:
                 self._stream.retire()
-            self._stream = _Stream(self._calls, now_s + STREAM_AGE_S)
+            self._stream = _Stream(self._calls(), connected)
         return self._stream
 
-    def is_not_served(self) -> None:
-        """Notes that the server does not serve the stream."""
-        self._unserved_until = asyncio.get_running_loop().time() + UNSERVED_S
+    def note_unserved(self, for_s: float) -> None:
+        """Has calls made one by one for so long."""
+        self._alone_until_s = asyncio.get_running_loop().time() + for_s
 
     def unary_unary(
         self,
@@ -81,6 +92,8 @@ class MultiplexedChannel(grpc.aio.Channel):
 
     async def close(self, grace: float | None = None) -> None:
         """Closes the channel, and cancels its calls after `grace` seconds, at once without."""
+        if self._stream is not None:
+            self._stream.retire()
         await self._channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
@@ -121,41 +134,44 @@ class _Method:
     ) -> None:
         self._channel = channel
         self._method = path.encode("ascii")  # by which name gRPC's own has it, and `call` writes it on a span
-        self.name = path.lstrip("/")
+        self._name = path.lstrip("/")
         self._serialize = serialize
-        self.deserialize = deserialize
-        self.alone = alone
+        self._deserialize = deserialize
+        self._alone = alone
 
     def __call__(self, request: Any, *, timeout: float | None = None, metadata: Metadata | None = None) -> Any:
         stream = self._channel.stream()
         if stream is None:
-            return self.alone(request, timeout=timeout, metadata=metadata)
-        data = self._serialize(request)
-        if len(data) > CARRIED_BYTES_MAX:
-            return self.alone(request, timeout=timeout, metadata=metadata)
-        answer = stream.begin(self.name, data, timeout, metadata or ())
+            return self._alone(request, timeout=timeout, metadata=metadata)
+        loop_s = asyncio.get_running_loop().time
+        ends = None if timeout is None else loop_s() + timeout
+        pairs = [(key, value.encode("ascii") if isinstance(value, str) else value) for key, value in metadata or ()]
+        call = _Unsent(self._name, self._serialize(request), pairs, ends)
+        if call.size > CARRIED_BYTES_MAX:
+            return self._alone(request, timeout=timeout, metadata=metadata)
 
-        def by_itself() -> Any:
-            self._channel.is_not_served()
-            return self.alone(request, timeout=timeout, metadata=metadata)
+        def call_alone(unserved: _NotServed) -> Any:
+            self._channel.note_unserved(unserved.for_s)
+            left = None if ends is None else max(0.001, ends - loop_s())
+            return self._alone(request, timeout=left, metadata=metadata)
 
-        return _Call(answer, self.deserialize, by_itself)
+        return _Call(stream.begin(call), self._deserialize, call_alone)
 
 
 class _Call:
     """A call under way; awaited, it gives the response, or raises AioRpcError."""
 
-    __slots__ = ("_answer", "_by_itself", "_deserialize", "_trailing")
+    __slots__ = ("_answer", "_call_alone", "_deserialize", "_trailing")
 
     def __init__(
         self,
         answer: asyncio.Future[ResultBatch.Result],
         deserialize: Callable[[bytes], Any],
-        by_itself: Callable[[], Any],
+        call_alone: Callable[[_NotServed], Any],
     ) -> None:
         self._answer = answer
         self._deserialize = deserialize
-        self._by_itself = by_itself
+        self._call_alone = call_alone
         self._trailing: Metadata = ()
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -168,8 +184,8 @@ class _Call:
     async def _response(self) -> Any:
         try:
             result = await self._answer
-        except _NotServed:
-            call = self._by_itself()
+        except _NotServed as unserved:
+            call = self._call_alone(unserved)
             response = await call
             self._trailing = tuple(await call.trailing_metadata() or ())
             return response
@@ -186,38 +202,59 @@ class _Call:
 
 
 class _NotServed(Exception):
-    """The server does not know the stream; no call of it has been executed."""
+    """The server has not taken the stream, so no call of it has been executed; it is not to be asked for `for_s` s."""
+
+    def __init__(self, for_s: float) -> None:
+        super().__init__()
+        self.for_s = for_s
+
+
+class _Unsent(NamedTuple):
+    """A call that is not written yet; it `ends` at this time of the loop's clock, in s."""
+
+    method: str
+    request: bytes
+    metadata: Sequence[tuple[str, bytes]]
+    ends: float | None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in a message."""
+        pairs = sum(len(key) + len(value) + BESIDE_BYTES // 8 for key, value in self.metadata)
+        return len(self.method) + len(self.request) + pairs + BESIDE_BYTES
 
 
 class _Stream:
-    """One stream, with the calls that are under way in it."""
+    """One stream, with the calls that are under way in it; `connected` tells the connection that it was opened on."""
 
-    def __init__(self, calls: Callable[[], Any], retires_at: float) -> None:
-        self.retires_at = retires_at
-        self.has_ended = False
+    def __init__(self, stream: Any, connected: object) -> None:
+        self.connected = connected
+        self._stream = stream
         self._pending: dict[int, asyncio.Future[ResultBatch.Result]] = {}
+        self._unsent: dict[int, _Unsent] = {}
+        self._cancelled: list[int] = []
         self._last_id = 0
-        self._batches = [CallBatch()]
-        self._bytes = 0
         self._wanted = asyncio.Event()
+        self._has_results = False
+        self._has_ended = False
         self._is_retired = False
-        self._running = asyncio.ensure_future(self._run(calls))
+        self._retiring = asyncio.get_running_loop().call_later(STREAM_AGE_S, self.retire)
+        self._running = asyncio.ensure_future(self._run())
 
-    def begin(
-        self, method: str, request: bytes, timeout: float | None, metadata: Metadata
-    ) -> asyncio.Future[ResultBatch.Result]:
+    @property
+    def takes_calls(self) -> bool:
+        """Whether calls may begin here."""
+        return not (self._has_ended or self._is_retired)
+
+    def begin(self, call: _Unsent) -> asyncio.Future[ResultBatch.Result]:
         """Begins a call: returns what gets its result, or AioRpcError, or _NotServed."""
         self._last_id = number = self._last_id + 1
-        timeout_ms = 0 if timeout is None else max(1, int(timeout * 1000))
-        pairs = [(key, value.encode("ascii") if isinstance(value, str) else value) for key, value in metadata]
-        called = self._batch(len(request)).calls.add(id=number, method=method, request=request, timeout_ms=timeout_ms)
-        for key, value in pairs:
-            called.metadata.add(key=key, value=value)
+        self._unsent[number] = call
         self._wanted.set()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[ResultBatch.Result] = loop.create_future()
         self._pending[number] = answer
-        deadline = None if timeout is None else loop.call_later(timeout, self._expire, number)
+        deadline = None if call.ends is None else loop.call_at(call.ends, self._expire, number)
 
         def is_over(answer: asyncio.Future[ResultBatch.Result]) -> None:
             if deadline is not None:
@@ -234,13 +271,6 @@ class _Stream:
         self._is_retired = True
         self._end_if_idle()
 
-    def _batch(self, size: int) -> CallBatch:
-        if self._bytes + size > BATCH_BYTES_MAX:
-            self._batches.append(CallBatch())
-            self._bytes = 0
-        self._bytes += size
-        return self._batches[-1]
-
     def _expire(self, number: int) -> None:
         answer = self._pending.get(number)
         if answer is not None and not answer.done():
@@ -248,47 +278,87 @@ class _Stream:
             self._cancel(number)
 
     def _cancel(self, number: int) -> None:
-        if self._pending.pop(number, None) is not None and not self.has_ended:
-            self._batches[-1].cancelled.append(number)
+        """Takes back a call that is not written yet, or has the server cancel it."""
+        if self._pending.pop(number, None) is None or self._unsent.pop(number, None) is not None:
+            return
+        if not self._has_ended:
+            self._cancelled.append(number)
             self._wanted.set()
 
     def _end_if_idle(self) -> None:
         if self._is_retired and not self._pending:
             self._running.cancel()
 
-    async def _run(self, calls: Callable[[], Any]) -> None:
-        stream = calls()
-        writing = asyncio.ensure_future(self._write(stream))
+    async def _run(self) -> None:
+        writing = asyncio.ensure_future(self._write())
         failure: Exception = _failure(grpc.StatusCode.UNAVAILABLE, "the server has ended the stream of this call")
         try:
-            async for batch in stream:
+            async for batch in self._stream:
+                self._has_results = True
                 for result in batch.results:
                     answer = self._pending.pop(result.id, None)
                     if answer is not None and not answer.done():
                         answer.set_result(result)
         except grpc.aio.AioRpcError as error:
-            is_unknown = error.code() is grpc.StatusCode.UNIMPLEMENTED
-            failure = _NotServed() if is_unknown else error
+            failure = self._failure_of(error)
         except asyncio.CancelledError:  # by the channel, which is closed, or by `retire`
             failure = _failure(grpc.StatusCode.CANCELLED, "the channel is closed")
+        except Exception as error:  # such as a message that does not parse
+            log.error("a stream of calls has failed", exception=error)
+            failure = _failure(grpc.StatusCode.INTERNAL, f"the stream of this call has failed: {error!r}")
         finally:
-            self.has_ended = True
+            self._has_ended = True
+            self._retiring.cancel()
             writing.cancel()
-            stream.cancel()
+            self._stream.cancel()
             self._fail(failure)
 
-    async def _write(self, stream: Any) -> None:
+    def _failure_of(self, error: grpc.aio.AioRpcError) -> Exception:
+        """Returns the end of the calls of a stream that has ended so."""
+        if self._has_results:
+            # Calls may have been executed, so none may be made again.
+            code = error.code()
+            is_theirs = code is not grpc.StatusCode.UNIMPLEMENTED
+            return error if is_theirs else _failure(grpc.StatusCode.UNAVAILABLE, f"the stream has ended: {code.name}")
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return _NotServed(UNSERVED_S)
+        if "limit" in error_from_call(error).metadata:  # the limits on streams are checked before one is read
+            return _NotServed(REFUSED_S)
+        return error
+
+    async def _write(self) -> None:
         try:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
-                batches, self._batches, self._bytes = self._batches, [CallBatch()], 0
-                for batch in batches:
-                    await stream.write(batch)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while self._unsent or self._cancelled:
+                    await self._stream.write(self._next_batch())
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             pass  # it has ended, and the reader learns why
 
+    def _next_batch(self) -> CallBatch:
+        """Takes what is to be sent next: calls up to a message's size, and the ids that are cancelled."""
+        now_s = asyncio.get_running_loop().time()
+        batch = CallBatch(cancelled=self._cancelled[:UNDER_WAY_MAX])
+        del self._cancelled[:UNDER_WAY_MAX]
+        size = 0
+        while self._unsent and len(batch.calls) < UNDER_WAY_MAX:
+            number = next(iter(self._unsent))
+            if self._pending[number].done():  # cancelled a moment ago, or too late
+                del self._unsent[number], self._pending[number]
+                continue
+            size += self._unsent[number].size
+            if size > BATCH_BYTES_MAX and batch.calls:
+                break
+            method, request, metadata, ends = self._unsent.pop(number)
+            left_ms = 0 if ends is None else min(TIMEOUT_MS_MAX, max(1, int((ends - now_s) * 1000)))
+            called = batch.calls.add(id=number, method=method, request=request, timeout_ms=left_ms)
+            for key, value in metadata:
+                called.metadata.add(key=key, value=value)
+        return batch
+
     def _fail(self, failure: Exception) -> None:
+        self._unsent.clear()
         pending, self._pending = self._pending, {}
         for answer in pending.values():
             if not answer.done():

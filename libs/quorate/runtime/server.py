@@ -173,7 +173,7 @@ class Server:
         await self._stop(grace_s)
 
     async def _stop(self, grace_s: float | None) -> None:
-        self._multiplexed.read_no_more()
+        self._multiplexed.stop()
         await self._server.stop(grace_s)
         if self._for_probes is not None:
             await self._for_probes.stop(None)

@@ -11,6 +11,8 @@ from google.protobuf.message import Message
 
 __all__ = ["RequestContext", "StreamContext", "StreamRequests"]
 
+BATCHES_MAX: Final = 4
+"""So many messages of answers wait until they are sent; then no further request is begun."""
 BATCH_BYTES_MAX: Final = 1 << 20
 """A message has more bytes only if one answer alone has: clients and servers bound what they receive."""
 
@@ -21,8 +23,8 @@ Batch = TypeVar("Batch", bound=Message)
 class StreamRequests(Generic[Request, Batch]):
     """The requests of one stream that are running, and their answers that are not sent yet.
 
-    `answer` answers one request. `batch` makes an empty message of answers, and `answers_of` returns its list.
-    At most `under_way_max` requests run at once; beyond that the stream is not read.
+    `answer` answers one request. `batch` makes an empty message of answers, and `answers_of` returns its list. The
+    stream is not read while `under_way_max` requests run, nor while its client does not take the answers.
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class StreamRequests(Generic[Request, Batch]):
         self._room = asyncio.Semaphore(under_way_max)
         self._changed = asyncio.Event()
         self._ready: deque[Batch] = deque()
+        self._has_taken = asyncio.Event()
+        """Set when a message of answers has been taken."""
         self._bytes = 0
         self._failed: BaseException | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -58,7 +62,10 @@ class StreamRequests(Generic[Request, Batch]):
             await self._changed.wait()
         if self._failed is not None:
             raise self._failed
-        return self._ready.popleft() if self._ready else None
+        if not self._ready:
+            return None
+        self._has_taken.set()
+        return self._ready.popleft()
 
     def read_no_more(self) -> None:
         """Ends the stream once the requests that it has had are answered."""
@@ -75,6 +82,9 @@ class StreamRequests(Generic[Request, Batch]):
     async def _read(self, requests: AsyncIterator[Iterable[Request]]) -> None:
         async for message in requests:
             for request in message:
+                while len(self._ready) > BATCHES_MAX:
+                    self._has_taken.clear()
+                    await self._has_taken.wait()
                 await self._room.acquire()
                 self._spawn(self._one(request))
 
@@ -134,6 +144,3 @@ class RequestContext:
 
     def time_remaining(self) -> float | None:
         return None if self._ends is None else self._ends - asyncio.get_running_loop().time()
-
-    def set_trailing_metadata(self, _: Any) -> None:
-        """Does nothing: leader, epoch and offset are fields of an AdminResponse."""
