@@ -112,6 +112,21 @@ def test_an_administrator_is_told_why_nothing_was_heard(leader: Node, request_: 
     assert words in answer.message
 
 
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (replace(ADD, cluster_id="other"), "AddRaftVoterRequest: INCONSISTENT_CLUSTER_ID: cluster 'other' was meant"),
+        (replace(ADD, voter=voter_on("1b")), "AddRaftVoterRequest: DUPLICATE_VOTER: voter 1"),
+        (replace(ADD, voter=replace(TWO, key=ReplicaKey(2))), "AddRaftVoterRequest: INVALID_REQUEST: voter 2"),
+    ],
+)
+def test_what_no_node_of_the_quorum_asks_is_told_for_the_log(leader: Node, request_: Request, words: str) -> None:
+    leader.core.step(request_, 0)
+    (told,) = leader.core.ready().strangers
+
+    assert told.startswith(words)
+
+
 def test_an_update_is_written_and_answered_before_it_is_committed(leader: Node) -> None:
     moved = replace(ONE, endpoints=(ListenerEndpoint("CONTROLLER", "elsewhere", 1),))
     leader.core.step(replace(UPDATE, voter=moved), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -108,6 +109,27 @@ def details(error: grpc.aio.AioRpcError) -> dict[type, Any]:
                 if packed.Unpack(made):
                     found[kind] = made
     return found
+
+
+@pytest.mark.parametrize(
+    ("code", "told", "warnings"),
+    [
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, True, 1),
+        (ErrorCode.NOT_CONTROLLER, True, 0),  # another try may be granted
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, False, 0),
+    ],
+)
+async def test_a_refusal_that_an_operator_is_to_see_is_a_warning_once(
+    caplog: pytest.LogCaptureFixture, code: ErrorCode, told: bool, warnings: int
+) -> None:
+    methods = (f"{PLACER}/Place",) if told else ()
+    async with serving(raising(ApiError(code, "cluster a is not b")), told=methods) as (_, port):
+        for _ in range(3):
+            async with open_channel(f"127.0.0.1:{port}") as channel:
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await PlacerStub(channel).Place(PlaceRequest(), timeout=60)
+
+    assert warnings == len([each for each in caplog.records if each.levelno >= logging.WARNING])
 
 
 async def test_an_error_of_kafkas_becomes_a_status_with_its_name_and_variables() -> None:
