@@ -79,8 +79,8 @@ class Door:
     A handler may raise ApiError, which is answered with its details. AssertionError and Corrupt are also passed to
     `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
-    trace but never begin one. Refusals of the methods in `told` are in the log as warnings, each once. `log_in` says
-    whose credentials a call has in its metadata, and `guard` who may call; not for those services that are
+    trace but never begin one. Refusals of the methods in `told` are warnings in the log, each once an hour. `log_in`
+    says whose credentials a call has in its metadata, and `guard` who may call; not for those services that are
     `open_to_all`. `claims` checks each request, also of a stream, before its handler.
     `refuse` raises ApiError for the context of a caller that is not to be served any more; each message asks for it.
     """

@@ -9,31 +9,33 @@ __all__ = ["RepeatFilter"]
 
 TEXTS_MAX: Final = 64
 """Most texts that are remembered: as many mistakes of other nodes are told apart."""
+AGAIN_S: Final = 3600.0
+"""After this time a text passes again: who reads the last hour of a log sees what is still wrong."""
 APART_S: Final = 1.0
 """At least so long between two lines: a stranger may make up a text for each of its requests."""
 
 
 class RepeatFilter:
-    """Lets each text pass once, and at most one a second.
+    """Lets each text pass once an hour, and at most one a second.
 
     >>> news = RepeatFilter()
-    >>> [news.passes(text, now_s) for text, now_s in (("a", 0.0), ("a", 5.0), ("b", 6.0), ("c", 6.5), ("c", 8.0))]
-    [True, False, True, False, True]
+    >>> told = (("a", 0), ("a", 5), ("b", 6), ("c", 6.5), ("c", 8), ("a", 3600))
+    >>> [news.passes(text, now_s) for text, now_s in told]
+    [True, False, True, False, True, True]
     """
 
     def __init__(self) -> None:
-        self._passed: OrderedDict[str, None] = OrderedDict()
+        self._passed: OrderedDict[str, float] = OrderedDict()
+        """When each text may pass again, in the order in which they passed."""
         self._next_s = float("-inf")
 
     def passes(self, text: str, now_s: float) -> bool:
         """Returns whether `text` is to be told at this time (s) of a monotonic clock."""
-        if text in self._passed:
-            self._passed.move_to_end(text)
-            return False
-        if now_s < self._next_s:
+        if now_s < max(self._next_s, self._passed.get(text, self._next_s)):
             return False
         self._next_s = now_s + APART_S
-        self._passed[text] = None
+        self._passed[text] = now_s + AGAIN_S
+        self._passed.move_to_end(text)
         if len(self._passed) > TEXTS_MAX:
             self._passed.popitem(last=False)
         return True
