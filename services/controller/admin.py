@@ -106,7 +106,7 @@ class AdminDoor:
         async def here() -> AdminResponse:
             return await self._answer(request, self._apis.authorizing.caller(context))
 
-        self._apis.logins.check_live(login_of_call())  # a stream may be older than the token of its login
+        self._apis.logins.check_live(login_of_call())  # a stream may outlive what it was opened with
         with self._span(request, context):
             response: AdminResponse = await self._forwarding.serve(SUBMIT, request, context, here)
             return response

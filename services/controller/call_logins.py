@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, kept_keys, salted_password
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login
 from quorate.protocol.sasl.scram import scram_number
 from quorate.runtime.logs import logger
@@ -107,14 +106,14 @@ class CallLogins:
             return None, None
         mac = hmac.digest(self._key, f"{credential.mechanism}:{len(user)}:{user}:{password}".encode(), "sha256")
         if self._fitted.get(mac) == credential.stored_key:
-            return Login(principal=Principal("User", user)), user
+            return self._logins.by_credential(user, credential), user
         stored = await self._stored_key(credential.mechanism, password, credential.salt, credential.iterations)
         if not hmac.compare_digest(stored, credential.stored_key):
             return None, user
         if len(self._fitted) >= REMEMBERED:
             del self._fitted[next(iter(self._fitted))]
         self._fitted[mac] = stored
-        return Login(principal=Principal("User", user)), user
+        return self._logins.by_credential(user, credential), user
 
     async def _stored_key(self, mechanism: int, password: str, salt: bytes, iterations: int) -> bytes:
         async with self._room:

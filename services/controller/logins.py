@@ -72,9 +72,18 @@ class Logins:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
 
     def check_live(self, login: Login | None) -> None:
-        """Raises ApiError(SASL_AUTHENTICATION_FAILED) for a login whose token has expired since, as in a stream."""
-        if login is not None and login.expires_at_ms is not None and login.expires_at_ms <= self._wall_ms():
+        """Returns if a login still counts; one without credentials (None) does.
+
+        Raises ApiError(SASL_AUTHENTICATION_FAILED) if its token has expired or ended since, as it may in a stream, or
+        its password was changed or taken away.
+        """
+        if login is None:
+            return
+        if login.expires_at_ms is not None and login.expires_at_ms <= self._wall_ms():
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the delegation token has expired")
+        if not login.is_in_force():
+            what = "the delegation token has ended" if login.is_token else "the password was changed or taken away"
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{what} since the login")
 
     def by_token(self, token_id: str, password: str) -> Login | None:
         """Returns the login with a token by its HMAC in base64, which is its password; None if it fails. KIP-48."""
@@ -86,7 +95,22 @@ class Logins:
         if not hmac.compare_digest(expected, password.encode()):
             return None
         owner = Principal("User", parse_principal(token.owner).name)  # as in a SCRAM login
-        return Login(principal=owner, is_token=True, expires_at_ms=ends_at_ms)
+        return Login(
+            principal=owner,
+            is_token=True,
+            expires_at_ms=ends_at_ms,
+            is_in_force=lambda: self._live(token_id) is not None,
+        )
+
+    def by_credential(self, user: str, credential: UserScramCredentialRecord) -> Login:
+        """Returns the login of a user whose password fits this credential; it counts while that is the user's own."""
+        mechanism, stored_key = credential.mechanism, credential.stored_key
+
+        def is_in_force() -> bool:
+            kept = self.credential(mechanism, user)
+            return kept is not None and kept.stored_key == stored_key
+
+        return Login(principal=Principal("User", user), is_in_force=is_in_force)
 
     def credential(self, mechanism: int, user: str) -> UserScramCredentialRecord | None:
         """Returns what is kept of a user's password for a mechanism; None if there is none."""

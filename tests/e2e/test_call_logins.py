@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -48,8 +49,8 @@ REVOKED: Final = "revoked"
 Metadata = tuple[tuple[str, str], ...]
 
 
-def by_password(password: str = PASSWORD) -> Metadata:
-    return (("authorization", "Basic " + base64.b64encode(f"alice:{password}".encode()).decode()),)
+def by_password(password: str = PASSWORD, user: str = "alice") -> Metadata:
+    return (("authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +121,26 @@ async def admins(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Admi
         yield made
 
 
-async def _alice(admins: Admins) -> None:
-    """She has a password, and may create topics that begin with her name."""
+async def _has_password(admins: Admins, user: str, password: str) -> None:
     salt = secrets.token_bytes(16)
     upsert = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-        name="alice",
+        name=user,
         mechanism=2,
         iterations=ITERATIONS_MIN,
         salt=salt,
-        salted_password=salted_password(2, PASSWORD.encode(), salt, ITERATIONS_MIN),
+        salted_password=salted_password(2, password.encode(), salt, ITERATIONS_MIN),
     )
-    stub = admins.cluster.controller_stub(1)
     done = await call_with_retries(
-        stub.AlterUserScramCredentials, AlterUserScramCredentialsRequest(upsertions=[upsert])
+        admins.cluster.controller_stub(1).AlterUserScramCredentials,
+        AlterUserScramCredentialsRequest(upsertions=[upsert]),
     )
     assert [ErrorCode.NONE] == [each.error_code for each in done.response.results]
+
+
+async def _alice(admins: Admins) -> None:
+    """She has a password, and may create topics that begin with her name."""
+    stub = admins.cluster.controller_stub(1)
+    await _has_password(admins, "alice", PASSWORD)
     entry = CreateAclsRequest.AclCreation(
         resource_type=ResourceType.TOPIC,
         resource_name="alice-",
@@ -186,6 +192,38 @@ async def test_a_stream_has_the_login_with_which_it_was_opened(admins: Admins) -
             return await ends(metadata)
 
         assert end == await eventually(ended, end.__eq__)
+
+
+async def test_a_stream_ends_with_the_password_that_it_was_opened_with(admins: Admins) -> None:
+    """At a standby, too: each judges by what it has replayed."""
+    first, second = "the first password", "the second password"
+    await _has_password(admins, "bob", first)
+    request = AdminRequest(correlation_id=1, create_topics=topics_request(("bobs",), timeout_ms=DEADLINE_MS))
+    envelope = AdminRequests(requests=[request])
+
+    async def ends(stream: Any) -> str:
+        await stream.write(envelope)
+        (response,) = (await stream.read()).responses
+        return str(response.error.message) if response.HasField("error") else "heard"
+
+    async def logs_in(node_id: NodeId, password: str) -> bool:
+        return await admins.create(node_id, "bobs", by_password(password, "bob")) is DENIED
+
+    for node_id in VOTERS:
+        await eventually(lambda node_id=node_id: logs_in(node_id, first))  # type: ignore[misc]
+    address = {node_id: admins.cluster.controller(node_id).address for node_id in VOTERS}
+    async with AsyncExitStack() as stack:
+        streams = {}
+        for node_id in VOTERS:
+            channel = await stack.enter_async_context(grpc.aio.secure_channel(address[node_id], admins.credentials()))
+            metadata = by_password(first, "bob")
+            streams[node_id] = ControllerStub(channel).AdminStream(timeout=WITHIN_S, metadata=metadata)
+        assert {"heard"} == {
+            await eventually(lambda each=each: ends(each), "heard".__eq__) for each in streams.values()
+        }  # type: ignore[misc]
+        await _has_password(admins, "bob", second)
+        over = "the password was changed or taken away since the login"
+        assert {over} == {await eventually(lambda each=each: ends(each), over.__eq__) for each in streams.values()}  # type: ignore[misc]
 
 
 async def test_a_delegation_token_gives_its_owners_rights_and_no_other_token(admins: Admins) -> None:

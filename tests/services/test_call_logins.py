@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.controller.access.delegation_tokens import token_hmac
 from quorate.controller.engine.engine import Engine
@@ -16,7 +17,7 @@ from quorate.metadata.scram import MECHANISMS
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login
-from quorate.records import RemoveUserScramCredentialRecord
+from quorate.records import RemoveDelegationTokenRecord, RemoveUserScramCredentialRecord
 from quorate.runtime.config import ConfigError, load
 from services.controller.call_logins import CallLogins
 from services.controller.config import ControllerConfig
@@ -112,6 +113,42 @@ async def test_a_password_that_was_changed_or_taken_away_counts_no_more() -> Non
     commit(engine)
 
     assert FAILED == await login(by, basic())
+
+
+@pytest.mark.parametrize("change", [None, "another password", "the same, set again"])
+async def test_who_has_logged_in_is_out_once_the_credential_is_another_one(change: str | None) -> None:
+    """As a stream's next request finds out; a change counts once it is committed."""
+    engine = active(credential(1))
+    by = asked(engine)
+    hers = await login(by, basic())
+    assert isinstance(hers, Login)
+    known = logins(engine, now_ms=5_000)
+    known.check_live(hers)
+    same = credential(1)
+    changed = replace(same, stored_key=same.stored_key if change == "the same, set again" else b"another")
+    write(engine, RemoveUserScramCredentialRecord(name=USER, mechanism=1) if change is None else changed)
+    known.check_live(hers)  # it is not committed yet
+    commit(engine)
+    if change == "the same, set again":
+        known.check_live(hers)
+        return
+
+    with pytest.raises(ApiError, match="the password was changed or taken away since the login") as refused:
+        known.check_live(hers)
+    assert ErrorCode.SASL_AUTHENTICATION_FAILED is refused.value.code
+
+
+async def test_a_token_that_was_ended_before_its_time_counts_no_more() -> None:
+    engine = active(TOKEN)
+    owners = await login(asked(engine), f"DelegationToken t1:{HMAC}")
+    assert isinstance(owners, Login)
+    known = logins(engine, now_ms=5_000)
+    known.check_live(owners)
+    write(engine, RemoveDelegationTokenRecord(token_id="t1"))
+    commit(engine)
+
+    with pytest.raises(ApiError, match="the delegation token has ended since the login"):
+        known.check_live(owners)
 
 
 async def test_a_token_counts_until_it_ends_and_says_that_it_is_one() -> None:

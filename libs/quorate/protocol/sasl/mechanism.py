@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from quorate.nouns import Principal
@@ -23,11 +24,15 @@ class SaslError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who has logged in. `expires_at_ms` is when the credential ends (a delegation token's expiry), or None."""
+    """Who has logged in. `expires_at_ms` is when the credential ends (a delegation token's expiry), or None.
+
+    `is_in_force` says whether the credential is still what it was, for who looks again later, as in a long stream.
+    """
 
     principal: Principal
     is_token: bool = False
     expires_at_ms: int | None = None
+    is_in_force: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
