@@ -27,9 +27,7 @@ from quorate.runtime.config import describe, load
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
-from quorate.runtime.reaching import reached_at
 from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import tell, transport_of
@@ -66,7 +64,7 @@ async def main(life: ServiceLife) -> None:
     config = load(ControllerConfig, sys.argv[1:], os.environ, others=NAMES)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     bootstrap = read_bootstrap(config.metadata_log_dir)
-    transport = transport_of(config, config.listeners.name)
+    transport = transport_of(config)
     name = f"controller-{config.node_id}"
     telemetry = Telemetry.start(service="controller", instance=name, environ=os.environ, transport=transport)
     settings = settings_of(config, static_configs(sys.argv[1:], os.environ))
@@ -97,11 +95,10 @@ async def main(life: ServiceLife) -> None:
     )
     servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
     log_in = CallLogins(apis.logins, config.sasl_mechanisms)
-    server, port = _server(life, config, telemetry, transport, servicer, log_in)
-    listeners = config.advertised_listeners or (reached_at(config.listeners, None, port=port),)
-    work = _work(config, settings, driver, channel, performance, listeners, transport)
+    server, ports = _server(life, config, telemetry, transport, servicer, log_in)
+    work = _work(config, settings, driver, channel, performance, ports, transport)
     log.info("starting", cluster_id=meta.cluster_id, **describe(config))
-    tell(transport, config.listeners.name)
+    tell(transport, config)
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     _watch(driver, engine, settings)
     watch_isr_updates(apis.isr_updates)
@@ -126,8 +123,8 @@ def _server(
     transport: Transport,
     servicer: ControllerService,
     log_in: LogIn,
-) -> tuple[Server, int]:
-    """Returns the server, which listens, and its port. Raises CannotListen."""
+) -> tuple[Server, list[int]]:
+    """Returns the server, which listens, and its ports. Raises CannotListen."""
     limits = ServerLimits(calls=config.call_limits)
     server = Server(
         telemetry=telemetry, limits=limits, told=TOLD, on_fatal=life.fail, transport=transport, log_in=log_in
@@ -135,9 +132,7 @@ def _server(
     server.add("kraft.service.Controller", add_to_server, servicer)
     server.multiplex()
     life.at_end(server.abort)
-    port = server.listen(str(config.listeners.endpoint))
-    server.listen_for_probes(config.health_listeners)
-    return server, port
+    return server, server.listen_as(config)
 
 
 def _watch(driver: ControllerDriver, engine: Engine, settings: ControllerSettings) -> None:
@@ -162,7 +157,7 @@ def _work(
     driver: ControllerDriver,
     channel: grpc.aio.Channel,
     performance: PerformanceLog,
-    listeners: Sequence[ListenerAddress],
+    ports: Sequence[int],
     transport: Transport,
 ) -> tuple[Coroutine[Any, Any, None], ...]:
     """Returns the background tasks: driver, registration, performance log, periodic tasks, and snapshots."""
@@ -174,7 +169,12 @@ def _work(
         interval_ms=config.snapshot_interval_ms,
     )
     registration = ControllerRegistration(
-        driver, node_id=config.node_id, listeners=listeners, quorum=QuorumNode(channel), transport=transport
+        driver,
+        node_id=config.node_id,
+        listeners=config.registered(ports),
+        called=config.listener_name,
+        quorum=QuorumNode(channel),
+        transport=transport,
     )
     return (
         driver.run(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.metadata.scram import MECHANISMS
 from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
 from quorate.runtime.config import setting
-from quorate.runtime.reaching import advertised
+from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
     Endpoint,
     ListenerAddress,
@@ -19,7 +19,6 @@ from quorate.runtime.setting_types import (
     endpoint,
     integer,
     list_of,
-    listener,
     milliseconds,
     optional,
     path,
@@ -36,9 +35,6 @@ class ControllerConfig(TransportSettings):
     """The settings of one controller process, by their property names."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node: that of the quorum node beside it.")
-    listeners: ListenerAddress = setting(
-        "listeners", listener(), "Where admins, brokers and other controllers reach it."
-    )
     advertised_listeners: tuple[ListenerAddress, ...] = setting(
         "advertised.listeners",
         list_of(advertised(), low=0, distinct=lambda each: each.name),
@@ -200,14 +196,31 @@ class ControllerConfig(TransportSettings):
     )
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listener."""
-        yield from self.security_problems(self.listeners.name)
-        if self.sasl_mechanisms and self.security_protocol(self.listeners.name) == PLAINTEXT:
+        """Yields the violated rules between settings: those of the listeners."""
+        yield from self.security_problems()
+        yield from self.called_problems()
+        if self.sasl_mechanisms and self.least_protocol == PLAINTEXT:
             known = ",".join(self.sasl_mechanisms)
-            yield f"sasl.enabled.mechanisms = {known}: takes a listener that speaks {SSL}; all could hear the passwords"
-        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
+            yield f"sasl.enabled.mechanisms = {known}: takes listeners that speak {SSL}; all could hear the passwords"
+        yield from claim_problems(self.node_rules, protocol=self.least_protocol)
 
     @property
     def listener_name(self) -> str:
-        """The name of the listener for other controllers' calls: the first advertised one, or that of `listeners`."""
-        return self.advertised_listeners[0].name if self.advertised_listeners else self.listeners.name
+        """The name of the listener for other controllers' calls: by `controller.listener.names`, else the first."""
+        if self.controller_listeners or not self.advertised_listeners:
+            return self.called_listener
+        return self.advertised_listeners[0].name
+
+    def registered(self, ports: Sequence[int]) -> tuple[tuple[ListenerAddress, str], ...]:
+        """Returns the listeners to register, each with its security protocol; `ports` are those of `listeners`.
+
+        What is advertised and is no listener of this process is its gateway's.
+        """
+        own = {each.name for each in self.listeners}
+        listeners = self.advertised_listeners or tuple(
+            reached_at(each, None, port=port) for each, port in zip(self.listeners, ports, strict=True)
+        )
+        return tuple(
+            (each, self.security_protocol(each.name if each.name in own else self.called_listener))
+            for each in listeners
+        )

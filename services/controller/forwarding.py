@@ -88,9 +88,9 @@ class Forwarding:
                 if self._driver.is_active:
                     return await here()
                 if forwarded:
-                    raise self._refusal("the call was passed on to this controller, which is not active")
+                    raise self._refusal(context, "the call was passed on to this controller, which is not active")
                 if self.is_led_by_kafka:
-                    raise self._refusal("the active controller is a Kafka's, to which nothing is passed on")
+                    raise self._refusal(context, "the active controller is a Kafka's, to which nothing is passed on")
                 address = active_address(self._driver, self._listener)
                 if address is not None and await self._reaches(address, changed):
                     return await self._hand_over(address, api.name, request, context, ends)
@@ -99,7 +99,7 @@ class Forwarding:
                     raise
             left_s = min(begun + HOLD_S, ends - MARGIN_S) - now_s()
             if left_s <= 0:
-                raise self._refusal("no controller is active, or it is not known where it listens")
+                raise self._refusal(context, "no controller is active, or it is not known where it listens")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
 
     @property
@@ -147,15 +147,19 @@ class Forwarding:
         named = () if sender == ANONYMOUS else ((key, principal_text(sender)),)
         return (*(each for each in metadata if each[0] in passed), *named, *token)
 
-    def _refusal(self, why: str) -> ApiError:
-        """Returns NOT_CONTROLLER with the leader's id, epoch and endpoint, as far as they are known here."""
+    def _refusal(self, context: Any, why: str) -> ApiError:
+        """Returns NOT_CONTROLLER with the leader's id, epoch and endpoint, as far as they are known here.
+
+        The endpoint is that at which controllers call each other, and so for a caller by the same security protocol.
+        """
+        is_for_caller = self._transport.is_own_protocol(context)
         return ApiError(
             ErrorCode.NOT_CONTROLLER,
             why,
             {
                 "leader_id": str(self._driver.leader_id),
                 "leader_epoch": str(self._driver.leader_epoch),
-                "leader_endpoint": active_address(self._driver, self._listener) or "",
+                "leader_endpoint": (is_for_caller and active_address(self._driver, self._listener)) or "",
                 UNTOUCHED: "true",
             },
         )

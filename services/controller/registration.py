@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from kraft.api.controller_registration import ControllerRegistrationRequest
@@ -19,6 +19,7 @@ from quorate.runtime.logs import logger
 from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import OFF
 from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.transport_settings import PLAINTEXT, SSL
 from quorate.wire.protobuf import to_protobuf
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import active_address, is_of_kafka
@@ -28,8 +29,8 @@ log = logger(__name__)
 
 RETRY_S: Final = 0.2
 DEADLINE_MS: Final = 5_000
-PLAINTEXT: Final = 0
-SSL: Final = 1
+SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {PLAINTEXT: 0, SSL: 1}
+"""The numbers of Kafka's SecurityProtocol."""
 
 
 class ControllerRegistration:
@@ -43,17 +44,18 @@ class ControllerRegistration:
         driver: ControllerDriver,
         *,
         node_id: NodeId,
-        listeners: Sequence[ListenerAddress],
+        listeners: Sequence[tuple[ListenerAddress, str]],
+        called: str,
         quorum: QuorumNode,
         transport: Transport = PLAIN,
     ) -> None:
-        """`listeners` are this controller's; the first is for calls of other controllers, and has one name on all."""
+        """`listeners` are this controller's, each with its security protocol; at `called` it calls the others."""
         assert listeners
         self._driver = driver
         self._quorum = quorum
         self._transport = transport
         self._node_id = node_id
-        self._listener = listeners[0].name
+        self._listener = called
         self._request = ControllerRegistrationRequest(
             controller_id=node_id,
             incarnation_id=random_uuid(),
@@ -62,9 +64,9 @@ class ControllerRegistration:
                     name=listener.name,
                     host=listener.endpoint.host,
                     port=listener.endpoint.port,
-                    security_protocol=PLAINTEXT if transport.is_plain else SSL,
+                    security_protocol=SECURITY_PROTOCOLS[protocol],
                 )
-                for listener in listeners
+                for listener, protocol in listeners
             ),
             features=tuple(
                 ControllerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)

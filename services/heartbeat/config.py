@@ -11,12 +11,10 @@ from quorate.runtime.config import setting
 from quorate.runtime.entry_guard import EVERYONE_HELP
 from quorate.runtime.setting_types import (
     Endpoint,
-    ListenerAddress,
     boolean,
     endpoint,
     integer,
     list_of,
-    listener,
     milliseconds,
     optional,
     text,
@@ -28,7 +26,6 @@ class HeartbeatConfig(NodeSettings):
     """The settings of one heartbeat service."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)
-    listeners: ListenerAddress = setting("listeners", listener(), "Where brokers reach it.")
     quorum: tuple[Endpoint, ...] = setting(
         "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log."
     )
@@ -50,6 +47,6 @@ class HeartbeatConfig(NodeSettings):
     is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listener."""
-        yield from self.security_problems(self.listeners.name)
-        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
+        """Yields the violated rules between settings: those of the listeners."""
+        yield from self.security_problems()
+        yield from claim_problems(self.node_rules, protocol=self.least_protocol)

@@ -57,7 +57,7 @@ async def main(life: ServiceLife) -> None:
     """Replays the log, stores spans and answers reads until asked to stop."""
     start_logs(os.environ)
     config = load(ObserverConfig, sys.argv[1:], os.environ)
-    transport = transport_of(config, config.listeners.name)
+    transport = transport_of(config)
     store = open_store(config.database)
     name = f"observer-{config.node_id}"
     telemetry = Telemetry.start(service="observer", instance=name, environ=os.environ, transport=transport)
@@ -84,10 +84,9 @@ async def main(life: ServiceLife) -> None:
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
         life.at_end(relay.close)
     life.at_end(server.abort)
-    server.listen(str(config.listeners.endpoint))
-    server.listen_for_probes(config.health_listeners)
+    server.listen_as(config)
     log.info("starting", **describe(config))
-    tell(transport, config.listeners.name)
+    tell(transport, config)
     cluster_metrics.watch(
         cluster_metrics.Applied(
             state=lambda: replica.state,

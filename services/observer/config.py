@@ -12,12 +12,10 @@ from quorate.runtime.entry_guard import EVERYONE_HELP
 from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import (
     Endpoint,
-    ListenerAddress,
     boolean,
     endpoint,
     integer,
     list_of,
-    listener,
     milliseconds,
     optional,
     path,
@@ -31,9 +29,6 @@ class ObserverConfig(GuardedSettings):
     """The settings of one observer."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Its id among the quorum's observers.")
-    listeners: ListenerAddress = setting(
-        "listeners", listener(), "Where it is reached, by readers and by span exporters."
-    )
     quorum: tuple[Endpoint, ...] = setting(
         "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the log.", default=()
     )
@@ -84,8 +79,8 @@ class ObserverConfig(GuardedSettings):
         return parse_client_config({} if self.command_config is None else read_client_properties(self.command_config))
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listener, and whose log is read."""
-        yield from self.security_problems(self.listeners.name)
+        """Yields the violated rules between settings: those of the listeners, and whose log is read."""
+        yield from self.security_problems()
         quorum, kafka = "controller.quorum.bootstrap.servers", "bootstrap.controllers"
         if bool(self.quorum) == bool(self.kafka_controllers):
             given = "both are given" if self.quorum else "neither is given"

@@ -27,7 +27,7 @@ async def main(life: ServiceLife) -> None:
     """Serves placement requests until asked to stop."""
     start_logs(os.environ)
     config = load(PlacerConfig, sys.argv[1:], os.environ)
-    transport = transport_of(config, config.listeners.name)
+    transport = transport_of(config)
     name = f"placer-{config.node_id}"
     telemetry = Telemetry.start(service="placer", instance=name, environ=os.environ, transport=transport)
     limits = ServerLimits(calls=config.call_limits)
@@ -36,9 +36,8 @@ async def main(life: ServiceLife) -> None:
     )
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
     life.at_end(server.abort)
-    server.listen(str(config.listeners.endpoint))
-    server.listen_for_probes(config.health_listeners)
-    tell(transport, config.listeners.name)
+    server.listen_as(config)
+    tell(transport, config)
     export = Export.of(os.environ)
     await server.start()
     async with (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from quorate.runtime.config import setting
 from quorate.runtime.guard import GuardedSettings
-from quorate.runtime.setting_types import ListenerAddress, integer, listener
+from quorate.runtime.setting_types import integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +15,7 @@ class PlacerConfig(GuardedSettings):
     """The settings of one placer."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)
-    listeners: ListenerAddress = setting("listeners", listener(), "Where it listens.")
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listener."""
-        return self.security_problems(self.listeners.name)
+        """Yields the violated rules between settings: those of the listeners."""
+        return self.security_problems()

@@ -79,13 +79,12 @@ async def main(life: ServiceLife) -> None:
 
 async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -> None:
     """Runs the node from its start to its stop; the caller holds the directory's lock."""
-    clock, export, transport = SystemClock(), Export.of(os.environ), transport_of(config, config.listeners.name)
+    clock, export, transport = SystemClock(), Export.of(os.environ), transport_of(config)
     name = f"quorum-{config.node_id}"
     telemetry = Telemetry.start(service="quorum", instance=name, environ=os.environ, transport=transport)
     server = _server(life, config, telemetry, transport)
     kafka = _kafka_wires(config)
-    server.listen(str(config.listeners.endpoint))  # before the disk: a start that fails here has changed nothing
-    server.listen_for_probes(config.health_listeners)
+    server.listen_as(config)  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
     disk = _open(config, static)
     view = disk.view()
@@ -112,7 +111,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, client)
     server.multiplex()
     log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
-    tell(transport, config.listeners.name)
+    tell(transport, config)
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="quorum", instance=name):
         peers = _peers(config, driver, endpoints, tasks, transport, kafka)

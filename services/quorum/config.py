@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quorate.raft.settings import RaftSettings
@@ -15,7 +15,6 @@ from quorate.runtime.setting_types import (
     boolean,
     integer,
     list_of,
-    listener,
     milliseconds,
     optional,
     path,
@@ -46,9 +45,6 @@ class QuorumConfig(NodeSettings):
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node.")
     metadata_log_dir: Path = setting("metadata.log.dir", path(), "The formatted directory that holds the log.")
-    listeners: ListenerAddress = setting(
-        "listeners", listener(), "Where peers, observers and the controller reach this node."
-    )
     voters: tuple[PeerVoter, ...] = setting(
         "controller.quorum.voters",
         list_of(peer_voter(), low=0, distinct=lambda voter: voter.id),
@@ -191,6 +187,7 @@ class QuorumConfig(NodeSettings):
     @property
     def raft(self) -> RaftSettings:
         """The settings of the Raft core."""
+        is_named = bool(self.controller_listeners) or len(self.listeners) > 1
         return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
             election_backoff_max_ms=self.election_backoff_max_ms,
@@ -203,6 +200,7 @@ class QuorumConfig(NodeSettings):
             commit_wait_ms=COMMIT_WAIT_MS,
             observer_wait_ms=OBSERVER_WAIT_MS,
             auto_join_enable=self.auto_join,
+            listener_name=self.called_listener if is_named and not self.kafka_protocols else None,
         )
 
     @property
@@ -220,26 +218,39 @@ class QuorumConfig(NodeSettings):
         """The listeners by which others reach this node: advertised, from the static voters, or `listeners`."""
         if self.advertised_listeners:
             return self.advertised_listeners
-        configured = {voter.id: voter.endpoint for voter in self.voters}
-        return (reached_at(self.listeners, None, configured=configured.get(self.node_id)),)
+        configured = {voter.id: voter.endpoint for voter in self.voters}.get(self.node_id)
+        if len(self.listeners) == 1:
+            return (reached_at(self.listeners[0], None, configured=configured),)
+        # The configuration has the port of one listener, and the host of both.
+        return tuple(
+            reached_at(each, None, configured=configured and replace(configured, port=each.endpoint.port))
+            for each in self.listeners
+        )
+
+    @property
+    def called(self) -> ListenerAddress:
+        """The listener at which peers call this node."""
+        return next((each for each in self.announced if each.name == self.called_listener), self.announced[0])
 
     @property
     def listener_protocols(self) -> ListenerProtocols:
-        """What peers speak on each listener."""
-        return ListenerProtocols(dict(self.kafka_protocols))
+        """What peers speak on each listener, and which of a peer's is called."""
+        return ListenerProtocols(dict(self.kafka_protocols), self.called_listener, self.other_listeners)
 
     def problems(self) -> Iterator[str]:
         """Yields an error for each pair of settings that contradict each other."""
-        yield from self.security_problems(self.listeners.name)
-        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
+        yield from self.security_problems()
+        yield from claim_problems(self.node_rules, protocol=self.least_protocol)
         if self.voters and self.node_id not in {voter.id for voter in self.voters}:
             known = ",".join(str(voter) for voter in self.voters)
             yield f"node.id = {self.node_id} is not among controller.quorum.voters = {known}; a quorum node votes"
         if self.voters and self.auto_join:
             yield "controller.quorum.auto.join.enable = true: with controller.quorum.voters the voters are configured"
         protocol_of = self.listener_protocols.of
-        if protocol_of(self.listeners.name) != GRPC:
-            yield f"listeners = {self.listeners}: this node speaks {GRPC} there; Kafka's wire is spoken by its gateway"
+        for each in self.listeners:
+            if protocol_of(each.name) != GRPC:
+                yield f"listeners = {each}: this node speaks {GRPC} there; Kafka's wire is spoken by its gateway"
+        yield from self.called_problems()
         if all(protocol_of(each.name) != GRPC for each in self.announced):
             known = ",".join(map(str, self.announced))
             yield f"advertised.listeners = {known}: must have a listener that speaks {GRPC}, this node's own"

@@ -131,7 +131,7 @@ async def _begins(config: FirstStartConfig, life: ServiceLife) -> bool | None:
                 "controller.quorum.auto.join.enable = true and without controller.quorum.voters"
             ]
         )
-    own = str(config.announced[0].endpoint)
+    own = str(config.called.endpoint)
     named = [str(each.endpoint) for each in config.bootstrap_servers]
     if own not in named:
         raise ConfigError(
@@ -145,7 +145,7 @@ async def _begins(config: FirstStartConfig, life: ServiceLife) -> bool | None:
 
 
 async def _ask_until_certain(question: Question, config: FirstStartConfig, life: ServiceLife) -> Seen:
-    transport, loop = transport_of(config, config.listeners.name), asyncio.get_running_loop()
+    transport, loop = transport_of(config), asyncio.get_running_loop()
     tell_at = loop.time()
     async with AsyncExitStack() as stack:
         stubs = {}
@@ -174,8 +174,8 @@ def _format(config: FirstStartConfig, *, standalone: bool) -> None:
         directories=(config.metadata_log_dir,),
         has_static_voters=False,
         values={
-            "controller.listener.names": config.announced[0].name,
-            "advertised.listeners": str(config.announced[0]),
+            "controller.listener.names": config.called.name,
+            "advertised.listeners": str(config.called),
         },
     )
     asked = FormatOptions(

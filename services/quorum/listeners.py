@@ -62,9 +62,15 @@ class PeerVoter(ConfiguredVoter):
 
 @dataclass(frozen=True, slots=True)
 class ListenerProtocols:
-    """`kafka.listener.security.protocol.map`: the listeners that speak Kafka's wire, and how; all others speak gRPC."""
+    """`kafka.listener.security.protocol.map`: the listeners that speak Kafka's wire, and how; all others speak gRPC.
+
+    Of a node's listeners for gRPC that of the name `called` is called, or else the first; none of `others`, which speak
+    another security protocol than this node when it calls its peers.
+    """
 
     by_name: Mapping[str, str] = field(default_factory=dict)
+    called: str = ""
+    others: frozenset[str] = frozenset()
 
     def of(self, listener: str) -> str:
         """Returns what a listener speaks; "" is an address without a name."""
@@ -86,9 +92,13 @@ class ListenerProtocols:
         one:9090
         >>> print(protocols.reached([("CONTROLLER", Address("three", 9093))]))
         PLAINTEXT at three:9093
+        >>> moving = [("QUORUM", Address("one", 9090)), ("SECURE", Address("one", 9091))]
+        >>> print(ListenerProtocols(called="SECURE", others=frozenset({"QUORUM"})).reached(moving))
+        one:9091
         """
-        found = [PeerAddress(address, self.of(name)) for name, address in listeners]
-        return next((each for each in found if each.is_grpc), next(iter(found), None))
+        known = [(name, address) for name, address in listeners if name not in self.others or self.of(name) != GRPC]
+        known.sort(key=lambda each: (self.of(each[0]) != GRPC, each[0] != self.called))
+        return next((PeerAddress(address, self.of(name)) for name, address in known), None)
 
 
 def listener_protocol() -> SettingType[tuple[str, str]]:

@@ -33,6 +33,7 @@ class MembershipServicer(QuorumServicer):
     def __init__(self, driver: QuorumDriver, endpoints: NodeEndpoints, transport: Transport = PLAIN) -> None:
         self._driver = driver
         self._endpoints = endpoints
+        self._transport = transport
         self._leaders = LeaderFinder(driver, endpoints, transport)
 
     async def ApiVersions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:

@@ -96,7 +96,12 @@ class PeerServicer(MembershipServicer, NodeLogService):
         return translate.end_answer(answer, self._for(context))
 
     def _for(self, context: Any) -> Endpoints:
-        """Returns the nodes' endpoints for an answer: those of the listener on which the request was received."""
+        """Returns the nodes' endpoints for an answer: those of the listener on which the request was received.
+
+        There are none for who calls by another security protocol than this node calls its peers: it has its own.
+        """
+        if not self._transport.is_own_protocol(context):
+            return {}
         return self._endpoints.on(listener_of(context.invocation_metadata() or ()))
 
     def _accepted(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, reply: Answer) -> Answer:
@@ -125,7 +130,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[FetchResponse]:
         """Answers each fetch in order. When the stream ends, the core learns that its replica is gone."""
-        replica, stream = NOBODY, object()
+        replica, stream, endpoints = NOBODY, object(), self._for(context)
         try:
             async for request in request_iterator:
                 # Only the first request makes a stream the replica's own: a later one may be left over from a process
@@ -135,7 +140,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
                     self._streams[replica] = stream
                     if self._handing_over is not None:
                         self._handing_over.opened(replica)
-                yield await self._fetched(request, self._endpoints)
+                yield await self._fetched(request, endpoints)
         finally:
             # A dead stream may end long after the replica has opened another one, whose parked fetch must stay.
             if self._streams.get(replica) is stream:

@@ -36,8 +36,9 @@ BASES: Final = (
     "libs/quorate/runtime/call_settings.py",
     "libs/quorate/runtime/transport_settings.py",
     "libs/quorate/runtime/guard.py",
+    "libs/quorate/runtime/server.py",
 )
-"""Where the settings are that several services have."""
+"""Where the settings are that several services have, and what reads them."""
 KEPT_ELSEWHERE: Final = {
     "quorate.raft.settings": (RaftSettings, ("libs/quorate/raft",)),
     "quorate.controller.configs.settings": (ControllerSettings, ("libs/quorate/controller", "services/controller")),

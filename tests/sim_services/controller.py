@@ -15,6 +15,7 @@ from quorate.nouns import Offset
 from quorate.runtime.client import Client
 from quorate.runtime.setting_types import Endpoint, ListenerAddress
 from quorate.runtime.telemetry import OFF
+from quorate.runtime.transport_settings import PLAINTEXT
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.forwarding import Forwarding
@@ -144,7 +145,11 @@ class Controller:
         add_to_server(servicer, server)  # type: ignore[arg-type]
         world.network.listen(self.address, server)
         registration = ControllerRegistration(
-            driver, node_id=self.node.id, listeners=(self._listener,), quorum=QuorumNode(channel)
+            driver,
+            node_id=self.node.id,
+            listeners=((self._listener, PLAINTEXT),),
+            called=self._listener.name,
+            quorum=QuorumNode(channel),
         )
         cluster = world.cluster
         snapshots = Snapshots(

@@ -253,10 +253,10 @@ def form_fault(turn: StepContext, voter: Voter) -> Refused | None:
     """Refuses a voter without a directory id, or without the listener by which its peers would reach it."""
     if (fault := _directory_fault(voter.key)) is not None:
         return fault
-    if not voter.listens_on(turn.me.listener_name):
+    wanted = turn.settings.listener_name or turn.me.listener_name
+    if not voter.listens_on(wanted):
         names = ", ".join(endpoint.name for endpoint in voter.endpoints) or "none"
-        wanted = turn.me.listener_name or "any"
-        message = f"voter {voter.key} has the listeners {names}; its peers need {wanted}"
+        message = f"voter {voter.key} has the listeners {names}; its peers need {wanted or 'any'}"
         return Refused(ErrorCode.INVALID_REQUEST, message)
     return None
 

@@ -68,10 +68,12 @@ class RaftSettings:
     auto_join_enable: bool = False
     """`controller.quorum.auto.join.enable`: a node that follows the log and does not vote asks to be added.
     KIP-1186."""
+    listener_name: str | None = None
+    """`controller.listener.names`: the listener that each voter must have; None: the first of this node's own."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if isinstance(getattr(self, name), bool):
+            if isinstance(getattr(self, name), bool | str | None):
                 continue
             least = LEAST.get(name, 1)
             if getattr(self, name) < least:

@@ -23,6 +23,7 @@ from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.symbols import Symbols
 from quorate.runtime.telemetry import OFF, Telemetry
 from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.transport_settings import PLAINTEXT, TransportSettings
 from quorate.runtime.wrapped_server import DEFAULT_SERVER_LIMITS, ServerLimits, WrappedServer
 
 __all__ = ["Server", "ServerLimits"]
@@ -119,6 +120,18 @@ class Server:
         Without a host it listens on every address. Raises CannotListen.
         """
         return self._server.listen(address)
+
+    def listen_as(self, settings: TransportSettings) -> list[int]:
+        """Binds `listeners`, each in its security protocol, and `health.listeners`; returns the ports of `listeners`.
+
+        Raises CannotListen.
+        """
+        ports = [
+            self._server.listen(str(each.endpoint), in_the_clear=settings.security_protocol(each.name) == PLAINTEXT)
+            for each in settings.listeners
+        ]
+        self.listen_for_probes(settings.health_listeners)
+        return ports
 
     def listen_for_probes(self, listener: ListenerAddress | None) -> None:
         """Binds the setting `health.listeners`; does nothing without the setting. Raises CannotListen.

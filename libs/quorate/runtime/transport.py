@@ -40,6 +40,10 @@ PRINCIPALS_MAX: Final = 4_096
 """Of so many certificates the principal is kept: a call costs a look-up, not the reading of a certificate."""
 CLOCK: Final = SystemClock()
 
+SECURITY_TYPE: Final = "transport_security_type"
+TLS: Final = b"ssl"
+"""What gRPC tells of the security of a call's connection, and its word for TLS."""
+
 Options: TypeAlias = Sequence[tuple[str, str | int]]
 Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """What tells one state of the files from another: for each its inode, size and time of change in ns."""
@@ -56,12 +60,17 @@ class Transport:
         revoked: Path | None = None,
         requires_certificate: bool = True,
         principal_rules: str = DEFAULT_RULES,
+        calls_in_the_clear: bool = False,
         clock: Clock = CLOCK,
     ) -> None:
-        """Raises ConfigError for files that are not there, or do not fit each other."""
+        """With `calls_in_the_clear` the files are for listeners alone, of which the one for other processes has none.
+
+        Raises ConfigError for files that are not there, or do not fit each other.
+        """
         assert (keystore is None) == (truststore is None), (keystore, truststore)
         assert keystore is None or IS_TLS_1_3_ALONE, "quorate.runtime is imported before gRPC"
         self._files = (keystore, truststore) if keystore is not None and truststore is not None else None
+        self._calls_in_the_clear = calls_in_the_clear or keystore is None
         self._requires_certificate = requires_certificate
         self._principal = lru_cache(PRINCIPALS_MAX)(_principals(principal_rules))
         self._clock = clock
@@ -81,8 +90,18 @@ class Transport:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it speaks in the clear."""
+        """Whether it speaks in the clear alone."""
         return self._files is None
+
+    def is_own_protocol(self, context: Any) -> bool:
+        """Whether a call has come by the security protocol in which this process calls others.
+
+        An address at which this process calls a node is of no use to who calls by another one.
+        """
+        if self.is_plain:
+            return True
+        is_by_tls = TLS in context.auth_context().get(SECURITY_TYPE, ())
+        return is_by_tls != self._calls_in_the_clear
 
     @property
     def credentials(self) -> Credentials:
@@ -132,7 +151,7 @@ class Transport:
 
     def open_channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """Opens a channel; by TLS the server must have a certificate for the host in `address`."""
-        if self.is_plain:
+        if self._calls_in_the_clear:
             return grpc.aio.insecure_channel(address, options=options)
         channel = ReloadingChannel(
             lambda: self.credentials, lambda each: grpc.aio.secure_channel(address, each.value, options=options)

@@ -19,6 +19,7 @@ from quorate.runtime.setting_types import (
     named_choice,
     optional,
     path,
+    text,
 )
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.tls.ssl_principals import DEFAULT_RULES, parse_rules
@@ -58,12 +59,23 @@ def mapping_rules() -> SettingType[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings(CallSettings):
-    """The security of a service's listener and of its own calls, in its Config as a base class."""
+    """A service's listeners, and the security of these and of its own calls, in its Config as a base class."""
 
+    listeners: tuple[ListenerAddress, ...] = setting(
+        "listeners",
+        list_of(listener(), distinct=lambda each: each.name),
+        "Where this process is reached: one listener, or two while the cluster changes from clear text to TLS.",
+    )
+    controller_listeners: tuple[str, ...] = setting(
+        "controller.listener.names",
+        list_of(text(), low=0),
+        "The first is the listener, by name, at which this process calls others; by default the first of its own.",
+        default=(),
+    )
     security_protocols: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map",
         list_of(named_choice(*PROTOCOLS), low=0, distinct=lambda each: each[0]),
-        "What the listener of this name speaks, and this process to other services; SSL if it is not here.",
+        "What the listener of this name speaks, and who calls at it; SSL if it is not here.",
         default=(),
     )
     keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
@@ -95,16 +107,41 @@ class TransportSettings(CallSettings):
         """Returns what a listener speaks: as the map says, or its own name, or SSL."""
         return dict(self.security_protocols).get(listener, listener if listener in PROTOCOLS else SSL)
 
-    def security_problems(self, listener: str) -> Iterator[str]:
-        """Yields the violated rules of the listener with this name."""
-        if self.security_protocol(listener) == PLAINTEXT:
+    @property
+    def called_listener(self) -> str:
+        """The name of the listener at which this process calls others, by `controller.listener.names`."""
+        return next(iter(self.controller_listeners), self.listeners[0].name)
+
+    @property
+    def least_protocol(self) -> str:
+        """PLAINTEXT if a listener of this process speaks it, or else SSL."""
+        return PLAINTEXT if any(self.security_protocol(each.name) == PLAINTEXT for each in self.listeners) else SSL
+
+    @property
+    def other_listeners(self) -> frozenset[str]:
+        """The names of listeners that speak another security protocol than this process when it calls others."""
+        own = self.security_protocol(self.called_listener)
+        known = {*(name for name, _ in self.security_protocols), *(each.name for each in self.listeners)}
+        return frozenset(name for name in known if self.security_protocol(name) != own)
+
+    def called_problems(self) -> Iterator[str]:
+        """Yields an error if others of its kind would call this process at a listener that it does not have."""
+        if self.called_listener not in {each.name for each in self.listeners}:
+            known = ",".join(map(str, self.listeners))
+            yield f"controller.listener.names = {self.called_listener}: must be among listeners = {known}"
+
+    def security_problems(self) -> Iterator[str]:
+        """Yields the violated rules of the listeners."""
+        names = (*(each.name for each in self.listeners), self.called_listener)
+        secure = next((name for name in names if self.security_protocol(name) == SSL), None)
+        if secure is None:
             if self.revoked is not None:
-                yield f"ssl.revoked.certificates.location = {self.revoked}: {listener} speaks in the clear"
+                yield f"ssl.revoked.certificates.location = {self.revoked}: {names[0]} speaks in the clear"
             return
         for name, value in (("ssl.keystore.location", self.keystore), ("ssl.truststore.location", self.truststore)):
             if value is None:
-                instead = f"listener.security.protocol.map = {listener}:{PLAINTEXT}"
-                yield f"{name}: is missing; the listener {listener} speaks {SSL}, and in the clear only by {instead}"
+                instead = f"listener.security.protocol.map = {secure}:{PLAINTEXT}"
+                yield f"{name}: is missing; the listener {secure} speaks {SSL}, and in the clear only by {instead}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +165,10 @@ class ClientSettings:
         return Transport(keystore=self.keystore, truststore=self.truststore)
 
 
-def transport_of(settings: TransportSettings, listener: str) -> Transport:
+def transport_of(settings: TransportSettings) -> Transport:
     """Reads the files that the settings name. Raises ConfigError."""
-    if settings.security_protocol(listener) == PLAINTEXT:
+    call_protocol = settings.security_protocol(settings.called_listener)
+    if {call_protocol, *(settings.security_protocol(each.name) for each in settings.listeners)} == {PLAINTEXT}:
         return PLAIN
     return Transport(
         keystore=settings.keystore,
@@ -138,13 +176,15 @@ def transport_of(settings: TransportSettings, listener: str) -> Transport:
         revoked=settings.revoked,
         requires_certificate=settings.client_auth == REQUIRED,
         principal_rules=settings.principal_rules,
+        calls_in_the_clear=call_protocol == PLAINTEXT,
     )
 
 
-def tell(transport: Transport, listener: str) -> None:
-    """Writes to the log whose certificate the listener has, or warns that it has none."""
-    if transport.is_plain:
-        what = "speaks in the clear: whoever reaches this listener may say and hear everything"
-        log.warning(what, listener=listener, setting="listener.security.protocol.map")
-    else:
-        log.info("speaks TLS 1.3", listener=listener, **transport.described)
+def tell(transport: Transport, settings: TransportSettings) -> None:
+    """Writes to the log whose certificate each listener has, or warns that it has none."""
+    for each in settings.listeners:
+        if settings.security_protocol(each.name) == PLAINTEXT:
+            what = "speaks in the clear: whoever reaches this listener may say and hear everything"
+            log.warning(what, listener=each.name, setting="listener.security.protocol.map")
+        else:
+            log.info("speaks TLS 1.3", listener=each.name, **transport.described)

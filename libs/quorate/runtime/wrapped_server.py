@@ -81,7 +81,7 @@ class WrappedServer:
         """The unary methods, by `pkg.Service/Method`: of what is registered, and of what will be."""
         return self._door.unary_methods
 
-    def listen(self, address: str) -> int:
+    def listen(self, address: str, *, in_the_clear: bool = False) -> int:
         """Binds `host:port` or `unix:/path` and returns the port; for port 0 the system chooses one.
 
         Without a host it listens on every address. Raises CannotListen.
@@ -90,7 +90,7 @@ class WrappedServer:
             address = f"[::]{address}"  # gRPC takes it for IPv4, too, and for IPv4 alone where there is no IPv6
         try:
             # gRPC treats port 65536 as 0, so only valid addresses reach it.
-            port = self._bind(address) if _is_address(address) else 0
+            port = self._bind(address, in_the_clear=in_the_clear) if _is_address(address) else 0
         except RuntimeError:
             port = 0
         if port == 0:
@@ -98,8 +98,8 @@ class WrappedServer:
         self.ports.append(port)
         return port
 
-    def _bind(self, address: str) -> int:
-        if self._transport.is_plain:
+    def _bind(self, address: str, *, in_the_clear: bool) -> int:
+        if in_the_clear or self._transport.is_plain:
             return self._server.add_insecure_port(address)
         return self._server.add_secure_port(address, self._transport.server_credentials())
 
