@@ -33,6 +33,8 @@ from kraft.api.describe_user_scram_credentials_pb2 import DescribeUserScramCrede
 from kraft.api.expire_delegation_token_pb2 import ExpireDelegationTokenRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.api.renew_delegation_token_pb2 import RenewDelegationTokenRequest
+from kraft.api.sasl_authenticate import SaslAuthenticateRequest
+from kraft.api.sasl_handshake import SaslHandshakeRequest
 from kraft.service import controller_pb2
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
 from kraft.service.controller_pb2 import AuthenticateRequest
@@ -41,15 +43,26 @@ from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
+from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
+from quorate.protocol.apis import api_of
+from quorate.protocol.messages import encode_request
+from quorate.protocol.sasl.client import Begin
+from quorate.wire.protobuf import to_struct
 from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster
+from tests.e2e.secured import PATIENCE, by
 from tests.e2e.test_secrets import leaks
-from tests.network.certificates import authority
+from tests.network.certificates import Authority, authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 KEY: Final = "canary of the key of all tokens"
+KEY_PASSWORD: Final = "canary that opens the key of a gateway"
+ROOT_PASSWORD: Final = "canary of root"
+"""In a gateway's settings."""
+GATEWAYS: Final = ("PLAIN", "SCRAM-SHA-512")
+"""The mechanisms of a gateway."""
 PASSWORD: Final = "canary of alice"
 SALTED: Final = b"canary, salted and 32 bytes long"
 SALT: Final = b"canary of a salt"
@@ -64,6 +77,10 @@ SENT: Final = {
     "no base64": "Y2FuYXJ5IG9mIG5vIGJhc2U2NA",
     "no scheme": "canary-of-a-bearer",
     "guessed": "canary of an hmac that was guessed, in 64 bytes as the real ones.",
+    "on Kafka's wire": "canary of a config by a tool of Kafka's",
+    "wrong by PLAIN": "canary of a password that is not root's",
+    "wrong by SCRAM": "canary of a password that is not alice's",
+    "no message of PLAIN": "canary in place of three texts",
 }
 COVERED: Final = {
     "AlterConfigsRequest",
@@ -102,6 +119,7 @@ class Plane:
     cluster: Cluster
     spoken: Spoken
     credentials: grpc.ChannelCredentials
+    issuer: Authority
     answers: list[str] = field(default_factory=list)
 
     async def ask(self, rpc: str, request: Message, metadata: Metadata = (), *, at: NodeId = 1) -> Any:
@@ -160,7 +178,8 @@ async def _told(*command: object) -> bytes:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane]:
     issuer = authority(tmp_path_factory.mktemp("certificates"))
-    plan = make_plan(tmp_path_factory.mktemp("plane") / "plane")
+    plan = make_plan(tmp_path_factory.mktemp("plane") / "plane", with_gateways=True)
+    plan = altered(plan, gateways=plan.gateways[:1])
     names = [*(each.name for each in plan.processes), CLIENTS]
     stores = {name: (issuer.issue(name, f"/CN={name}"), issuer.certificate) for name in names}
     plan = altered(secured(plan, PlanTls(stores=stores)), brokers=())
@@ -168,20 +187,31 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane
         controller.settings.update(
             {
                 "authorizer.class.name": STANDARD_AUTHORIZER,
-                "super.users": ";".join(f"User:CN={name}" for name in names),
+                "super.users": ";".join((*(f"User:CN={name}" for name in names), "User:root")),
                 "sasl.enabled.mechanisms": "SCRAM-SHA-512",
                 "delegation.token.secret.key": KEY,
             }
         )
     for node_id in VOTERS:
         plan.quorum[node_id - 1].settings.update(PATIENT[node_id])
+    plan.gateways[0].settings.update(
+        {
+            "listener.security.protocol.map": "CONTROLLER:SASL_SSL",
+            "ssl.keystore.location": str(issuer.issue("listener", "/CN=localhost", password=KEY_PASSWORD)),
+            "ssl.key.password": KEY_PASSWORD,
+            "sasl.enabled.mechanisms": ",".join(GATEWAYS),
+            "listener.name.controller.plain.sasl.jaas.config": (
+                f'PlainLoginModule required user_root="{ROOT_PASSWORD}";'
+            ),
+        }
+    )
     cluster = Cluster(plan)
     cluster.running = spoken = Spoken(plan)
     keystore = stores[CLIENTS][0].read_bytes()
     credentials = grpc.ssl_channel_credentials(issuer.certificate.read_bytes(), keystore, keystore)
     try:
         await cluster.start()
-        yield Plane(cluster, spoken, credentials)
+        yield Plane(cluster, spoken, credentials, issuer)
     finally:
         await cluster.stop()
 
@@ -265,6 +295,37 @@ async def send_tokens(plane: Plane) -> bytes:
     return hmac
 
 
+async def send_by_kafkas_wire(plane: Plane) -> None:
+    """At the gateway: logins that succeed and fail, what is no login, and a config."""
+    host, _, port = plane.cluster.plan.bootstrap_controllers.rpartition(":")
+    tls = plane.issuer.client()
+
+    async def connected(begin: Begin | None) -> Connection:
+        return await connect(host, int(port), timeouts=PATIENCE, tls=tls, begin=begin)
+
+    async with await connected(by("PLAIN", "root", ROOT_PASSWORD)) as root:
+        plane.answers.append(repr(await root.ask(to_struct(setting(SENT["on Kafka's wire"])))))
+    async with await connected(by("SCRAM-SHA-512", "alice", PASSWORD)) as alice:
+        plane.answers.append(repr(await alice.ask(to_struct(setting(SENT["on Kafka's wire"])))))
+    for begin in (
+        by("PLAIN", "root", SENT["wrong by PLAIN"]),
+        by("SCRAM-SHA-512", "alice", SENT["wrong by SCRAM"]),
+    ):
+        with pytest.raises(ApiError) as refused:
+            await connected(begin)
+        assert ErrorCode.SASL_AUTHENTICATION_FAILED is refused.value.code
+        plane.answers.append(repr((refused.value, refused.value.message, refused.value.metadata)))
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
+    for request, version in (
+        (SaslHandshakeRequest("PLAIN"), 1),
+        (SaslAuthenticateRequest(SENT["no message of PLAIN"].encode()), 2),
+    ):
+        frame = encode_request(api_of(type(request)), request, version=version, correlation_id=1, client_id="canary")
+        writer.write(len(frame).to_bytes(4, "big") + frame)
+    plane.answers.append(repr(await reader.read()))
+    writer.close()
+
+
 async def test_no_secret_that_was_sent_is_in_anything_that_was_written(plane: Plane) -> None:
     salt = secrets.token_bytes(16)
     hers = salted_password(2, PASSWORD.encode(), salt, ITERATIONS_MIN)
@@ -276,8 +337,11 @@ async def test_no_secret_that_was_sent_is_in_anything_that_was_written(plane: Pl
         await plane.ask("AlterUserScramCredentials", request, at=at)
     await send_configs(plane)
     await send_logins(plane)
+    await send_by_kafkas_wire(plane)
     hmac = await send_tokens(plane)
     secret = [
+        KEY_PASSWORD.encode(),
+        ROOT_PASSWORD.encode(),
         KEY.encode(),
         PASSWORD.encode(),
         SALTED,
@@ -299,6 +363,7 @@ async def test_no_secret_that_was_sent_is_in_anything_that_was_written(plane: Pl
     assert leaks(PLUGIN.encode(), {name: text for name, text in written.items() if name.startswith("log dump")})
     assert all(b"kraft_" in text for name, text in written.items() if name.startswith("metrics of"))
     assert b"a login has failed" in written["controller-2.log"]
+    assert all(f"authentication with {each} failed".encode() in written["gateway-1.log"] for each in GATEWAYS)
     assert ErrorCode.SASL_AUTHENTICATION_FAILED.name.encode() in written["answers"]
     assert {} == {each: where for each in secret if (where := leaks(each, written))}
 

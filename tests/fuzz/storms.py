@@ -126,7 +126,7 @@ async def main(asked: argparse.Namespace) -> int:
                     continue
                 door, pid = door_of(process, issuer), started.pid(process)
                 for name in ATTACKS:
-                    if door.speaks_kafka and name == "pings":
+                    if asked.attack not in name or (door.speaks_kafka and name == "pings"):
                         continue
                     attacking = asyncio.get_running_loop().run_in_executor(
                         others, attack_alone, door, name, asked.seconds
@@ -154,4 +154,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.storms", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5, help="of each attack")
     parser.add_argument("--only", default="", help="services whose name has this")
+    parser.add_argument("--attack", default="", help="attacks whose name has this")
     sys.exit(asyncio.run(main(parser.parse_args())))
