@@ -21,6 +21,7 @@ KUBERNETES: Final = ("1.30.0", "1.31.0", "1.32.0", "1.33.0", "1.34.0", "1.35.0",
 NEWEST: Final = KUBERNETES[-1]
 CERT_MANAGER: Final = "cert-manager.io/v1"
 PROMETHEUS: Final = "monitoring.coreos.com/v1"
+SPARK_OPERATOR: Final = "sparkoperator.k8s.io/v1beta2"
 HELM_S: Final = 120
 """Against hanging: it renders in half a second."""
 
@@ -100,6 +101,9 @@ def pod_specs(objects: Sequence[Json]) -> Iterator[tuple[str, Json, Json]]:
         elif each["kind"] in ("StatefulSet", "Deployment", "Job"):
             template = each["spec"]["template"]
             yield name, template["metadata"], template["spec"]
+        elif each["kind"] == "CronJob":
+            template = each["spec"]["jobTemplate"]["spec"]["template"]
+            yield name, template["metadata"], template["spec"]
 
 
 def containers(spec: Json) -> list[Json]:
@@ -123,3 +127,22 @@ def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> Json:
         inner = both.get(key)
         both[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
     return both
+
+
+def faults(shape: Any, value: Any, place: str = "spec") -> list[str]:
+    """What of a value its shape does not know: a type, a tuple of choices, a list of one shape, or fields."""
+    if isinstance(shape, type):
+        return [] if type(value) is shape else [f"{place} is {value!r}, no {shape.__name__}"]
+    if isinstance(shape, tuple):
+        return [] if value in shape else [f"{place} is {value!r}, none of {shape}"]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return [f"{place} is {value!r}, no list"]
+        return [fault for number, each in enumerate(value) for fault in faults(shape[0], each, f"{place}[{number}]")]
+    if not isinstance(value, dict):
+        return [f"{place} is {value!r}, no object"]
+    found = []
+    for name, each in value.items():
+        known = shape.get(name, shape.get(str))
+        found += [f"{place} has no {name}"] if known is None else faults(known, each, f"{place}.{name}")
+    return found

@@ -17,6 +17,8 @@ from services.gateway.config import GatewayConfig
 from services.heartbeat.config import HeartbeatConfig
 from services.observer.check import CheckConfig
 from services.observer.config import ObserverConfig
+from services.pipeline.__main__ import parser
+from services.pipeline.node_options import node_options
 from services.placer.config import PlacerConfig
 from services.quorum.config import QuorumConfig
 from services.quorum.first_start import FirstStartConfig
@@ -44,8 +46,11 @@ CONFIGS: Final[dict[str, type]] = {
     "services.observer": ObserverConfig,
     "services.observer.check": CheckConfig,
 }
+BY_ARGUMENTS: Final = "services.pipeline"
+"""It has a command line in place of properties."""
 FULL: Final[Json] = {
     "gateway": {"enabled": True},
+    "pipeline": {"enabled": True},
     "quorum": {"settings": {"metadata.max.retention.ms": 86400000}, "releaseVersion": "4.3"},
     "principals": {"brokers": ["User:CN=b 1,O=x\\y"]},
 }
@@ -107,6 +112,8 @@ def test_every_program_takes_its_settings(values: Json, tmp_path: Path) -> None:
     programs = set()
     for _, _, spec in pod_specs(objects):
         for container in containers(spec):
+            if program(container) == BY_ARGUMENTS:
+                continue
             config = loaded(objects, spec, container, tmp_path)
             programs.add(program(container))
             if "livenessProbe" in container:
@@ -114,6 +121,34 @@ def test_every_program_takes_its_settings(values: Json, tmp_path: Path) -> None:
 
     wanted = {*CONFIGS} - (set() if values.get("gateway") else {"services.gateway"})
     assert wanted == programs
+
+
+@pytest.mark.parametrize(
+    ("values", "jobs"),
+    [({}, ["stream", "silver", "gold", "report"]), ({"logs": {"existingClaim": "copies"}}, ["run"])],
+    ids=["observers", "copies of logs"],
+)
+def test_every_job_of_the_pipeline_takes_its_arguments(values: Json, jobs: list[str], tmp_path: Path) -> None:
+    """Each reads what the last one has written, and only within its volumes."""
+    objects = render({"pipeline": {"enabled": True, **values}})
+    spec = named(objects, "CronJob", "q-quorate-pipeline")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    asked = [parser().parse_args(container["args"]) for container in containers(spec)]
+    mounted = [{each["mountPath"] for each in container["volumeMounts"]} for container in containers(spec)]
+
+    assert jobs == [each.name for each in asked] == [each["name"] for each in containers(spec)]
+    assert {"/lake/tables"} == {each.to for each in asked}
+    assert "/lake/report.html" == asked[-1].report
+    assert all({"/lake", "/tmp"} <= each for each in mounted)
+    if jobs == ["run"]:
+        assert "/logs" == asked[0].source
+        assert "/logs" in mounted[0]
+    else:
+        assert asked[0].once
+        properties = named(objects, "ConfigMap", "q-quorate-pipeline")["data"]["client.properties"]
+        asked[0].command_config = str(tmp_path / "client.properties")
+        (tmp_path / "client.properties").write_text(properties)
+        assert "SSL" == node_options(asked[0])["security.protocol"]
+        assert "q-quorate-observer.kraft.svc:9097" == node_options(asked[0])["endpoints"]
 
 
 def test_a_setting_that_a_service_does_not_know_is_found_here(tmp_path: Path) -> None:
@@ -152,7 +187,7 @@ def test_whoever_calls_a_guarded_service_is_among_its_super_users(objects: list[
         "gateway": {"quorum", "heartbeat", "observer", "admin"},
         "placer": {"quorum", "admin"},
         "heartbeat": {"quorum", "admin"},
-        "observer": {"quorum", "heartbeat", "placer", "observer", "admin"},
+        "observer": {"quorum", "heartbeat", "placer", "observer", "pipeline", "admin"},
     }
     seen = {}
     for _, _, spec in pod_specs(objects):
@@ -160,7 +195,7 @@ def test_whoever_calls_a_guarded_service_is_among_its_super_users(objects: list[
             if container["name"] in let_in:
                 config = loaded(objects, spec, container, tmp_path)
                 seen[container["name"]] = {str(who).removeprefix("User:") for who in config.super_users} & {
-                    "quorum", "heartbeat", "placer", "observer", "admin"
+                    "quorum", "heartbeat", "placer", "observer", "pipeline", "admin"
                 }  # fmt: skip
                 assert "org.apache.kafka.metadata.authorizer.StandardAuthorizer" == config.authorizer
 
@@ -190,7 +225,7 @@ def test_a_certificate_of_another_release_is_not_taken_for_one_of_this(
 
 def test_every_pod_is_as_restricted_as_kubernetes_can_say(objects: list[Json]) -> None:
     pods = list(pod_specs(objects))
-    assert 6 == len(pods)
+    assert 7 == len(pods)
     for name, _, spec in pods:
         assert spec["automountServiceAccountToken"] is False, name
         assert spec["enableServiceLinks"] is False, name
@@ -199,7 +234,9 @@ def test_every_pod_is_as_restricted_as_kubernetes_can_say(objects: list[Json]) -
         assert pod["runAsNonRoot"] is True, name
         assert 10001 == pod["runAsUser"] == pod["fsGroup"], name
         assert {"type": "RuntimeDefault"} == pod["seccompProfile"], name
-        assert {"configMap", "secret", "emptyDir", "name"} >= {key for each in spec["volumes"] for key in each}, name
+        kinds = {key for each in spec["volumes"] for key in each} - {"name"}
+        claims = {"persistentVolumeClaim"} if name.startswith("CronJob") else set()
+        assert {"configMap", "secret", "emptyDir"} | claims >= kinds, name
         for container in containers(spec):
             context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False, name
@@ -212,7 +249,7 @@ def test_every_pod_is_as_restricted_as_kubernetes_can_say(objects: list[Json]) -
 def test_probes_have_three_meanings_and_a_port_in_the_clear(objects: list[Json]) -> None:
     for name, _, spec in pod_specs(objects):
         for container in spec["containers"]:
-            if name.startswith(("Job", "Pod")):
+            if name.startswith(("Job", "CronJob", "Pod")):
                 assert "livenessProbe" not in container, name
                 continue
             asked = {

@@ -12,7 +12,9 @@ from tests.deploy.chart import (
     KUBERNETES,
     NEWEST,
     PROMETHEUS,
+    SPARK_OPERATOR,
     Json,
+    faults,
     helm,
     named,
     of_kind,
@@ -21,6 +23,7 @@ from tests.deploy.chart import (
     run,
     template,
 )
+from tests.deploy.spark_operator import SCHEDULED
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate: make chart")
 
@@ -34,6 +37,10 @@ EVERYWHERE: Final = {
     "podLabels": {"team": "kafka"},
     "podAnnotations": {"note": "x"},
 }  # fmt: skip
+SPARK: Final = {
+    "image": {"pullSecrets": ["pull"]},
+    "pipeline": {**EVERYWHERE, "enabled": True, "runner": "sparkOperator", "logs": {"existingClaim": "logs"}},
+}
 SHAPES: Final[dict[str, Json]] = {
     "defaults": {},
     "one node": {"quorum": {"replicas": 1}},
@@ -67,10 +74,16 @@ SHAPES: Final[dict[str, Json]] = {
             "autoscaling": {"enabled": True},
             "settings": {"observer.fetch.from.any": True},
         },
+        "pipeline": {**EVERYWHERE, "enabled": True, "lake": {"className": "slow"}},
+        "metrics": {"dashboards": {"enabled": True, "annotations": {"grafana_folder": "Kafka"}}},
         "networkPolicy": {
             "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 5432, "protocol": "TCP"}]}]
         },
     },
+    "a pipeline on copies of logs": {
+        "pipeline": {"enabled": True, "logs": {"existingClaim": "logs"}, "lake": {"existingClaim": "lake"}}
+    },
+    "a pipeline by the Spark operator": SPARK,
     "certificates by cert-manager": {"tls": {"source": "certManager"}},
     "certificates by another's issuer": {
         "tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours", "kind": "ClusterIssuer"}}}
@@ -90,11 +103,13 @@ SHAPES: Final[dict[str, Json]] = {
         "preStopSeconds": 0,
     },
 }
+APIS: Final = (CERT_MANAGER, PROMETHEUS, SPARK_OPERATOR)
 FOREIGN: Final[dict[str, Json]] = {
     "PodMonitor": {
         "selector": {"matchLabels": {str: str}},
         "podMetricsEndpoints": [{"port": str, "interval": str}],
     },
+    "ScheduledSparkApplication": SCHEDULED,
     "Issuer": {"selfSigned": {}, "ca": {"secretName": str}},
     "Certificate": {
         "isCA": bool,
@@ -111,20 +126,7 @@ FOREIGN: Final[dict[str, Json]] = {
         "issuerRef": {"name": str, "kind": str, "group": str},
     },
 }
-"""What of cert-manager.io/v1 and monitoring.coreos.com/v1 is used here, off their custom resource definitions."""
-
-
-def faults(shape: Any, value: Any, place: str) -> list[str]:
-    """What of a value its shape does not know: a type, a list of one shape, or fields."""
-    if isinstance(shape, type):
-        return [] if type(value) is shape else [f"{place} is {value!r}, no {shape.__name__}"]
-    if isinstance(shape, list):
-        return [fault for number, each in enumerate(value) for fault in faults(shape[0], each, f"{place}[{number}]")]
-    found = []
-    for name, each in value.items():
-        known = shape.get(name, shape.get(str))
-        found += [f"{place} has no {name}"] if known is None else faults(known, each, f"{place}.{name}")
-    return found
+"""What of other APIs is used here, off their custom resource definitions."""
 
 
 def test_it_is_without_faults_for_helm_itself() -> None:
@@ -138,7 +140,7 @@ def test_every_kubernetes_understands_all_of_it(name: str) -> None:
     """The schemas are strict: a field that a version does not know is a fault, and not ignored as by the API server."""
     # Everything that there is goes through all of them; what has less, through the oldest and the newest.
     for version in KUBERNETES if name == "everything" else (KUBERNETES[0], NEWEST):
-        for each in render(SHAPES[name], kubernetes=version, apis=(CERT_MANAGER, PROMETHEUS), is_upgrade=True):
+        for each in render(SHAPES[name], kubernetes=version, apis=APIS, is_upgrade=True):
             if each["kind"] in FOREIGN:
                 assert [] == faults(FOREIGN[each["kind"]], each["spec"], each["kind"])
             else:
@@ -167,6 +169,10 @@ REFUSED: Final[list[tuple[Json, str]]] = [
     ({"tls": {"source": "existingSecret"}}, "is empty; with tls.source = existingSecret it names a Secret"),
     ({"quorum": {"settings": {"listeners": "X://:1"}}}, "quorum.settings: the chart sets listeners = "),
     ({"observer": {"settings": {"super.users": "User:me"}}}, "observer.settings: the chart sets super.users = "),
+    ({"pipeline": {"enabled": True, "runner": "airflow"}}, "/pipeline/runner'"),
+    ({"pipeline": {"enabled": True, "runner": "sparkOperator"}}, "does not have sparkoperator.k8s.io/v1beta2"),
+    ({"pipeline": {"memory": "1Gi"}}, "/pipeline/memory'"),
+    ({"metrics": {"dashboard": {}}}, "/metrics': additional properties 'dashboard' not allowed"),
     ({"principals": {"quorum": "quorum"}}, "/principals/quorum'"),
     ({"principals": {"quorum": "User:other"}}, "principals.quorum = User:other: the chart's own certificate"),
     ({"principals": {"superUsers": ["User:a;User:b"]}}, "/principals/superUsers/0'"),
@@ -183,6 +189,12 @@ REFUSED: Final[list[tuple[Json, str]]] = [
 @pytest.mark.parametrize(("values", "why"), REFUSED, ids=[why[:40] for _, why in REFUSED])
 def test_bad_values_are_refused_with_the_reason(values: Json, why: str) -> None:
     assert why in refusal(values)
+
+
+def test_the_spark_operator_does_not_read_observers() -> None:
+    values = {"pipeline": {"enabled": True, "runner": "sparkOperator"}}
+
+    assert "pipeline.logs.existingClaim is empty" in refusal(values, apis=(SPARK_OPERATOR,))
 
 
 def test_a_release_whose_name_is_too_long_is_refused_and_not_cut() -> None:

@@ -9,23 +9,34 @@ from typing import Any, Final
 import pytest
 
 from quorate.tls.key_stores import read_stores
-from tests.deploy.chart import CERT_MANAGER, PROMETHEUS, Json, helm, merged, render, schema, values_file
+from tests.deploy.chart import CERT_MANAGER, PROMETHEUS, SPARK_OPERATOR, Json, helm, merged, render, schema, values_file
 from tests.deploy.chart_values import BEGIN, END, README, leaves, table, unset
 
+IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin", "pipeline")
 OWN_CERTIFICATES: Final[Json] = {
     "tls": {
         "source": "existingSecret",
-        "existingSecrets": {name: f"{name}-pem" for name in ("quorum", "heartbeat", "placer", "observer", "admin")},
-    }
+        "existingSecrets": {name: f"{name}-pem" for name in IDENTITIES},
+    },
+    "pipeline": {"enabled": True},
 }
 DIGEST: Final = "sha256:" + "0" * 64
 AFFINITY: Final[Json] = {"podAntiAffinity": {"x": 1}}
+BY_OPERATOR: Final[Json] = {
+    "pipeline": {"enabled": True, "runner": "sparkOperator", "logs": {"existingClaim": "copies"}}
+}
 WHERE: Final[dict[str, Json]] = {
     "tls.certManager": {"tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours"}}}},
     "tls.existingSecrets": OWN_CERTIFICATES,
     "principals": OWN_CERTIFICATES,
     "gateway": {"gateway": {"enabled": True}},
     "observer.autoscaling": {"observer": {"autoscaling": {"enabled": True}}},
+    "pipeline.logs": {"pipeline": {"enabled": True}},
+    "pipeline.sparkOperator": BY_OPERATOR,
+    "pipeline.runner": {"pipeline": {**BY_OPERATOR["pipeline"], "runner": "cronJob"}},
+    "pipeline.enabled": {},
+    "pipeline": {"pipeline": {"enabled": True}},
+    "metrics.dashboards": {"metrics": {"dashboards": {"enabled": True}}},
     "observer.database.key": {"observer": {"database": {"existingSecret": "spans"}}},
 }
 """With which other values a value means something, by the beginning of its path."""
@@ -45,6 +56,13 @@ OTHERS: Final[dict[str, Any]] = {
     "tls.principalMappingRules": "DEFAULT",
     "tls.extraDnsNames": ["kraft.example"],
     "quorum.replicas": 5,
+    "pipeline.runner": "sparkOperator",
+    "pipeline.schedule": "5 4 * * *",
+    "pipeline.lake.accessMode": "ReadWriteMany",
+    "pipeline.memory": "2g",
+    "pipeline.scratchSize": "3Gi",
+    "pipeline.sparkOperator.executorMemory": "3g",
+    "pipeline.sparkOperator.executorMemoryOverhead": "2g",
     "quorum.maxUnavailable": 0,
     "tracing.endpoint": "https://collector.example:4317",
     "metrics.podMonitor.interval": "10s",
@@ -99,7 +117,7 @@ def at(place: str, value: Any) -> Json:
 
 def seen(values: Json, directory: Path) -> str:
     """What is rendered, without keys, which are made anew each time: of a certificate the day on which it expires."""
-    objects = render(values, apis=(CERT_MANAGER, PROMETHEUS))
+    objects = render(values, apis=(CERT_MANAGER, PROMETHEUS, SPARK_OPERATOR))
     for each in objects:
         if each["kind"] == "Secret":
             data = each.pop("data")

@@ -117,6 +117,7 @@ def test_has_every_service_with_its_own_dockerfile(compose: Any) -> None:
     services = compose["services"].values()
     built = {service["image"]: service["build"]["dockerfile"] for service in services if "build" in service}
     dockerfiles = {str(file.relative_to(ROOT)) for file in (ROOT / "services").glob("*/Dockerfile")}
+    dockerfiles.remove("services/pipeline/Dockerfile")  # it runs by schedule, or when it is called
 
     assert dockerfiles == set(built.values())
     assert {service["image"] for service in services} == set(built)

@@ -31,6 +31,14 @@
 {{- fail (printf "%s.terminationGracePeriodSeconds = %d: a process ends by itself 30 s after preStopSeconds = %d, so it must be at least %d" $component $grace (int $.Values.preStopSeconds) $needed) -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.pipeline.enabled (eq .Values.pipeline.runner "sparkOperator") -}}
+{{- if not (.Capabilities.APIVersions.Has "sparkoperator.k8s.io/v1beta2") -}}
+{{- fail "pipeline.runner = sparkOperator: the cluster does not have sparkoperator.k8s.io/v1beta2; install the Kubeflow Spark operator first (for `helm template`: --api-versions sparkoperator.k8s.io/v1beta2), or set cronJob" -}}
+{{- end -}}
+{{- if include "quorate.pipeline.isLive" . -}}
+{{- fail "pipeline.runner = sparkOperator: pipeline.logs.existingClaim is empty; the release's own observers are read by a cronJob alone" -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.observer.autoscaling -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "observer.autoscaling.minReplicas = %d is above maxReplicas = %d" (int .minReplicas) (int .maxReplicas)) -}}

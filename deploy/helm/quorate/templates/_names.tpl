@@ -122,12 +122,20 @@ observer: 9297
 {{- $names = append $names (include "quorate.host" (dict "root" .root "component" "gateway")) -}}
 {{- end -}}
 {{- end -}}
-{{- if eq .identity "admin" -}}
-{{- $names = list "admin" -}}
+{{- if include "quorate.isClient" .identity -}}
+{{- $names = list .identity -}}
 {{- else -}}
 {{- $names = concat $names .root.Values.tls.extraDnsNames -}}
 {{- end -}}
 {{- toJson $names -}}
 {{- end -}}
 
-{{- define "quorate.identities" -}}quorum,heartbeat,placer,observer,admin{{- end -}}
+{{/* Who shows a certificate. */}}
+{{- define "quorate.identities" -}}
+quorum,heartbeat,placer,observer,admin{{ if include "quorate.pipeline.isLive" . }},pipeline{{ end }}
+{{- end -}}
+
+{{/* "true" for an identity that calls and is not called. */}}
+{{- define "quorate.isClient" -}}
+{{- if has . (list "admin" "pipeline") -}}true{{- end -}}
+{{- end -}}

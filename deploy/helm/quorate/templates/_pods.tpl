@@ -20,6 +20,25 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{/* A part of the values: on which hosts its pods may be. */}}
+{{- define "quorate.placement" -}}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* A dict with root, component, and values, its part of the values: the beginning of a pod's spec. */}}
 {{- define "quorate.pod" -}}
 serviceAccountName: {{ include "quorate.serviceAccountName" .root }}
@@ -34,20 +53,8 @@ imagePullSecrets:
   {{- end }}
 {{- end }}
 terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
-{{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
+{{- with include "quorate.placement" .values | trim }}
+{{ . }}
 {{- end }}
 topologySpreadConstraints:
   - maxSkew: 1

@@ -44,6 +44,9 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- end -}}
 {{- if eq .component "observer" -}}
 {{- $callers = concat $callers (list $who.heartbeat $who.placer $who.observer) $who.readers -}}
+{{- if include "quorate.pipeline.isLive" .root -}}
+{{- $callers = append $callers $who.pipeline -}}
+{{- end -}}
 {{- end -}}
 {{- $callers | uniq | join ";" -}}
 {{- end -}}
