@@ -79,7 +79,7 @@ chart: setup ## the Helm chart: lint, what it renders by the schemas of each Kub
 	@$(UV) sync --frozen --quiet --inexact --group chart
 	@command -v helm >/dev/null || test -x build/bin/helm || \
 	GOBIN=$(CURDIR)/build/bin go install helm.sh/helm/v3/cmd/helm@v3.19.5
-	@$(RUN) pytest $(PARALLEL) tests/deploy/test_chart_renders.py tests/deploy/test_chart_objects.py tests/deploy/test_chart_values.py tests/deploy/test_dashboards.py tests/deploy/test_spark_operator.py
+	@$(RUN) pytest $(PARALLEL) tests/deploy/test_chart_*.py tests/deploy/test_dashboards.py tests/deploy/test_spark_operator.py
 
 fuzz: setup ## malformed input at every RPC of live processes for SECONDS (SEED=, COUNT=, ARGS="--only placer")
 	@$(RUN) python -m tests.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -59,11 +59,13 @@ def template(
     release: str = "q",
     namespace: str = "kraft",
     is_upgrade: bool = False,
+    server: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What helm says to `helm template`."""
+    """What helm says to `helm template`, which looks objects up at the URL of an API server, if there is one."""
     known = [part for api in apis for part in ("--api-versions", api)]
     upgrade = ["--is-upgrade"] if is_upgrade else []
     where = ["--namespace", namespace, "--kube-version", kubernetes]
+    where += ["--dry-run=server", "--kube-apiserver", server] if server else []
     return run("template", release, str(CHART), *where, *known, *upgrade, values=dict(values or {}))
 
 

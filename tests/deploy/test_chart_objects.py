@@ -151,6 +151,16 @@ def test_every_job_of_the_pipeline_takes_its_arguments(values: Json, jobs: list[
         assert "q-quorate-observer.kraft.svc:9097" == node_options(asked[0])["endpoints"]
 
 
+def test_observers_relay_the_log_only_to_a_pipeline(tmp_path: Path) -> None:
+    relays = []
+    for pipeline in ({}, {"enabled": True, "logs": {"existingClaim": "copies"}}, {"enabled": True}):
+        objects = render({"pipeline": pipeline})
+        spec = named(objects, "Deployment", "q-quorate-observer")["spec"]["template"]["spec"]
+        relays.append(loaded(objects, spec, spec["containers"][0], tmp_path).serves_log)
+
+    assert [False, False, True] == relays
+
+
 def test_a_setting_that_a_service_does_not_know_is_found_here(tmp_path: Path) -> None:
     """The chart does not know the services' settings: a pod with a wrong one says so, and does not start."""
     objects = render({"placer": {"settings": {"no.such.setting": 1}}})

@@ -31,6 +31,9 @@
 {{- fail (printf "%s.terminationGracePeriodSeconds = %d: a process ends by itself 30 s after preStopSeconds = %d, so it must be at least %d" $component $grace (int $.Values.preStopSeconds) $needed) -}}
 {{- end -}}
 {{- end -}}
+{{- if eq .Values.tls.source "existingSecret" -}}
+{{- include "quorate.checkSecrets" . -}}
+{{- end -}}
 {{- if and .Values.pipeline.enabled (eq .Values.pipeline.runner "sparkOperator") -}}
 {{- if not (.Capabilities.APIVersions.Has "sparkoperator.k8s.io/v1beta2") -}}
 {{- fail "pipeline.runner = sparkOperator: the cluster does not have sparkoperator.k8s.io/v1beta2; install the Kubeflow Spark operator first (for `helm template`: --api-versions sparkoperator.k8s.io/v1beta2), or set cronJob" -}}
@@ -42,6 +45,29 @@
 {{- with .Values.observer.autoscaling -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "observer.autoscaling.minReplicas = %d is above maxReplicas = %d" (int .minReplicas) (int .maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Secrets that are named must be there, with their keys. Where there is no cluster to look at (`helm template`), nothing is
+found at all: every namespace has a ServiceAccount `default`, and who installs one may see them.
+*/}}
+{{- define "quorate.checkSecrets" -}}
+{{- $root := . -}}
+{{- $sees := and .Values.serviceAccount.create (lookup "v1" "ServiceAccount" .Release.Namespace "default") -}}
+{{- range $identity := splitList "," (include "quorate.identities" .) -}}
+{{- $name := include "quorate.tlsSecret" (dict "root" $root "identity" $identity) -}}
+{{- $found := lookup "v1" "Secret" $root.Release.Namespace $name -}}
+{{- if and $sees (not $found) -}}
+{{- fail (printf "tls.existingSecrets.%s = %s: the namespace %s has no such Secret" $identity $name $root.Release.Namespace) -}}
+{{- end -}}
+{{- if $found -}}
+{{- range $key := list "tls-combined.pem" "ca.crt" -}}
+{{- if not (dig "data" $key "" $found) -}}
+{{- fail (printf "tls.existingSecrets.%s = %s: this Secret has no %s; tls-combined.pem has a key and then its certificates, ca.crt the authorities" $identity $name $key) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -116,5 +116,8 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- $_ := set $given "connection.max.age.ms" (mul 1000 (int .Values.observer.connectionMaxAgeSeconds)) -}}
 {{- $_ := set $given "controller.quorum.bootstrap.servers" (include "quorate.nodes" (dict "root" . "port" 9093 "named" false)) -}}
 {{- $_ := set $given "cluster.id" (include "quorate.clusterId" .) -}}
+{{- if include "quorate.pipeline.isLive" . -}}
+{{- $_ := set $given "observer.log.relay" "true" -}}
+{{- end -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.observer.settings "where" "observer.settings") -}}
 {{- end -}}

@@ -1,0 +1,134 @@
+"""What the Helm chart makes of what the namespace has already: it refuses, keeps, or first removes voters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from tests.deploy.api_server import api_server
+from tests.deploy.chart import Json, named, of_kind, refusal, render
+
+NAMESPACE: Final = "kraft"
+QUORUM: Final = "q-quorate-quorum"
+IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin")
+OWN: Final[Json] = {"tls": {"source": "existingSecret", "existingSecrets": {each: f"my-{each}" for each in IDENTITIES}}}
+WHOLE: Final = {"tls-combined.pem": "eA==", "ca.crt": "eA=="}
+DEFAULT: Final[Json] = {
+    "apiVersion": "v1",
+    "kind": "ServiceAccount",
+    "metadata": {"name": "default", "namespace": NAMESPACE},
+}
+"""Every namespace has it."""
+
+
+def quorum(*, release: str = "q", replicas: int = 3, first: int = 0) -> Json:
+    """The StatefulSet that a release has made."""
+    about = {"name": QUORUM, "namespace": NAMESPACE, "annotations": {"meta.helm.sh/release-name": release}}
+    spec = {"replicas": replicas, **({"ordinals": {"start": first}} if first else {})}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": about, "spec": spec}
+
+
+def secret(name: str, data: Json) -> Json:
+    about = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": about, "data": data}
+
+
+def secrets(*without: str) -> Iterable[Json]:
+    """Those that OWN names, but for these."""
+    return (secret(f"my-{each}", WHOLE) for each in IDENTITIES if each not in without)
+
+
+def refused(values: Json, objects: Iterable[Json], **how: Any) -> str:
+    with api_server([DEFAULT, *objects]) as url:
+        return refusal(values, server=url, **how)
+
+
+def made(values: Json, objects: Sequence[Json], **how: Any) -> list[Json]:
+    with api_server([DEFAULT, *objects]) as url:
+        return render(values, server=url, **how)
+
+
+def test_a_second_release_of_one_name_is_refused() -> None:
+    """And not left to Helm, which would say it of one object after the other."""
+    says = refused({"fullnameOverride": "q-quorate"}, [quorum(release="first")], release="second")
+
+    assert f"the namespace kraft has a StatefulSet {QUORUM} of release first: two releases cannot share a name" in says
+
+
+def test_a_second_release_of_another_name_is_taken() -> None:
+    assert made({}, [quorum(release="first")], release="second")
+
+
+@pytest.mark.parametrize(("had", "wanted"), [(0, 3000), (3000, 0), (1, 2)])
+def test_nodes_that_are_there_keep_their_ids(had: int, wanted: int) -> None:
+    says = refused({"quorum": {"firstNodeId": wanted}}, [quorum(first=had)], is_upgrade=True)
+
+    assert f"quorum.firstNodeId = {wanted}: the quorum was installed with {had}, and its nodes keep their ids" in says
+
+
+@pytest.mark.parametrize(
+    ("had", "wanted", "hooks"),
+    [
+        (5, 3, "pre-upgrade,pre-rollback"),
+        (3, 3, "pre-rollback"),
+        (3, 5, "pre-rollback"),
+        (3, 1, "pre-upgrade,pre-rollback"),
+    ],
+)
+def test_voters_are_removed_before_an_upgrade_only_where_it_makes_the_quorum_smaller(
+    had: int, wanted: int, hooks: str
+) -> None:
+    objects = made({"quorum": {"replicas": wanted}}, [quorum(replicas=had)], is_upgrade=True)
+
+    assert hooks == named(objects, "Job", "q-quorate-resize")["metadata"]["annotations"]["helm.sh/hook"]
+
+
+@pytest.mark.parametrize("absent", IDENTITIES)
+def test_a_secret_that_is_not_there_is_refused_by_its_name(absent: str) -> None:
+    says = refused(OWN, secrets(absent))
+
+    assert f"tls.existingSecrets.{absent} = my-{absent}: the namespace kraft has no such Secret" in says
+
+
+@pytest.mark.parametrize("key", WHOLE)
+def test_a_secret_without_a_key_is_refused(key: str) -> None:
+    """One of type kubernetes.io/tls has tls.crt and tls.key, and not what the services read."""
+    short = secret("my-placer", {"tls.crt": "eA==", "tls.key": "eA==", **{k: v for k, v in WHOLE.items() if k != key}})
+    says = refused(OWN, [*secrets("placer"), short])
+
+    assert f"tls.existingSecrets.placer = my-placer: this Secret has no {key}" in says
+
+
+def test_secrets_that_are_there_are_taken_and_so_are_unseen_ones() -> None:
+    """Without a cluster none can be seen."""
+    assert made(OWN, [*secrets()])
+    assert render(OWN)
+
+
+def test_certificates_of_helm_s_own_stay_at_an_upgrade() -> None:
+    first = of_kind(render(), "Secret")
+    there = [{**each, "metadata": {**each["metadata"], "namespace": NAMESPACE}} for each in first]
+    same = of_kind(made({}, there, is_upgrade=True), "Secret")
+    more = of_kind(made({"tls": {"extraDnsNames": ["kraft.example"]}}, there, is_upgrade=True), "Secret")
+    admin = "q-quorate-admin-tls"
+
+    assert {each["metadata"]["name"]: each["data"] for each in first} == {
+        each["metadata"]["name"]: each["data"] for each in same
+    }
+    assert named(first, "Secret", admin)["data"] == named(more, "Secret", admin)["data"]
+    quorum_before, quorum_after = (named(each, "Secret", "q-quorate-quorum-tls")["data"] for each in (first, more))
+    assert quorum_before["tls.crt"] != quorum_after["tls.crt"]
+    assert quorum_before["ca.crt"] == quorum_after["ca.crt"]
+
+
+def test_a_pipeline_that_is_switched_on_gets_a_certificate_of_the_same_authority() -> None:
+    first = of_kind(render(), "Secret")
+    there = [{**each, "metadata": {**each["metadata"], "namespace": NAMESPACE}} for each in first]
+    more = of_kind(made({"pipeline": {"enabled": True}}, there, is_upgrade=True), "Secret")
+    new = named(more, "Secret", "q-quorate-pipeline-tls")
+
+    assert 1 + len(first) == len(more)
+    assert all(named(more, "Secret", each["metadata"]["name"])["data"] == each["data"] for each in first)
+    assert named(first, "Secret", "q-quorate-ca")["data"]["ca.crt"] == new["data"]["ca.crt"]
