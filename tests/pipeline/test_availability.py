@@ -110,6 +110,22 @@ def _clock() -> Story:
     return story.after(minutes=-1).say(change("orders", leader=1)).after(minutes=5).say(config(None, "a", "b"))
 
 
+def _clocks() -> Story:
+    """Leaders whose clocks differ by minutes both ways: of the second it is 7 behind, of the third 12 ahead.
+
+    Each of them sees partitions fail, the second and the last at times at which the one before did so, too.
+    """
+    story = Story(KRaftVersionRecord(0, 1), *brokers(1, 2), *topic("orders", [1, 2], [2, 1], [1, 2]))
+    story.after(minutes=1).say(change("orders", 0, isr=(1,), leader=-1), fenced(1))
+    story.after(minutes=5).say(unfenced(1), config(None, "min.insync.replicas", "2"))
+    story.after(minutes=-5).led_by(2).say(change("orders", 1, isr=(2,), leader=-1), fenced(1))
+    story.after(minutes=2).say(change("orders", 0, leader=1), unfenced(1))
+    story.after(minutes=13).led_by(3).say(change("orders", 1, isr=(1, 2), leader=2))
+    story.after(minutes=1).say(change("orders", 2, leader=-1), change("orders", 0, isr=(1, 2)))
+    story.after(minutes=-1).led_by(1).say(change("orders", 2, leader=1))
+    return story.after(minutes=-11).led_by(2).say(config("orders", "min.insync.replicas", "1"))
+
+
 def _never() -> Story:
     """Nothing ever happens to it, for three days."""
     return Story(*brokers(1, 2), *topic("orders", [1, 2])).after(days=3).say(config(None, "a", "b"))
@@ -150,6 +166,7 @@ STORIES: Final = {
     "again": _again,
     "unclean": _unclean,
     "clock": _clock,
+    "clocks": _clocks,
     "never": _never,
     "too-soon": _too_soon,
 }
@@ -197,8 +214,9 @@ def gold(silver: Mapping[str, DataFrame]) -> Mapping[str, list[Row]]:
     return {name: of(silver).collect() for name, of in made.items()}
 
 
-WALKED: Final = (*(name for name in STORIES if name != "clock"), *BY_CHANCE)
+WALKED: Final = (*(name for name in STORIES if name not in ("clock", "clocks")), *BY_CHANCE)
 """The clusters whose time never goes back, as it does not for the walk."""
+IN_ORDER: Final = (*STORIES, *BY_CHANCE)
 
 
 def of(rows: list[Row], cluster: str) -> list[Row]:
@@ -255,6 +273,43 @@ def test_a_clock_that_goes_back_takes_nothing_away(gold: Mapping[str, list[Row]]
     assert (14 * 60.0, 0.0, 1) == (row["seconds"], row["offline_seconds"], row["leader_changes"])
 
 
+def test_each_event_has_the_time_of_its_own_controllers_clock(gold: Mapping[str, list[Row]]) -> None:
+    rows = sorted(of(gold["story"], "clocks"), key=lambda row: (row["offset"], row["sentence"]))
+    back = "; times go back by {} s here: its clock is behind the one before, or that was ahead"
+
+    assert [
+        ("12:01", "1 partition of orders comes under min.insync.replicas", 1),
+        ("12:01", "1 partition of orders loses its leader", 1),
+        ("12:01", "broker 1 is fenced", 1),
+        ("12:06", "broker 1 is unfenced", 1),
+        ("12:06", "all brokers' default: min.insync.replicas not set → 2", 1),
+        ("12:01", "controller 2 becomes the active controller, in epoch 2" + back.format("300.0"), 2),
+        ("12:01", "1 partition of orders comes under min.insync.replicas", 2),
+        ("12:01", "1 partition of orders loses its leader", 2),
+        ("12:01", "broker 1 is fenced", 2),
+        ("12:03", "1 partition of orders has a leader again", 1),
+        ("12:03", "broker 1 is unfenced", 1),
+        ("12:16", "controller 3 becomes the active controller, in epoch 3", 0),
+        ("12:16", "1 partition of orders has a leader again", 0),
+        ("12:16", "1 partition of orders is no longer under min.insync.replicas", 0),
+        ("12:17", "1 partition of orders comes under min.insync.replicas", 1),
+        ("12:17", "1 partition of orders loses its leader", 1),
+        ("12:17", "1 partition of orders is no longer under min.insync.replicas", 1),
+        ("12:16", "controller 1 becomes the active controller, in epoch 4" + back.format("60.0"), 0),
+        ("12:16", "1 partition of orders has a leader again", 0),
+        ("12:16", "1 partition of orders is no longer under min.insync.replicas", 0),
+        ("12:05", "controller 2 becomes the active controller, in epoch 5" + back.format("660.0"), 0),
+        ("12:05", "topic orders: min.insync.replicas not set → 1", 0),
+    ] == [(row["time"].strftime("%H:%M"), row["sentence"], row["offline"]) for row in rows if row["offset"] > 6]
+
+
+def test_no_time_of_a_partition_is_negative(gold: Mapping[str, list[Row]]) -> None:
+    rows = [row for cluster in ("clock", "clocks") for row in of(gold["availability"], cluster)]
+
+    assert 4 == len(rows)
+    assert [] == [row for row in rows if not 0 <= row["offline_seconds"] <= row["under_min_isr_seconds"]]
+
+
 def test_a_broker_that_is_back_too_soon_is_fenced_by_its_registration(gold: Mapping[str, list[Row]]) -> None:
     told = [row["sentence"] for row in sorted(of(gold["audit_timeline"], "too-soon"), key=lambda row: row["offset"])]
     (row,) = of(gold["isr_churn"], "too-soon")
@@ -290,22 +345,24 @@ EVENTS: Final = {
 """What the story says of partitions, and how many they are."""
 
 
-@pytest.mark.parametrize("cluster", WALKED)
+@pytest.mark.parametrize("cluster", IN_ORDER)
 def test_the_story_has_the_counts_of_a_walk_at_every_event(
     gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
 ) -> None:
-    ends = ends_of_moments(stories[cluster])
+    """A moment is all records of one time that follow one another: a time may come again, by another clock."""
+    walked = standings(without_aborted(stories[cluster].logged()))
+    moments = [list(each) for _, each in groupby(walked, key=lambda standing: standing.ms)]
     rows = of(gold["story"], cluster)
 
     for row in rows:
-        at = max(ms for ms in ends if ms <= round(row["time"].timestamp() * 1000))
+        moment = next(each for each in reversed(moments) if each[0].offset <= row["offset"])
         found = row["offline"], row["under_min_isr"], row["under_replicated"]
 
-        assert ends[at].counts == found, row
+        assert (moment[-1].ms, moment[-1].counts) == (round(row["time"].timestamp() * 1000), found), row
     assert rows
 
 
-@pytest.mark.parametrize("cluster", WALKED)
+@pytest.mark.parametrize("cluster", IN_ORDER)
 def test_the_story_tells_how_many_partitions_each_event_is_about(
     gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
 ) -> None:

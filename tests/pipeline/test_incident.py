@@ -10,7 +10,7 @@ import pytest
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, KRaftVersionRecord, NoOpRecord
 from services.pipeline.exits import DONE
-from tests.pipeline.hand_made import Story, brokers, change, config, feature, fenced, topic, voters
+from tests.pipeline.hand_made import Story, brokers, change, config, feature, fenced, topic, unfenced, voters
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
 from tests.pipeline.test_main import run
 from tests.pipeline.test_report import Page
@@ -41,10 +41,15 @@ def silent() -> Story:
 
 
 def added() -> Story:
-    """As above until the silence, and everything that is replicated is in sync: but one is to come."""
+    """As above until the silence, and everything that is replicated is in sync: but one is to come.
+
+    The clock of the second leader is 7 minutes behind, and that of the third 12 minutes ahead of the second's.
+    """
     story = Story(feature("metadata.version", 25), *brokers(1, 2, 3), config(None, "min.insync.replicas", "1"))
     story.say(*topic("moved", [1, 2]), change("moved", replicas=(1, 2, 3), adding_replicas=(3,)))
-    return idling(story, 5)
+    idling(story, 5).after(minutes=-7).led_by(2).say(fenced(3))
+    idling(story, 5).after(minutes=12).led_by(3).say(unfenced(3))
+    return idling(story, 5).after(minutes=-12).led_by(1)
 
 
 def dead() -> Story:
@@ -89,15 +94,21 @@ def findings(spark: SparkSession, lake: Path, code: str) -> list[tuple[str, str,
 
 
 def test_a_time_in_which_no_controller_wrote_is_drawn_and_found(spark: SparkSession, lake: Path, page: Page) -> None:
-    told = (
-        "no controller wrote for 540.0 s: from offset 17 in epoch 1"
-        " until controller 2 became the active controller, in epoch 2"
-    )
+    clocks = ", by the clocks of two controllers, which may differ"
+    told = {
+        "silent": f"no controller wrote for 540.0 s{clocks}: from offset 17 in epoch 1"
+        " until controller 2 became the active controller, in epoch 2",
+        "added": f"no controller wrote for 720.0 s{clocks}: from offset 19 in epoch 2"
+        " until controller 3 became the active controller, in epoch 3",
+    }
 
-    assert [("silent", "quorum", told)] == findings(spark, lake, "CONTROLLER_SILENT")
-    assert told in page.text
+    assert told == {cluster: sentence for cluster, _, sentence in findings(spark, lake, "CONTROLLER_SILENT")}
+    assert [] == [sentence for sentence in told.values() if sentence not in page.text]
     drawn = [row["title"] for row in page.drawn if row.get("look") == "silent"]
-    assert ["no controller wrote · 2026-11-21 12:00:05.000, for 9 min 0 s"] == drawn
+    assert [
+        "no controller wrote · 2026-11-21 12:00:05.000, for 9 min 0 s",
+        "no controller wrote · 2026-11-21 11:53:10.000, for 12 min 0 s",
+    ] == drawn
 
 
 def test_a_last_epoch_that_is_one_record_is_drawn_and_told(page: Page) -> None:
@@ -136,6 +147,32 @@ def test_a_clock_that_is_behind_is_named_and_no_gap_is_negative(spark: SparkSess
 
     assert [(2, 540_000, 0), (3, 0, 2_000)] == gaps
     assert "not known: the new active controller's clock is at least 2.0 s behind" in page.text
+
+
+def test_times_that_go_back_are_shown_in_the_order_of_the_log(spark: SparkSession, lake: Path, page: Page) -> None:
+    told = [
+        "12:00:00.000", "broker 3 registers",
+        "11:53:05.000", "controller 2 becomes the active controller, in epoch 2; times go back by 420.0 s here",
+        "11:53:05.000", "broker 3 is fenced",
+        "12:05:10.000", "controller 3 becomes the active controller, in epoch 3",
+        "12:05:10.000", "broker 3 is unfenced",
+        "11:53:15.000", "controller 1 becomes the active controller, in epoch 4; times go back by 720.0 s here",
+    ]  # fmt: skip
+    story = page.text[page.text.index("to cluster added") :]
+    for words in told:
+        assert words in story, words
+        story = story[story.index(words) + len(words) :]
+    assert "and go back where the clock of a new one is behind; its election says by how much" in page.text
+    assert "A new active controller's clock was up to 12 min 0 s behind the one before." in page.text
+
+
+def test_nothing_is_drawn_to_end_before_it_begins(page: Page) -> None:
+    lasting = [row for row in page.drawn if "begin" in row and "end" in row]
+
+    assert lasting
+    assert [] == [row for row in lasting if row["end"] < row["begin"]]
+    fenced_in = [row for row in page.drawn if row.get("title", "").startswith("broker 3 is fenced · 2026-11-21 12:00")]
+    assert ["broker 3 is fenced · 2026-11-21 12:00:00.000, for 5 min 10 s"] == [row["title"] for row in fenced_in]
 
 
 def test_what_is_written_again_unchanged_is_no_change(page: Page) -> None:

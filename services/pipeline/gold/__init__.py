@@ -13,6 +13,7 @@ story          the main events of each cluster, in order, and how many partition
                story_partitions, story_nodes
 what_if        the loss of brokers or racks, simulated
 began          since when a condition has held; silence finds periods without an active controller
+clocks         where the times of a log go back, because another controller's clock is behind
 secrets        which config values may be secrets
 """
 

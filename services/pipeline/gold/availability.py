@@ -77,7 +77,8 @@ def partition_spans(
     """Computes the intervals in which a partition's leader, ISR size and min ISR did not change.
 
     `min_isr` is assumed while no record sets the config. `by_config` is true if a change of the config began the
-    interval, `is_last` if it holds at the log's end, `is_removed` if its topic's removal ends it.
+    interval, `is_last` if it holds at the log's end, `is_removed` if its topic's removal ends it. `timestamp` is that
+    of the record at the interval's `begin`, which is later if a record before has a later one.
     """
     states = _elections(partitions)
     born = states.groupBy("cluster_id", *_ALL).agg(
@@ -93,9 +94,9 @@ def partition_spans(
             for name in (*_COUNTED, "removed_time", "removed_offset", "own_min", "default_min")
         }
     )
-    filled = filled.withColumn("timestamp", fn.max("timestamp").over(order))
+    filled = filled.withColumn("begin", fn.max("timestamp").over(order))
     filled = filled.withColumns(
-        {"next_time": fn.lead("timestamp").over(order), "next_offset": fn.lead("offset").over(order)}
+        {"next_time": fn.lead("begin").over(order), "next_offset": fn.lead("offset").over(order)}
     )
     filled = filled.where("leader is not null").join(fn.broadcast(ends), "cluster_id")
     set_own, set_default = (fn.nullif(fn.col(name), fn.lit(_NOT_SET)) for name in ("own_min", "default_min"))
@@ -103,8 +104,7 @@ def partition_spans(
     leader, isr_count, replica_count, wanted = (fn.col(name) for name in _COUNTED)
     return filled.withColumns(
         {
-            "begin": fn.col("timestamp"),
-            "end": fn.greatest("timestamp", fn.coalesce("next_time", "removed_time", "log_end_time")),
+            "end": fn.greatest("begin", fn.coalesce("next_time", "removed_time", "log_end_time")),
             "min_isr": set_or_assumed,
             "offline": is_offline(leader),
             "short": is_under_replicated(isr_count, wanted),

@@ -42,9 +42,9 @@ def causes(
     gone = _gone(now, silver["broker_history"])
     each = grouped.select("*", fn.explode_outer("away").alias("broker_id"))
     hit_rows = each.join(fn.broadcast(gone), ["cluster_id", "broker_id"], "left")
-    brokers = fn.array_sort(fn.collect_list(fn.struct("gone_at", "broker_id", "words")))
+    brokers = fn.array_sort(fn.collect_list(fn.struct("gone", "broker_id", "words")))
     rows = hit_rows.groupBy(*_CAUSE, "partitions", "topics").agg(
-        brokers.alias("brokers"), fn.max("gone_at").alias("since")
+        brokers.alias("brokers"), fn.max("gone").alias("since")
     )
     return rows.select(
         "cluster_id",
@@ -53,7 +53,7 @@ def causes(
         "partitions",
         _sentence().alias("sentence"),
         "advice",
-        fn.col("since").alias("since_time"),
+        fn.col("since.time").alias("since_time"),
     )
 
 
@@ -100,10 +100,10 @@ def _gone(now: Present, history: DataFrame) -> DataFrame:
     rows = now.brokers.where("fenced or in_controlled_shutdown").join(since, ["cluster_id", "broker_id"])
     # A controlled shutdown ends with fencing, so the shutdown is the beginning.
     was_shut = fn.col("in_controlled_shutdown")
-    at = fn.when(was_shut, fn.col("shut_since.time")).otherwise(fn.col("fenced_since.time"))
+    at = fn.when(was_shut, fn.col("shut_since")).otherwise(fn.col("fenced_since"))
     how = fn.when(was_shut, " shut down at ").otherwise(" was fenced at ")
-    words = fn.concat(text("broker ", fn.col("broker_id")), how, moment(at))
-    return rows.select("cluster_id", "broker_id", at.alias("gone_at"), words.alias("words"))
+    words = fn.concat(text("broker ", fn.col("broker_id")), how, moment(at["time"]))
+    return rows.select("cluster_id", "broker_id", at.alias("gone"), words.alias("words"))
 
 
 def _sentence() -> Column:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from services.pipeline.gold.clocks import epochs
 from services.pipeline.silver.write_path import SCHEMA, WRITE_PATH
 
 __all__ = ["ACCURACY", "OBJECTIVE_MS", "commit_slo"]
@@ -93,20 +94,7 @@ def _applies(writes: DataFrame) -> DataFrame:
 
 def _gaps(events: DataFrame) -> DataFrame:
     """Computes the elections of each hour: their number, the longest and total gap, and each with its epochs."""
-    epochs = (
-        events.where("not is_base")
-        .groupBy("cluster_id", "epoch")
-        .agg(
-            fn.min_by("timestamp", "offset").alias("begin"),
-            fn.max("timestamp").alias("end"),
-            fn.min_by(fn.when(fn.col("type") == "LEADER_CHANGE", fn.get_json_object("payload", "$.leaderId")), "offset")
-            .cast("int")
-            .alias("leader_id"),
-        )
-    )
-    order = Window.partitionBy("cluster_id").orderBy("epoch")
-    before = {"from_epoch": fn.lag("epoch").over(order), "ended": fn.lag("end").over(order)}
-    gaps = epochs.withColumns(before).where("from_epoch is not null")
+    gaps = epochs(events).where("from_epoch is not null")
     gap_ms = fn.unix_millis("begin") - fn.unix_millis("ended")
     one = fn.struct(
         fn.col("begin").alias("at"),
@@ -114,7 +102,7 @@ def _gaps(events: DataFrame) -> DataFrame:
         fn.col("epoch").alias("to_epoch"),
         "leader_id",
         fn.greatest(gap_ms, fn.lit(0)).alias("gap_ms"),
-        fn.greatest(-gap_ms, fn.lit(0)).alias("clock_behind_ms"),
+        fn.col("back_ms").alias("clock_behind_ms"),
     )
     hours = gaps.withColumn("gap", one).groupBy("cluster_id", _hour(fn.col("begin")).alias("hour"))
     return hours.agg(

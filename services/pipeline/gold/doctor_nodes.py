@@ -201,24 +201,19 @@ def _fencings(now: Present, history: DataFrame) -> DataFrame:
     # A broker in controlled shutdown is being restarted and has not failed.
     sudden = fn.col("follows") & ~fn.col("was_fenced") & ~fn.col("in_controlled_shutdown")
     failed = fn.col("began") & fn.coalesce(sudden, fn.lit(False)) & is_late
+    starts = fn.struct(fn.col("valid_from_offset").alias("offset"), fn.col("valid_from_time").alias("time"))
     return (
         began.groupBy(*_KEY)
         .agg(
-            fn.max(fn.when(fn.col("began"), fn.col("valid_from_offset"))).alias("began_offset"),
-            fn.max(fn.when(fn.col("began"), fn.col("valid_from_time"))).alias("began_time"),
+            fn.max(fn.when(fn.col("began"), starts)).alias("last_began"),
             fn.max_by("fenced", "valid_from_offset").alias("is_fenced"),
             fn.sum(failed.cast("int")).alias("fencings"),
-            fn.min(
-                fn.when(
-                    failed,
-                    fn.struct(fn.col("valid_from_offset").alias("offset"), fn.col("valid_from_time").alias("time")),
-                )
-            ).alias("flapping_since"),
+            fn.min(fn.when(failed, starts)).alias("flapping_since"),
         )
         .select(
             *_KEY,
-            fn.when(fn.col("is_fenced"), fn.col("began_offset")).alias("fenced_offset"),
-            fn.when(fn.col("is_fenced"), fn.col("began_time")).alias("fenced_time"),
+            fn.when(fn.col("is_fenced"), fn.col("last_began.offset")).alias("fenced_offset"),
+            fn.when(fn.col("is_fenced"), fn.col("last_began.time")).alias("fenced_time"),
             "fencings",
             "flapping_since",
         )

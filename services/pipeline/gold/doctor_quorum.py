@@ -14,7 +14,7 @@ from quorate.records import VotersRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.began import began
 from services.pipeline.gold.doctor_rules import INFO, WARN, DoctorLimits, DoctorRule, findings, listed, text
-from services.pipeline.gold.silence import silences
+from services.pipeline.gold.silence import by_two_clocks, silences
 from services.pipeline.silver.present import Present
 
 __all__ = ["deposed_findings", "silence_findings", "voter_findings"]
@@ -54,8 +54,9 @@ def silence_findings(events: DataFrame, limits: DoctorLimits) -> DataFrame:
     longest = fn.max_by(fn.struct("before", "after", "silent_ms"), "silent_ms").alias("longest")
     rows = found.groupBy("cluster_id").agg(longest, fn.count("*").alias("count")).select("*", "longest.*")
     rows = rows.withColumns({"since_offset": fn.col("before.offset"), "since_time": fn.col("before.timestamp")})
+    clocks = by_two_clocks("before", "after")
     more = fn.when(fn.col("count") > 1, text("; the longest of ", fn.col("count"), " such times")).otherwise("")
-    wrote = text("no controller wrote for ", fn.round(fn.col("silent_ms") / 1000, 1), " s: from offset ")
+    wrote = text("no controller wrote for ", fn.round(fn.col("silent_ms") / 1000, 1), " s", clocks, ": from offset ")
     between = text(fn.col("before.offset"), " in epoch ", fn.col("before.epoch"), " until ", _end())
     rule = DoctorRule(
         WARN,

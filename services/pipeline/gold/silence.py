@@ -4,7 +4,7 @@ An idle active controller writes a NoOpRecord every `metadata.max.idle.interval.
 NoOpRecords, a gap much longer than their interval means that no controller was active, or that it could not commit.
 In a log without them (below 3.3-IV1, or with an interval of 0) nothing can be found.
 
-Timestamps are those of the leaders: between two epochs a gap includes the difference of their clocks.
+Timestamps are those of the leaders: between two epochs a gap includes the difference of their clocks (`clocks`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-__all__ = ["INTERVALS", "SILENCE_S", "silences"]
+__all__ = ["INTERVALS", "SILENCE_S", "by_two_clocks", "silences"]
 
 SILENCE_S: Final = 10.0
 """Minimum length of a reported gap in s: an election takes seconds (`controller.quorum.fetch.timeout.ms`, the vote)."""
@@ -26,17 +26,17 @@ def silences(events: DataFrame, *, silence_s: float = SILENCE_S) -> DataFrame:
     """Finds gaps of at least `silence_s` seconds; the structs `before` and `after` are the records on both sides.
 
     Each has `timestamp`, `offset`, `epoch`, and `leader_id` if it is a LeaderChange; `silent_ms` is the time between
-    them. Events are first grouped into time cells of `silence_s`: a longer gap always lies between two cells, so only
-    the first and last record of each cell are compared.
+    them. An epoch's events are first grouped into time cells of `silence_s`: a longer gap always lies between two
+    cells, so only the first and last record of each cell are compared, in the order of their offsets.
     """
     at = fn.unix_millis("timestamp")
     is_idle = fn.col("type") == "NO_OP_RECORD"
     leads = fn.when(fn.col("type") == "LEADER_CHANGE", fn.get_json_object("payload", "$.leaderId").cast("int"))
-    one = fn.struct("timestamp", "offset", "epoch", leads.alias("leader_id"), is_idle.alias("is_idle"))
+    one = fn.struct("offset", "timestamp", "epoch", leads.alias("leader_id"), is_idle.alias("is_idle"))
     idle_at = fn.when(is_idle, at)
     cells = (
         events.where("not is_base")
-        .groupBy("cluster_id", fn.floor(at / fn.lit(silence_s * 1000)).alias("cell"))
+        .groupBy("cluster_id", "epoch", fn.floor(at / fn.lit(silence_s * 1000)).alias("cell"))
         .agg(
             fn.min(one).alias("after"),
             fn.max(one).alias("last"),
@@ -44,7 +44,7 @@ def silences(events: DataFrame, *, silence_s: float = SILENCE_S) -> DataFrame:
             fn.count(idle_at).alias("idles"),
         )
     )
-    order = Window.partitionBy("cluster_id").orderBy("cell")
+    order = Window.partitionBy("cluster_id").orderBy("after.offset")
     earlier = order.rowsBetween(Window.unboundedPreceding, -1)
     beside = cells.withColumns({"before": fn.lag("last").over(order), "idled": fn.sum("idles").over(earlier)})
     silent_ms = fn.unix_millis("after.timestamp") - fn.unix_millis("before.timestamp")
@@ -52,6 +52,12 @@ def silences(events: DataFrame, *, silence_s: float = SILENCE_S) -> DataFrame:
     least = fn.greatest(fn.lit(silence_s * 1000), INTERVALS * fn.col("interval_ms"))
     silent = found.where((fn.col("idled") > 0) & (fn.col("silent_ms") >= least))
     return silent.select("cluster_id", "before", "after", "silent_ms")
+
+
+def by_two_clocks(before: str, after: str) -> Column:
+    """Says of a gap between these two records that it was measured by two clocks; empty if by one."""
+    differ = fn.col(f"{before}.epoch") != fn.col(f"{after}.epoch")
+    return fn.when(differ, ", by the clocks of two controllers, which may differ").otherwise("")
 
 
 def _interval_ms() -> Column:

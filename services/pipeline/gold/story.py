@@ -5,6 +5,7 @@ were cordoned, changes of the voters and of min.insync.replicas, active controll
 moment how many partitions of which topics lost or regained a leader, came under min.insync.replicas or out of it, or
 were given a leader that may lack records (`story_partitions`, `story_nodes`).
 
+The order is that of the offsets: times go back where an active controller's clock is behind the one before (`clocks`).
 Each row has the counts of `conditions` after its moment: the same that the report's plot shows for that time.
 """
 
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.availability import ends_of, partition_spans
+from services.pipeline.gold.clocks import back_count, with_set_backs
 from services.pipeline.gold.doctor_rules import DoctorLimits
 from services.pipeline.gold.story_nodes import (
     active_controllers,
@@ -45,6 +47,7 @@ def story(silver: Mapping[str, DataFrame], *, limits: DoctorLimits | None = None
     spans = partition_spans(
         silver["partition_history"], silver["config_history"], ends_of(events), min_isr=limits.min_isr
     )
+    spans = with_set_backs(spans, events)
     turns = turned(spans)
     rows = [
         partition_events(turns),
@@ -58,12 +61,15 @@ def story(silver: Mapping[str, DataFrame], *, limits: DoctorLimits | None = None
     bases = events.where("is_base").select("cluster_id", "offset").distinct()
     every = reduce(DataFrame.unionByName, rows)
     told = every.join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")
-    return _with_counts(told, changes_of_counts(spans)).select(*COLUMNS)
+    placed = with_set_backs(told, events).withColumn("back_count", back_count("offset"))
+    return _with_counts(placed, changes_of_counts(spans)).select(*COLUMNS)
 
 
 def _with_counts(told: DataFrame, changes: DataFrame) -> DataFrame:
-    """Adds to each event the sums of the changes until its time; changes of the same time are included."""
-    until = Window.partitionBy("cluster_id").orderBy("time")
+    """Adds to each event the sums of the changes until its moment; changes of the same moment are included."""
+    of_moment = Window.partitionBy("cluster_id", "back_count", "time")
+    until = Window.partitionBy("cluster_id").orderBy("at")
     both = told.withColumn("is_event", fn.lit(True)).unionByName(changes, allowMissingColumns=True)
+    both = both.withColumn("at", fn.min("offset").over(of_moment))
     sums = [fn.coalesce(fn.sum(name).over(until), fn.lit(0)).alias(column) for name, column in COUNTS.items()]
     return both.select(*told.columns, "is_event", *sums).where("is_event")

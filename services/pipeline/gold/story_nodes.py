@@ -8,11 +8,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from quorate.records import LeaderChangeMessage, RegisterControllerRecord, VotersRecord
+from quorate.records import RegisterControllerRecord, VotersRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.audit_rows import with_before
+from services.pipeline.gold.clocks import epochs
 from services.pipeline.gold.doctor_rules import DoctorLimits, listed, text
-from services.pipeline.gold.silence import silences
+from services.pipeline.gold.silence import by_two_clocks, silences
 from services.pipeline.gold.story_partitions import BAD, GOOD, PLAIN
 
 __all__ = ["active_controllers", "broker_events", "controller_events", "silence_events", "voter_events"]
@@ -102,13 +103,16 @@ def voter_events(kept: DataFrame) -> DataFrame:
 
 
 def active_controllers(events: DataFrame) -> DataFrame:
-    """Returns an event for each election of the active controller: each LeaderChangeMessage."""
-    leader = fn.from_json("payload", struct_type(LeaderChangeMessage))["leaderId"]
-    rows = events.where("type = 'LEADER_CHANGE'").withColumns(
-        {"valid_from_offset": fn.col("offset"), "valid_from_time": fn.col("timestamp")}
+    """Returns an event for each election of the active controller, which says if the times go back with it."""
+    rows = (
+        epochs(events)
+        .where("leader_id is not null")
+        .withColumns({"valid_from_offset": fn.col("begin_offset"), "valid_from_time": fn.col("begin")})
     )
-    sentence = text("controller ", leader, " becomes the active controller, in epoch ", fn.col("epoch"))
-    return _events(rows, fn.lit(PLAIN), sentence)
+    leads = text("controller ", fn.col("leader_id"), " becomes the active controller, in epoch ", fn.col("epoch"))
+    seconds = fn.round(fn.col("back_ms") / 1000, 1)
+    back = text("; times go back by ", seconds, " s here: its clock is behind the one before, or that was ahead")
+    return _events(rows, fn.lit(PLAIN), fn.concat(leads, fn.when(fn.col("back_ms") > 0, back).otherwise("")))
 
 
 def silence_events(events: DataFrame, limits: DoctorLimits) -> DataFrame:
@@ -116,8 +120,8 @@ def silence_events(events: DataFrame, limits: DoctorLimits) -> DataFrame:
     rows = silences(events, silence_s=limits.silence_s).withColumns(
         {"valid_from_offset": fn.col("before.offset"), "valid_from_time": fn.col("before.timestamp")}
     )
-    seconds = fn.round(fn.col("silent_ms") / 1000, 1)
-    return _events(rows, fn.lit(BAD), text("no controller writes for ", seconds, " s from here on"))
+    seconds, clocks = fn.round(fn.col("silent_ms") / 1000, 1), by_two_clocks("before", "after")
+    return _events(rows, fn.lit(BAD), text("no controller writes for ", seconds, " s from here on", clocks))
 
 
 def _directory_events(history: DataFrame) -> DataFrame:

@@ -1,6 +1,7 @@
 """The story's events about partitions, one for each moment and kind, and those about min.insync.replicas.
 
-A controller's decision about many partitions has one timestamp, so a moment is a time.
+A controller's decision about many partitions has one timestamp, so a moment is a time, between two at which the times
+go back (`clocks`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pyspark.sql import functions as fn
 
 from quorate.metadata.configs import BROKER, TOPIC
 from services.pipeline.gold.audit_rows import not_followed, with_before
+from services.pipeline.gold.clocks import back_count
 from services.pipeline.gold.conditions import CONDITIONS
 from services.pipeline.gold.doctor_rules import text
 from services.pipeline.silver.partitions import KEY
@@ -50,7 +52,7 @@ _TURNS: Final = {
 def turned(spans: DataFrame) -> DataFrame:
     """Returns a row for each thing that happens to a partition at the begin or end of one of its spans.
 
-    Columns: `cluster_id`, `offset`, `time`, `topic`, `by_config` (a config change did it), and `turn`.
+    Columns: `cluster_id`, `offset`, `time`, `back_count`, `topic`, `by_config` (a config change did it), and `turn`.
     """
     order = by_key(KEY)
     was = {f"was_{name}": fn.coalesce(fn.lag(name).over(order), fn.lit(False)) for name in ("offline", "under_min_isr")}
@@ -63,12 +65,13 @@ def turned(spans: DataFrame) -> DataFrame:
         "uncleanly": fn.col("unclean"),
     }
     turns = fn.array_compact(fn.array(*(fn.when(holds, fn.lit(name)) for name, holds in happened.items())))
-    at = ("cluster_id", "offset", fn.col("begin").alias("time"), "topic", "by_config")
-    begun = spans.withColumns(was).select(*at, fn.explode(turns).alias("turn"))
+    at = ("cluster_id", "offset", fn.col("timestamp").alias("time"), back_count("offset").alias("back_count"))
+    begun = spans.withColumns(was).select(*at, "topic", "by_config", fn.explode(turns).alias("turn"))
     gone = spans.where("is_removed and under_min_isr").select(
         "cluster_id",
         fn.col("removed_offset").alias("offset"),
-        fn.col("end").alias("time"),
+        fn.col("removed_time").alias("time"),
+        back_count("removed_offset").alias("back_count"),
         "topic",
         fn.lit(False).alias("by_config"),
         fn.lit("removed").alias("turn"),
@@ -77,10 +80,10 @@ def turned(spans: DataFrame) -> DataFrame:
 
 
 def partition_events(turns: DataFrame) -> DataFrame:
-    """Groups what happened to partitions by time and kind; what a config change did is in `min_isr_events`."""
+    """Groups what happened to partitions by moment and kind; what a config change did is in `min_isr_events`."""
     moments = (
         turns.where("not by_config")
-        .groupBy("cluster_id", "time", "turn")
+        .groupBy("cluster_id", "back_count", "time", "turn")
         .agg(
             fn.min("offset").alias("offset"),
             fn.count("*").alias("count"),
@@ -165,19 +168,26 @@ def min_isr_events(configs: DataFrame, topics: DataFrame, turns: DataFrame) -> D
 
 
 def changes_of_counts(spans: DataFrame) -> DataFrame:
-    """Returns by how much the number of partitions of each of CONDITIONS changes, for each cluster and `time`."""
+    """Returns by how much the number of partitions of each of CONDITIONS changes at each moment, with its `offset`."""
     order = by_key(KEY)
     flags = {name: fn.col(name).cast("int") for name in CONDITIONS}
     begun = spans.select(
         "cluster_id",
-        fn.col("begin").alias("time"),
+        "offset",
+        back_count("offset").alias("back_count"),
+        fn.col("timestamp").alias("time"),
         *((flag - fn.coalesce(fn.lag(flag).over(order), fn.lit(0))).alias(name) for name, flag in flags.items()),
     )
     gone = spans.where("is_removed").select(
-        "cluster_id", fn.col("end").alias("time"), *((-flag).alias(name) for name, flag in flags.items())
+        "cluster_id",
+        fn.col("removed_offset").alias("offset"),
+        back_count("removed_offset").alias("back_count"),
+        fn.col("removed_time").alias("time"),
+        *((-flag).alias(name) for name, flag in flags.items()),
     )
     both = begun.unionByName(gone).where(" or ".join(f"{name} <> 0" for name in CONDITIONS))
-    return both.groupBy("cluster_id", "time").agg(*(fn.sum(name).alias(name) for name in CONDITIONS))
+    sums = (fn.sum(name).alias(name) for name in CONDITIONS)
+    return both.groupBy("cluster_id", "back_count", "time").agg(fn.min("offset").alias("offset"), *sums)
 
 
 def _default() -> Column:

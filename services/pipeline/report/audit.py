@@ -37,7 +37,7 @@ class Sentence:
 
 
 def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
-    """Collects the latest sentences, ordered by time."""
+    """Collects the latest sentences, ordered by time; those of one cluster are in the order of their offsets."""
     look = fn.when(fn.col("rest").rlike(_GRAVE), "grave").when(fn.col("rest").rlike(_MILD), "mild").otherwise("")
     last = audit.orderBy(fn.desc("time"), fn.desc("cluster_id"), fn.desc("offset"), fn.desc("sentence")).limit(most)
     rest = fn.expr("substring(sentence, length(subject) + 1)")
@@ -51,8 +51,7 @@ def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
         look.alias("look"),
     )
     rows = [Sentence(**row.asDict()) for row in selected.collect()]
-    rows.sort(key=lambda row: (row.ms, row.cluster_id, row.offset, row.sentence))
-    return ShownRows(rows, audit.count())
+    return ShownRows(_in_order(rows), audit.count())
 
 
 def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: int) -> list[Part]:
@@ -69,6 +68,17 @@ def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: 
     note = Note(shown.words("the latest", "changes") + "; search with the browser (Ctrl-F)")
     only = "only failures: fenced, without a leader, unclean, elections of an active controller"
     return [note, table(shown.rows, columns, _row_look, only=only)]
+
+
+def _in_order(rows: list[Sentence]) -> list[Sentence]:
+    """Orders sentences of a cluster by offset, and among clusters by the latest time that each has reached."""
+    reached: dict[str, int] = {}
+    placed = []
+    for row in sorted(rows, key=lambda row: (row.offset, row.sentence)):
+        reached[row.cluster_id] = max(row.ms, reached.get(row.cluster_id, row.ms))
+        placed.append((reached[row.cluster_id], row))
+    placed.sort(key=lambda each: (each[0], each[1].cluster_id))
+    return [row for _, row in placed]
 
 
 def _row_look(row: Sentence) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as fn
 from services.pipeline.report.intervals import latest, ms, stretches, worst
 from services.pipeline.report.lanes import LaneSegment, TimelineLane, TimelineMark
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits
+from services.pipeline.silver.validity import by_key
 
 __all__ = ["BrokerState", "broker_lanes", "fencings", "read_brokers"]
 
@@ -40,11 +41,13 @@ class BrokerState:
 
 def read_brokers(history: DataFrame, ends: DataFrame, limits: ReportLimits) -> list[BrokerState]:
     """Collects the latest intervals of each cluster's most changed brokers, ordered by broker and time."""
-    known = history.join(fn.broadcast(ends), "cluster_id")
-    begin = fn.greatest("valid_from_time", "log_begin_time")
-    is_last = fn.col("valid_to_offset").isNull()
-    rows = known.withColumns({"begin": begin, "end": fn.coalesce("valid_to_time", "log_end_time"), "is_last": is_last})
     key = ("cluster_id", "broker_id")
+    known = history.join(fn.broadcast(ends), "cluster_id")
+    # A new active controller's clock may be behind; a time earlier than one before it is replaced by that one.
+    latest_yet = fn.max("valid_from_time").over(by_key(key[1:], "valid_from_offset"))
+    begin = fn.greatest(latest_yet, "log_begin_time")
+    end = fn.greatest(begin, fn.coalesce("valid_to_time", "log_end_time"))
+    rows = known.withColumns({"begin": begin, "end": end, "is_last": fn.col("valid_to_offset").isNull()})
     each = history.groupBy(*key).agg(fn.max_by("rack", "valid_from_offset").alias("rack"), fn.count("*").alias("rows"))
     some = worst(each, ["cluster_id"], [fn.desc("rows"), fn.col("broker_id")], limits.brokers)
     some = some.select(*key, fn.substring("rack", 1, TEXT_MAX).alias("rack"), fn.col("total").alias("of"))

@@ -21,7 +21,7 @@ from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.partitions import PartitionState, chosen, partition_lanes, read_partitions
 from services.pipeline.report.parts import Heading, Note, Part, Toolbar
 from services.pipeline.report.quorum import Epoch, Silence, quorum_lane, read_epochs, read_silences
-from services.pipeline.report.times import duration, moment
+from services.pipeline.report.times import duration, moment, set_back
 from services.pipeline.silver.present import MIN_ISR_DEFAULT
 
 __all__ = ["Drawn", "cluster_parts", "read_clusters"]
@@ -79,6 +79,7 @@ def cluster_parts(whole: Drawn, limits: ReportLimits) -> list[Part]:
     parts: list[Part] = [
         Heading("Cluster", code=cluster.cluster_id, level=2),
         Note(f"{moment(cluster.begin_ms)} to {moment(cluster.end_ms)} UTC, {lasted}"),
+        *_of_clocks(drawn.epochs),
     ]
     if drawn.epochs or drawn.brokers or drawn.partitions:
         parts.append(Toolbar(_group(drawn)))
@@ -105,6 +106,16 @@ def cluster_parts(whole: Drawn, limits: ReportLimits) -> list[Part]:
             lanes(rows, _period(drawn), "States of the brokers", looks, group=_group(drawn), marks=marks),
         ]
     return [*parts, *_partition_parts(drawn)]
+
+
+def _of_clocks(epochs: Sequence[Epoch]) -> list[Note]:
+    """Says how times that go back are drawn, if some do."""
+    back_ms = set_back(each for epoch in epochs for each in (epoch.begin_ms, epoch.last_ms))
+    if not back_ms:
+        return []
+    behind = f"A new active controller's clock was up to {duration(back_ms / 1_000)} behind the one before."
+    drawn = "A broker's or partition's change with a time before its last one is drawn at that one."
+    return [Note(f"{behind} Its epoch is drawn over the end of the one before. {drawn}")]
 
 
 def _group(drawn: Drawn) -> str:

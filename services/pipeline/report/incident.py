@@ -16,7 +16,7 @@ from services.pipeline.report.cells import Column, table
 from services.pipeline.report.intervals import latest, ms
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Folded, Heading, Note, Part, Words, code
-from services.pipeline.report.times import moment
+from services.pipeline.report.times import moment, set_back
 
 __all__ = ["Cause", "Event", "Incident", "incident_parts", "read_incident"]
 
@@ -131,10 +131,21 @@ def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list
     heading = Heading(of, shown.words("the latest", "events") + ", in order", cluster_id)
     note = Note(
         "The numbers are of partitions, after all that happened at that time; those offline are also under min ISR."
+        + _of_clocks(shown.rows)
     )
     earlier, latest_events = shown.rows[:-_OPEN_MAX], shown.rows[-_OPEN_MAX:]
     folded = [Folded(_earlier(earlier), [table(earlier, columns)])] if earlier else []
     return [heading, note, *folded, table(latest_events, columns)]
+
+
+def _of_clocks(events: Sequence[Event]) -> str:
+    """Says that times go back, if they do."""
+    if not set_back(event.ms for event in events):
+        return ""
+    return (
+        " The order is that of the log. Times are as the active controllers stamped them, and go back where the clock"
+        " of a new one is behind; its election says by how much."
+    )
 
 
 def _earlier(events: Sequence[Event]) -> str:

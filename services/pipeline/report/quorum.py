@@ -65,9 +65,11 @@ def read_silences(events: DataFrame, most: int) -> list[Silence]:
 def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int) -> TimelineLane:
     """Builds the lane of one cluster's epochs, of which there is at least one.
 
-    An epoch that begins with the log's last record has no duration; it is drawn with the minimum visible width.
+    An epoch that begins with the log's last record has no duration; it is drawn with the minimum visible width. One
+    whose successor's clock is behind ends with its own last record, and the successor is drawn over it.
     """
-    ends = [*(each.begin_ms for each in epochs[1:]), end_ms]
+    begins = [*(each.begin_ms for each in epochs[1:]), end_ms]
+    ends = [max(each.last_ms, end) for each, end in zip(epochs, begins, strict=True)]
     return TimelineLane(
         label="active controller",
         first_shown_ms=epochs[0].begin_ms if len(epochs) < epochs[0].total else None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import pairwise
 
-__all__ = ["clock", "day", "duration", "moment"]
+__all__ = ["clock", "day", "duration", "moment", "set_back"]
 
 
 def moment(ms: int) -> str:
@@ -48,6 +50,16 @@ def duration(seconds: float) -> str:
     if whole < 86_400:
         return f"{whole // 3_600} h {whole % 3_600 // 60} min"
     return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+
+
+def set_back(times: Iterable[int]) -> int:
+    """Returns the most by which a time, in ms, is before the one before it; 0 if none is.
+
+    >>> set_back((1_000, 4_000, 3_500, 2_000))
+    1500
+
+    """
+    return max((max(before - after, 0) for before, after in pairwise(times)), default=0)
 
 
 def _at(ms: int) -> datetime:
