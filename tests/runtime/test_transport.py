@@ -31,6 +31,7 @@ from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError
 from quorate.runtime.guard import Guard
 from quorate.runtime.logs import start_logs
+from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
@@ -115,6 +116,7 @@ async def serving(transport: Transport, guard: Guard | None = None) -> AsyncIter
     server, node = Server(transport=transport, guard=guard), Node(transport)
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, node)
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, node)
+    server.multiplex()
     port = server.listen(f"{HOST}:0")
     await server.start()
     try:
@@ -286,6 +288,24 @@ async def test_a_new_authority_is_taken_without_a_restart(
 
     assert [b"CN=caller,O=cluster"] * 6 + [b"CN=newcomer,O=cluster"] * 4 == served.subjects
     assert 6 == log.getvalue().count("took a new certificate"), log.getvalue()
+
+
+async def test_calls_that_share_a_stream_show_the_certificate_of_their_time(
+    node: Files, caller: Files, issuer: Authority
+) -> None:
+    client = caller.transport()
+    async with (
+        serving(node.transport()) as (served, address),
+        MultiplexedChannel(open_channel(address, client)) as channel,
+    ):
+        stub = PlacerStub(channel)
+        for _ in range(2):
+            await call(stub.Place, PlaceRequest(), deadline_ms=PATIENCE_MS)
+        caller.replace(caller.keystore, issuer.issue("newcomer", "/O=cluster/CN=newcomer").read_text())
+        client.look()
+        await call(stub.Place, PlaceRequest(), deadline_ms=PATIENCE_MS)
+
+    assert [b"CN=caller,O=cluster"] * 2 + [b"CN=newcomer,O=cluster"] == served.subjects
 
 
 async def test_a_stream_outlives_its_certificate_and_its_connection_ends_with_it(
