@@ -15,16 +15,21 @@ import pytest
 
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, Process, secured
 from deploy.local.ports import free_ports
+from kraft.api.create_topics import CreateTopicsRequest as CreateTopicsOnTheWire
+from kraft.api.create_topics import CreateTopicsResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.errors import ErrorCode
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client import connect
 from quorate.nouns import NodeId
 from quorate.records import RegisterControllerRecord, VotersRecord
+from quorate.runtime.statuses import is_retriable
 from quorate.wire.batch import ControlType, batches, records
 from quorate.wire.codec import decode
 from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import DEADLINE_MS, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, stored_batches, stored_records
+from tests.e2e.secured import PATIENCE
 from tests.e2e.writer import BETWEEN_S, caught_up
 from tests.network.certificates import authority
 
@@ -36,7 +41,8 @@ PLAINTEXT, SSL = 0, 1
 MORE: Final = 3
 """So many writes in each way between two steps."""
 SHOWN: Final = (
-    r"RULE:^CN=(?:quorum|controller|observer)-([0-9]+),O=cluster$/$1/,RULE:^CN=(?:heartbeat-1|clients),O=cluster$/*/"
+    r"RULE:^CN=(?:quorum|controller|observer)-([0-9]+),O=cluster$/$1/,"
+    r"RULE:^CN=(?:heartbeat-1|gateway-[0-9]|clients),O=cluster$/*/"
 )
 """`principal.node.id.mapping.rules` for the names of the certificates here."""
 
@@ -48,12 +54,17 @@ class Moving:
         self.cluster = cluster
         self.plain = cluster.plan
         self.written: dict[str, list[str]] = {}
-        names = [each.name for each in self.plain.processes]
+        own = [each for each in self.plain.processes if each.service != "gateway"]
+        names = [each.name for each in own]
         ports = dict(zip(names, free_ports(len(names)), strict=True))
-        self.listener = {each.name: each.settings["listeners"].partition("://")[0] for each in self.plain.processes}
+        self.processes = own
+        """All but the gateways, whose own listeners speak Kafka's wire."""
+        self.listener = {each.name: each.settings["listeners"].partition("://")[0] for each in own}
         self.secure = secured(self.plain, tls)  # its processes have settings of their own
-        moved = {each.name: replace(each, port=ports[each.name]) for each in self.secure.processes}
-        self.addresses = {each.address: moved[each.name].address for each in self.plain.processes}
+        moved = {
+            each.name: replace(each, port=ports[each.name]) for each in self.secure.processes if each.name in ports
+        }
+        self.addresses = {each.address: moved[each.name].address for each in own}
         self.plan = replace(
             self.secure,
             quorum=tuple(moved[each.name] for each in self.plain.quorum),
@@ -80,7 +91,11 @@ class Moving:
 
     def call_there(self, process: Process) -> None:
         """2: this process calls the others at the listener with TLS."""
-        process.settings["controller.listener.names"] = f"{SECURE},{self.listener[process.name]}"
+        if process.service == "gateway":
+            after = self._after(process)
+            process.settings.update({key: value for key, value in after.settings.items() if key.startswith("grpc.")})
+        else:
+            process.settings["controller.listener.names"] = f"{SECURE},{self.listener[process.name]}"
         for key, value in process.settings.items():
             if key.startswith("controller.quorum.") or key.endswith((".endpoint", ".endpoints")):
                 for plain, secure in self.addresses.items():
@@ -108,10 +123,13 @@ class Moving:
 
     # The rolling restart, and the writes meanwhile.
 
-    async def restart_all(self) -> None:
+    async def restart_all(self, *others: Process) -> None:
         """Node after node, each its quorum node and its controller, the leader in its turn; then the other services."""
         plan = self.plain
-        for at_once in (*zip(plan.controllers, plan.quorum, strict=True), (plan.placer, plan.heartbeat, plan.observer)):
+        for at_once in (
+            *zip(plan.controllers, plan.quorum, strict=True),
+            (plan.placer, plan.heartbeat, plan.observer, *others),
+        ):
             for process in at_once:
                 await self.cluster.kill(process, signal.SIGTERM)
             for process in reversed(at_once):
@@ -162,6 +180,19 @@ class Moving:
 
         await eventually(least, lambda count: count >= MORE)
 
+    async def at_a_gateway(self, name: str) -> ErrorCode:
+        """How it ends that a Kafka's client, who has no name, creates a topic at the gateway beside node 1."""
+        host, _, port = self.plain.bootstrap_controllers.split(",")[0].rpartition(":")
+        request = CreateTopicsOnTheWire((CreateTopicsOnTheWire.CreatableTopic(name, 1, 3),), DEADLINE_MS)
+
+        async def created() -> ErrorCode:
+            async with await connect(host, int(port), timeouts=PATIENCE) as client:
+                answer = await client.ask_for(CreateTopicsResponse, request)
+            return ErrorCode(answer.topics[0].error_code)
+
+        code = await eventually(created, lambda code: not is_retriable(ApiError(code, "")))
+        return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
+
     # What is in the log.
 
     async def has_listeners(self, controllers: dict[str, int], voters: dict[NodeId, list[str]]) -> None:
@@ -201,14 +232,15 @@ async def is_heard(address: str) -> bool:
 @pytest.mark.parametrize("dynamic", [True, False], ids=["voters in the log", "voters in the settings"])
 async def test_a_cluster_moves_from_clear_text_to_tls_while_topics_are_created(tmp_path: Path, dynamic: bool) -> None:
     issuer = authority(tmp_path)
-    async with control_plane(tmp_path / "plane", dynamic=dynamic, quorum_settings=PATIENT) as cluster:
+    plane = control_plane(tmp_path / "plane", dynamic=dynamic, quorum_settings=PATIENT, with_gateways=dynamic)
+    async with plane as cluster:
         plan: ClusterPlan = cluster.plan
         names = [*(each.name for each in plan.processes), CLIENTS]
         stores = {name: (issuer.issue(name, f"/O=cluster/CN={name}"), issuer.certificate) for name in names}
         moving = Moving(cluster, PlanTls(stores=stores))
         both = {"CONTROLLER": PLAINTEXT, SECURE: SSL}
         async with moving.writing("plain"):
-            for process in plan.processes:
+            for process in moving.processes:
                 moving.add_listener(process)
             await moving.restart_all()
             voters = {node_id: sorted(both) for node_id in VOTERS} if dynamic else {}
@@ -217,14 +249,18 @@ async def test_a_cluster_moves_from_clear_text_to_tls_while_topics_are_created(t
             for process in plan.processes:
                 moving.call_there(process)
             async with moving.writing("secure"):
-                await moving.restart_all()
+                await moving.restart_all(*plan.gateways)
+                if dynamic:
+                    assert ErrorCode.NONE is await moving.at_a_gateway("at-a-gateway-by-tls")
         for broker_id in plan.brokers:
             await cluster.brokers[broker_id].shut_down()
             await cluster.join(broker_id)
         async with moving.writing("last"):
-            for process in plan.processes:
+            for process in moving.processes:
                 moving.drop_listener(process)
             await moving.restart_all()
+            if dynamic:
+                assert ErrorCode.TOPIC_AUTHORIZATION_FAILED is await moving.at_a_gateway("at-a-gateway-with-rights")
             voters = {node_id: [SECURE] for node_id in VOTERS} if dynamic else {}
             await moving.has_listeners({SECURE: SSL}, voters)
 
@@ -232,4 +268,4 @@ async def test_a_cluster_moves_from_clear_text_to_tls_while_topics_are_created(t
         for door in VOTERS:
             assert set() == written - (await cluster.topics(at=door)).keys()
         await eventually(cluster.topics, lambda told: written <= told.keys())
-        assert {False} == {await is_heard(process.address) for process in plan.processes}
+        assert {False} == {await is_heard(process.address) for process in moving.processes}
