@@ -98,11 +98,13 @@ class PeerServicer(MembershipServicer, NodeLogService):
     def _for(self, context: Any) -> Endpoints:
         """Returns the nodes' endpoints for an answer: those of the listener on which the request was received.
 
-        There are none for who calls by another security protocol than this node calls its peers: it has its own.
+        There are none for who speaks gRPC by another security protocol than this node does to its peers: who calls has
+        addresses of its own.
         """
-        if not self._transport.is_own_protocol(context):
+        listener = listener_of(context.invocation_metadata() or ())
+        if listener is None and not self._transport.is_own_protocol(context):
             return {}
-        return self._endpoints.on(listener_of(context.invocation_metadata() or ()))
+        return self._endpoints.on(listener)
 
     def _accepted(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, reply: Answer) -> Answer:
         """Returns a callback that notes the leader's address if the core accepts the request, then replies.

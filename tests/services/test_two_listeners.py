@@ -21,6 +21,7 @@ from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
 from quorate.runtime.client import call, open_channel
 from quorate.runtime.config import ConfigError, load
 from quorate.runtime.guard import guard_of
+from quorate.runtime.passing_on import LISTENER
 from quorate.runtime.server import Server
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import transport_of
@@ -182,6 +183,20 @@ async def test_who_calls_in_another_security_protocol_is_told_no_address(tmp_pat
     assert {"CONTROLLER": [], "SECURE": []} | {called: [("two", 1 if called == "CONTROLLER" else 2)]} == {
         name: [(each.host, each.port) for each in answer.node_endpoints] for name, answer in answers.items()
     }
+
+
+async def test_a_gateway_is_told_where_its_listener_is_whatever_it_speaks_to_the_node(tmp_path: Path) -> None:
+    leads = BeginQuorumEpochRequest(epoch=7, leader_id=2, voter=ReplicaKey(1), cluster_id="c", reply_to=1)
+    request = to_begin(leads, [ListenerEndpoint("GATEWAY", "two", 3)])
+    async with node(tmp_path, **{"kafka.listener.security.protocol.map": "GATEWAY:PLAINTEXT"}) as channels:
+        answers = [
+            await QuorumStub(channel).BeginQuorumEpoch(request, timeout=PATIENCE_S, metadata=((LISTENER, "GATEWAY"),))
+            for channel in channels.values()
+        ]
+
+    assert [[("two", 3)], [("two", 3)]] == [
+        [(each.host, each.port) for each in answer.node_endpoints] for answer in answers
+    ]
 
 
 async def test_a_caller_in_the_clear_has_no_name_and_with_an_authorizer_no_right(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Transport:
         calls_in_the_clear: bool = False,
         clock: Clock = CLOCK,
     ) -> None:
-        """With `calls_in_the_clear` the files are for listeners alone, of which the one for other processes has none.
+        """With `calls_in_the_clear` the files are for the listeners alone, and this process calls others without TLS.
 
         Raises ConfigError for files that are not there, or do not fit each other.
         """

@@ -75,7 +75,7 @@ class TransportSettings(CallSettings):
     security_protocols: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map",
         list_of(named_choice(*PROTOCOLS), low=0, distinct=lambda each: each[0]),
-        "What the listener of this name speaks, and who calls at it; SSL if it is not here.",
+        "What the listener of this name speaks, and this process where it calls others at one; SSL if it is not here.",
         default=(),
     )
     keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
