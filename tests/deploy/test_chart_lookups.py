@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pytest
 
 from tests.deploy.api_server import api_server
-from tests.deploy.chart import Json, named, of_kind, refusal, render
+from tests.deploy.chart import CHART, Json, named, of_kind, refusal, render, run
 
 NAMESPACE: Final = "kraft"
 QUORUM: Final = "q-quorate-quorum"
@@ -41,13 +42,13 @@ def secrets(*without: str) -> Iterable[Json]:
 
 
 def refused(values: Json, objects: Iterable[Json], **how: Any) -> str:
-    with api_server([DEFAULT, *objects]) as url:
-        return refusal(values, server=url, **how)
+    with api_server([DEFAULT, *objects]) as server:
+        return refusal(values, server=server.url, **how)
 
 
 def made(values: Json, objects: Sequence[Json], **how: Any) -> list[Json]:
-    with api_server([DEFAULT, *objects]) as url:
-        return render(values, server=url, **how)
+    with api_server([DEFAULT, *objects]) as server:
+        return render(values, server=server.url, **how)
 
 
 def test_a_second_release_of_one_name_is_refused() -> None:
@@ -55,6 +56,46 @@ def test_a_second_release_of_one_name_is_refused() -> None:
     says = refused({"fullnameOverride": "q-quorate"}, [quorum(release="first")], release="second")
 
     assert f"the namespace kraft has a StatefulSet {QUORUM} of release first: two releases cannot share a name" in says
+
+
+@pytest.mark.parametrize(
+    ("values", "objects", "why"),
+    [
+        ({"quorum": {"replicas": 4}}, [], "/quorum/replicas'"),
+        ({"quorum": {"replica": 3}}, [], "additional properties 'replica' not allowed"),
+        ({}, [quorum(release="first")], "two releases cannot share a name"),
+        (OWN, [*secrets("admin")], "no such Secret"),
+    ],
+    ids=["an even quorum", "a wrong key", "a second release", "no Secret"],
+)
+def test_what_is_refused_changes_nothing(values: Json, objects: list[Json], why: str) -> None:
+    """By `helm install` itself; with values that it takes it does begin to write."""
+    with api_server([DEFAULT, *objects]) as server:
+        done = install(server.url, values)
+
+        assert 0 != done.returncode
+        assert why in done.stderr
+        assert [] == server.changes
+    with api_server([DEFAULT]) as server:
+        install(server.url, {})
+
+        assert [] != server.changes
+
+
+def install(url: str, values: Json, *more: str) -> subprocess.CompletedProcess[str]:
+    """What helm says to `helm install`."""
+    where = ("--namespace", NAMESPACE, "--kube-apiserver", url, "--disable-openapi-validation")
+    return run("install", "q", str(CHART), *where, *more, values=values)
+
+
+def test_the_notes_say_how_to_call_and_how_to_run_the_pipeline() -> None:
+    with api_server([DEFAULT]) as server:
+        done = install(server.url, {"pipeline": {"enabled": True}}, "--dry-run=server")
+    notes = done.stdout.partition("\nNOTES:\n")[2]
+
+    assert "grpcurl -cacert ca.crt -cert admin.pem -key admin.pem" in notes
+    assert "kubectl -n kraft get secret q-quorate-admin-tls " in notes
+    assert "kubectl -n kraft create job --from=cronjob/q-quorate-pipeline now" in notes
 
 
 def test_a_second_release_of_another_name_is_taken() -> None:

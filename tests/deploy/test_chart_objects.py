@@ -62,10 +62,16 @@ def objects() -> list[Json]:
     return render(FULL, apis=(PROMETHEUS,))
 
 
+@pytest.fixture(scope="module")
+def whole() -> list[Json]:
+    """With what is not ours."""
+    return render({**FULL, "collector": {"enabled": True}}, apis=(PROMETHEUS,))
+
+
 def environment(container: Json) -> dict[str, str]:
     """The variables of a container in its pod, as a kubelet makes them."""
     known: dict[str, str] = {}
-    for each in container["env"]:
+    for each in container.get("env", []):
         if "value" in each:
             value = re.sub(r"\$\(([A-Z_]+)\)", lambda found: known[found[1]], str(each["value"]))
         elif "secretKeyRef" in each["valueFrom"]:
@@ -212,6 +218,17 @@ def test_whoever_calls_a_guarded_service_is_among_its_super_users(objects: list[
     assert let_in == seen
 
 
+def test_a_collector_that_is_there_may_bring_spans_to_observers(whole: list[Json], tmp_path: Path) -> None:
+    """And all that the services send goes to it."""
+    for name in ("q-quorate-observer", "q-quorate-placer"):
+        spec = named(whole, "Deployment", name)["spec"]["template"]["spec"]
+        endpoint = environment(spec["containers"][0])["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+        config = loaded(whole, spec, spec["containers"][0], tmp_path)
+
+        assert "https://q-quorate-collector.kraft.svc:4317" == endpoint
+        assert (name == "q-quorate-observer") == ("User:collector" in config.super_users)
+
+
 @pytest.mark.parametrize(
     ("values", "subject", "principal"),
     [
@@ -233,9 +250,9 @@ def test_a_certificate_of_another_release_is_not_taken_for_one_of_this(
     assert principal == mapped
 
 
-def test_every_pod_is_as_restricted_as_kubernetes_can_say(objects: list[Json]) -> None:
-    pods = list(pod_specs(objects))
-    assert 7 == len(pods)
+def test_every_pod_is_as_restricted_as_kubernetes_can_say(whole: list[Json]) -> None:
+    pods = list(pod_specs(whole))
+    assert 8 == len(pods)
     for name, _, spec in pods:
         assert spec["automountServiceAccountToken"] is False, name
         assert spec["enableServiceLinks"] is False, name
@@ -285,13 +302,13 @@ def test_a_grace_period_without_that_time_is_refused() -> None:
     assert "terminationGracePeriodSeconds = 45" in done.stderr
 
 
-def test_selectors_choose_the_pods_of_one_component(objects: list[Json]) -> None:
-    labels = {name: metadata["labels"] for name, metadata, _ in pod_specs(objects)}
+def test_selectors_choose_the_pods_of_one_component(whole: list[Json]) -> None:
+    labels = {name: metadata["labels"] for name, metadata, _ in pod_specs(whole)}
 
     def chosen(selector: Json) -> list[str]:
         return [name for name, each in labels.items() if selector.items() <= each.items()]
 
-    for each in objects:
+    for each in whole:
         spec = each.get("spec", {})
         selector = spec.get("selector") or spec.get("podSelector")
         if selector is not None:
@@ -301,36 +318,38 @@ def test_selectors_choose_the_pods_of_one_component(objects: list[Json]) -> None
                 assert [f"{each['kind']}/{each['metadata']['name']}"] == found
 
 
-def test_a_service_leads_to_a_port_that_a_container_has(objects: list[Json]) -> None:
+def test_a_service_leads_to_a_port_that_a_container_has(whole: list[Json]) -> None:
     ports: dict[str, int] = {}
-    for _, _, spec in pod_specs(objects):
+    for _, _, spec in pod_specs(whole):
         for container in spec["containers"]:
             ports |= {port["name"]: port["containerPort"] for port in container.get("ports", []) if "name" in port}
     assert all(len(name) <= 15 for name in ports)
-    for service in of_kind(objects, "Service"):
+    for service in of_kind(whole, "Service"):
         for port in service["spec"]["ports"]:
             assert port["port"] == ports[port["targetPort"]], service["metadata"]["name"]
-    for monitor in of_kind(objects, "PodMonitor"):
+    for monitor in of_kind(whole, "PodMonitor"):
         for endpoint in monitor["spec"]["podMetricsEndpoints"]:
             assert endpoint["port"] in ports, monitor["metadata"]["name"]
 
 
-def test_every_call_that_settings_name_is_let_through(objects: list[Json], tmp_path: Path) -> None:
+def test_every_call_that_settings_name_is_let_through(whole: list[Json], tmp_path: Path) -> None:
     """What one component is told to call, its policy lets out and the other's lets in."""
     policies = {each["metadata"]["labels"]["app.kubernetes.io/component"]: each["spec"]
-                for each in of_kind(objects, "NetworkPolicy")}  # fmt: skip
-    called = {9092: "quorum", 9093: "quorum", 9094: "quorum", 9095: "heartbeat", 9096: "placer", 9097: "observer"}
+                for each in of_kind(whole, "NetworkPolicy")}  # fmt: skip
+    called = {9092: "quorum", 9093: "quorum", 9094: "quorum", 9095: "heartbeat", 9096: "placer", 9097: "observer",
+              4317: "collector"}  # fmt: skip
     calls = set()
-    for _, metadata, spec in pod_specs(objects):
+    for _, metadata, spec in pod_specs(whole):
         component = metadata["labels"]["app.kubernetes.io/component"]
         for container in containers(spec):
             told = " ".join([*environment(container).values(), *container["args"]])
             for mount in container["volumeMounts"]:
                 if mount["name"] == "config":
-                    told += named(objects, "ConfigMap", f"q-quorate-{component}")["data"][mount["subPath"]]
+                    told += named(whole, "ConfigMap", f"q-quorate-{component}")["data"][mount["subPath"]]
             told = re.sub(r"(controller\.quorum\.voters|advertised\.listeners)=\S+", "", told)
-            calls |= {(component, int(port)) for port in re.findall(r"\.svc:(909\d)", told)}
-    assert len(calls) > 10
+            calls |= {(component, int(port)) for port in re.findall(r"\.svc:(909\d|4317)", told)}
+    assert len(calls) > 15
+    assert {("placer", 4317), ("collector", 9097), ("pipeline", 9097)} <= calls
     for component, port in sorted(calls - {("quorum", 9092)}):
         assert is_let(policies[component]["egress"], "to", port, called[port]), (component, port)
         assert is_let(policies[called[port]]["ingress"], "from", port, component), (component, port)

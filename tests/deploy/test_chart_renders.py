@@ -37,9 +37,10 @@ EVERYWHERE: Final = {
     "podLabels": {"team": "kafka"},
     "podAnnotations": {"note": "x"},
 }  # fmt: skip
+CLAIMS: Final[Json] = {"logs": {"existingClaim": "logs"}, "lake": {"accessMode": "ReadWriteMany"}}
 SPARK: Final = {
     "image": {"pullSecrets": ["pull"]},
-    "pipeline": {**EVERYWHERE, "enabled": True, "runner": "sparkOperator", "logs": {"existingClaim": "logs"}},
+    "pipeline": {**EVERYWHERE, "enabled": True, "runner": "sparkOperator", **CLAIMS},
 }
 SHAPES: Final[dict[str, Json]] = {
     "defaults": {},
@@ -75,6 +76,7 @@ SHAPES: Final[dict[str, Json]] = {
             "settings": {"observer.fetch.from.any": True},
         },
         "pipeline": {**EVERYWHERE, "enabled": True, "lake": {"className": "slow"}},
+        "collector": {**EVERYWHERE, "enabled": True, "exporters": {"otlp_grpc/tempo": {"endpoint": "tempo:4317"}}},
         "metrics": {"dashboards": {"enabled": True, "annotations": {"grafana_folder": "Kafka"}}},
         "networkPolicy": {
             "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 5432, "protocol": "TCP"}]}]
@@ -171,6 +173,9 @@ REFUSED: Final[list[tuple[Json, str]]] = [
     ({"observer": {"settings": {"super.users": "User:me"}}}, "observer.settings: the chart sets super.users = "),
     ({"pipeline": {"enabled": True, "runner": "airflow"}}, "/pipeline/runner'"),
     ({"pipeline": {"enabled": True, "runner": "sparkOperator"}}, "does not have sparkoperator.k8s.io/v1beta2"),
+    ({"collector": {"enabled": True}, "tracing": {"enabled": False}}, "collector.enabled = true: tracing.enabled is"),
+    ({"collector": {"enabled": True}, "tracing": {"endpoint": "http://x:1"}}, "spans go to tracing.endpoint = http:"),
+    ({"collector": {"enabled": True, "exporters": {"otlp_grpc/observers": {}}}}, "the chart sets otlp_grpc/observers"),
     ({"pipeline": {"memory": "1Gi"}}, "/pipeline/memory'"),
     ({"metrics": {"dashboard": {}}}, "/metrics': additional properties 'dashboard' not allowed"),
     ({"principals": {"quorum": "quorum"}}, "/principals/quorum'"),
@@ -191,10 +196,15 @@ def test_bad_values_are_refused_with_the_reason(values: Json, why: str) -> None:
     assert why in refusal(values)
 
 
-def test_the_spark_operator_does_not_read_observers() -> None:
-    values = {"pipeline": {"enabled": True, "runner": "sparkOperator"}}
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [("logs", "pipeline.logs.existingClaim is empty"), ("lake", "pipeline.lake.accessMode = ReadWriteOnce: ")],
+)
+def test_the_spark_operator_needs_copies_of_logs_and_a_lake_for_several_hosts(lacking: str, why: str) -> None:
+    given = {name: value for name, value in CLAIMS.items() if name != lacking}
+    values = {"pipeline": {"enabled": True, "runner": "sparkOperator", **given}}
 
-    assert "pipeline.logs.existingClaim is empty" in refusal(values, apis=(SPARK_OPERATOR,))
+    assert why in refusal(values, apis=(SPARK_OPERATOR,))
 
 
 def test_a_release_whose_name_is_too_long_is_refused_and_not_cut() -> None:

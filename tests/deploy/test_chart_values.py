@@ -12,18 +12,24 @@ from quorate.tls.key_stores import read_stores
 from tests.deploy.chart import CERT_MANAGER, PROMETHEUS, SPARK_OPERATOR, Json, helm, merged, render, schema, values_file
 from tests.deploy.chart_values import BEGIN, END, README, leaves, table, unset
 
-IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin", "pipeline")
+IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin", "pipeline", "collector")
 OWN_CERTIFICATES: Final[Json] = {
     "tls": {
         "source": "existingSecret",
         "existingSecrets": {name: f"{name}-pem" for name in IDENTITIES},
     },
     "pipeline": {"enabled": True},
+    "collector": {"enabled": True},
 }
 DIGEST: Final = "sha256:" + "0" * 64
 AFFINITY: Final[Json] = {"podAntiAffinity": {"x": 1}}
 BY_OPERATOR: Final[Json] = {
-    "pipeline": {"enabled": True, "runner": "sparkOperator", "logs": {"existingClaim": "copies"}}
+    "pipeline": {
+        "enabled": True,
+        "runner": "sparkOperator",
+        "logs": {"existingClaim": "copies"},
+        "lake": {"accessMode": "ReadWriteMany"},
+    }
 }
 WHERE: Final[dict[str, Json]] = {
     "tls.certManager": {"tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours"}}}},
@@ -36,6 +42,8 @@ WHERE: Final[dict[str, Json]] = {
     "pipeline.runner": {"pipeline": {**BY_OPERATOR["pipeline"], "runner": "cronJob"}},
     "pipeline.enabled": {},
     "pipeline": {"pipeline": {"enabled": True}},
+    "collector.enabled": {},
+    "collector": {"collector": {"enabled": True}},
     "metrics.dashboards": {"metrics": {"dashboards": {"enabled": True}}},
     "observer.database.key": {"observer": {"database": {"existingSecret": "spans"}}},
 }
@@ -57,6 +65,7 @@ OTHERS: Final[dict[str, Any]] = {
     "tls.extraDnsNames": ["kraft.example"],
     "quorum.replicas": 5,
     "pipeline.runner": "sparkOperator",
+    "collector.exporters": {"debug": {}},
     "pipeline.schedule": "5 4 * * *",
     "pipeline.lake.accessMode": "ReadWriteMany",
     "pipeline.memory": "2g",
@@ -156,7 +165,7 @@ def test_every_value_is_in_the_schema_and_says_what_it_means() -> None:
 
 
 def test_the_schema_is_closed_everywhere() -> None:
-    """But where a schema is Kubernetes' own, as of an affinity: the API server has that."""
+    """But where a schema is another's: of an affinity Kubernetes', of exporters the collector's."""
     open_ones = []
 
     def look(shape: Any, place: str) -> None:
@@ -170,7 +179,8 @@ def test_the_schema_is_closed_everywhere() -> None:
     affinity = "/definitions/affinity/properties"
 
     assert [f"{affinity}/{name}" for name in ("nodeAffinity", "podAffinity", "podAntiAffinity")] + [
-        "/properties/global"
+        "/properties/global",
+        "/properties/collector/properties/exporters",
     ] == open_ones
 
 

@@ -18,8 +18,8 @@ NAME: Final = "q-quorate-pipeline"
 
 @pytest.fixture(scope="module")
 def objects() -> list[Json]:
-    values = {"pipeline": {"enabled": True, "runner": "sparkOperator", "logs": {"existingClaim": "copies"}}}
-    return render(values, apis=(SPARK_OPERATOR,))
+    claims = {"logs": {"existingClaim": "copies"}, "lake": {"existingClaim": "lake"}}
+    return render({"pipeline": {"enabled": True, "runner": "sparkOperator", **claims}}, apis=(SPARK_OPERATOR,))
 
 
 @pytest.fixture(scope="module")

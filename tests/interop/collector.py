@@ -30,6 +30,10 @@ CONTRIB: Final = "github.com/open-telemetry/opentelemetry-collector-contrib"
 MANIFEST: Final = f"""\
 dist: {{name: otelcol, module: example.org/otelcol, output_path: {BUILD}, version: {VERSION}}}
 receivers: [{{gomod: {CORE}/receiver/otlpreceiver v{VERSION}}}]
+processors:
+  - gomod: {CORE}/processor/memorylimiterprocessor v{VERSION}
+  - gomod: {CORE}/processor/batchprocessor v{VERSION}
+extensions: [{{gomod: {CONTRIB}/extension/healthcheckextension v{VERSION}}}]
 exporters:
   - gomod: {CORE}/exporter/otlpexporter v{VERSION}
   - gomod: {CONTRIB}/exporter/fileexporter v{VERSION}
@@ -47,16 +51,23 @@ MISSING: Final = (
 
 def absent() -> str | None:
     """Why there can be no judge here, or None when there can."""
-    return None if PROGRAM.exists() else MISSING
+    return None if _is_built() else MISSING
+
+
+def _is_built() -> bool:
+    """Whether it is there, of the parts that it is to have."""
+    manifest = BUILD / "manifest.yaml"
+    return PROGRAM.exists() and manifest.exists() and manifest.read_text() == MANIFEST
 
 
 def build() -> Path:
     """The program, built when it is not there yet."""
-    if PROGRAM.exists():
+    if _is_built():
         return PROGRAM
     if shutil.which("go") is None:
         raise SystemExit("not on PATH: go. The collector is a Go program: https://go.dev/doc/install")
     BUILD.mkdir(parents=True, exist_ok=True)
+    PROGRAM.unlink(missing_ok=True)  # of other parts
     manifest = BUILD / "manifest.yaml"
     manifest.write_text(MANIFEST)
     command = ["go", "run", f"{CORE}/cmd/builder@v{VERSION}", f"--config={manifest}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tests.kube import cluster
-from tests.kube.images import build_images
+from tests.kube.images import PIPELINE, build, build_images
 from tests.kube.programs import get_programs
 from tests.kube.run import SHOWS, run
 
@@ -22,6 +22,7 @@ def main() -> None:
         case "images":
             get_programs()
             build_images()
+            build((PIPELINE,))
         case "up":
             get_programs()
             build_images()

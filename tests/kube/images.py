@@ -1,7 +1,8 @@
 """The images of the services, built without a registry: bases from Debian's packages, then each Dockerfile.
 
-The bases have the layout of Debian's own Python 3.11. `runtime` is no distribution: Python, its libraries, and busybox
-in place of a shell and tools. `builder` has what the Dockerfiles' first stage needs. The pause image is busybox.
+The bases have the layout of Debian's own Python 3.11. `runtime` is no distribution: Python, its libraries, bash, which
+Spark's scripts are written for, and busybox in place of other tools. `builder` has what the Dockerfiles' first stage
+needs. The pause image is busybox.
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from typing import Final
 from tests.kube.places import CACHE, ROOT, say
 
 SERVICES: Final = ("quorum", "controller", "gateway", "heartbeat", "placer", "observer")
+PIPELINE: Final = "pipeline"
+"""It is ten times as large as the others, and no part of the release that a cluster here gets."""
 VERSION: Final = "0.1.0"
 SUITE: Final = "bookworm"
 STORE: Final = ("--root", str(CACHE / "storage"), "--runroot", str(CACHE / "storage-run"))
-RUNTIME: Final = "localhost/quorate-base/runtime"
-BUILDER: Final = "localhost/quorate-base/builder"
+RUNTIME: Final = "localhost/quorate-base/runtime:2"
+BUILDER: Final = "localhost/quorate-base/builder:1"
 PAUSE: Final = "localhost/quorate-base/pause:1"
+"""A base with other packages has another tag, so that a cache of before is not taken for it."""
 AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
 RUNTIME_PACKAGES: Final = (
     "python3.11-minimal", "libpython3.11-stdlib", "python3-minimal", "base-files", "busybox-static", "tzdata",
-    "netbase", "libgcc-s1", "libstdc++6",
+    "netbase", "libgcc-s1", "libstdc++6", "bash",
 )  # fmt: skip
 NOT_IN_RUNTIME: Final = (
     "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/lib/x86_64-linux-gnu/gconv", "usr/bin/dpkg*",
@@ -45,15 +49,20 @@ def archive(version: str = VERSION) -> Path:
     return CACHE / f"images-{version}.tar"
 
 
-def build_images(services: tuple[str, ...] = SERVICES, *, root: Path = ROOT, version: str = VERSION) -> None:
-    """Builds the images of a tree anew where it has changed, prints their sizes, and writes their archive."""
+def build_images(*, root: Path = ROOT, version: str = VERSION) -> None:
+    """Builds the images of a tree that a cluster gets, and writes their archive."""
+    build(SERVICES, root=root, version=version)
+    _archive([PAUSE, *(image(service, version) for service in SERVICES)], archive(version))
+
+
+def build(services: tuple[str, ...], *, root: Path = ROOT, version: str = VERSION) -> None:
+    """Builds images of a tree anew where it has changed, and prints their sizes."""
     _make_bases()
     for service in services:
         say(f"image {service} {version}")
         bases = ("--build-arg", f"BUILDER={BUILDER}", "--build-arg", f"BASE={RUNTIME}")
         file, name = root / "services" / service / "Dockerfile", image(service, version)
         buildah("bud", "--quiet", "--isolation", "chroot", "--layers", *bases, "-f", file, "-t", name, root)
-    _archive([PAUSE, *(image(service, version) for service in services)], archive(version))
     sizes = buildah("images", "--format", "{{.Name}}:{{.Tag}} {{.Size}}").splitlines()
     for line in sorted(sizes):
         if line.startswith(("localhost/quorate/", RUNTIME)):
@@ -61,7 +70,7 @@ def build_images(services: tuple[str, ...] = SERVICES, *, root: Path = ROOT, ver
 
 
 def _make_bases() -> None:
-    have = buildah("images", "--format", "{{.Name}}").split()
+    have = buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
     runtime, builder = CACHE / "runtime.tar", CACHE / "builder.tar"
     CACHE.mkdir(parents=True, exist_ok=True)
     if RUNTIME not in have:

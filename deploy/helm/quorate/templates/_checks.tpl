@@ -24,6 +24,17 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.collector.enabled -}}
+{{- if not .Values.tracing.enabled -}}
+{{- fail "collector.enabled = true: tracing.enabled is false, so that nobody would send it spans" -}}
+{{- end -}}
+{{- if .Values.tracing.endpoint -}}
+{{- fail (printf "collector.enabled = true: spans go to tracing.endpoint = %s, and nobody would send them to the collector" .Values.tracing.endpoint) -}}
+{{- end -}}
+{{- if hasKey .Values.collector.exporters "otlp_grpc/observers" -}}
+{{- fail "collector.exporters: the chart sets otlp_grpc/observers itself" -}}
+{{- end -}}
+{{- end -}}
 {{- range $component := list "quorum" "heartbeat" "placer" "observer" -}}
 {{- $grace := int (index $.Values $component).terminationGracePeriodSeconds -}}
 {{- $needed := add $.Values.preStopSeconds 36 -}}
@@ -40,6 +51,9 @@
 {{- end -}}
 {{- if include "quorate.pipeline.isLive" . -}}
 {{- fail "pipeline.runner = sparkOperator: pipeline.logs.existingClaim is empty; the release's own observers are read by a cronJob alone" -}}
+{{- end -}}
+{{- if and (not .Values.pipeline.lake.existingClaim) (ne .Values.pipeline.lake.accessMode "ReadWriteMany") -}}
+{{- fail (printf "pipeline.lake.accessMode = %s: with pipeline.runner = sparkOperator executors on other hosts write there, too; set ReadWriteMany, or an existingClaim" .Values.pipeline.lake.accessMode) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.observer.autoscaling -}}

@@ -84,6 +84,7 @@ gateway: 9092
 heartbeat: 9095
 placer: 9096
 observer: 9097
+collector: 4317
 {{- end -}}
 
 {{- define "quorate.healthPorts" -}}
@@ -132,7 +133,7 @@ observer: 9297
 
 {{/* Who shows a certificate. */}}
 {{- define "quorate.identities" -}}
-quorum,heartbeat,placer,observer,admin{{ if include "quorate.pipeline.isLive" . }},pipeline{{ end }}
+quorum,heartbeat,placer,observer,admin{{ if .Values.collector.enabled }},collector{{ end }}{{ if include "quorate.pipeline.isLive" . }},pipeline{{ end }}
 {{- end -}}
 
 {{/* "true" for an identity that calls and is not called. */}}

@@ -44,7 +44,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* A dict with root, number and job: a container that runs one job. Spark listens on loopback, and works in /tmp. */}}
+{{/* A dict with root and job, its arguments: a container that runs one job. Spark listens on loopback, and works in /tmp. */}}
 {{- define "quorate.pipeline.container" -}}
 {{- $live := include "quorate.pipeline.isLive" .root -}}
 - name: {{ first .job }}

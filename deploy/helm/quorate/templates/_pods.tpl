@@ -126,7 +126,8 @@ annotations:
 {{- end -}}
 
 {{- define "quorate.tracesEndpoint" -}}
-{{- .Values.tracing.endpoint | default (printf "https://%s:9097" (include "quorate.host" (dict "root" . "component" "observer"))) -}}
+{{- $to := ternary "collector" "observer" .Values.collector.enabled -}}
+{{- .Values.tracing.endpoint | default (printf "https://%s:%v" (include "quorate.host" (dict "root" . "component" $to)) (index (include "quorate.ports" . | fromYaml) $to)) -}}
 {{- end -}}
 
 {{/* The environment that a node's containers have besides: who it is, and where it listens. */}}

@@ -47,6 +47,9 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- if include "quorate.pipeline.isLive" .root -}}
 {{- $callers = append $callers $who.pipeline -}}
 {{- end -}}
+{{- if .root.Values.collector.enabled -}}
+{{- $callers = append $callers $who.collector -}}
+{{- end -}}
 {{- end -}}
 {{- $callers | uniq | join ";" -}}
 {{- end -}}
