@@ -23,10 +23,11 @@ from services.pipeline.gold.skew import placement_skew
 from services.pipeline.gold.story import story
 from services.pipeline.silver.image import DEPOSED, HISTORIES
 from services.pipeline.silver.write_path import WRITE_PATH
+from services.pipeline.tables import Rows, frame_of
 
 SILVER: Final = "spark.quorate.silver"
 SPANS: Final = "spark.quorate.spans"
-DECLARED: Final[Mapping[str, Callable[[Mapping[str, DataFrame]], DataFrame]]] = {
+DECLARED: Final[Mapping[str, Callable[[Mapping[str, DataFrame]], Rows]]] = {
     "gold_audit_timeline": audit_timeline,
     "gold_availability": availability,
     "gold_isr_churn": isr_churn,
@@ -46,9 +47,9 @@ def silver() -> Mapping[str, DataFrame]:
 
 
 def declare(name: str, rows: DataFrame) -> None:
-    """Declares a view. Its rows are built before, as they look up a schema, which a declared function may not do."""
+    """Declares a view. Its rows are built before, as this runs queries, which a declared function may not do."""
     dp.materialized_view(name=name)(lambda: rows)
 
 
 for name, of in DECLARED.items():
-    declare(name, of(silver()))
+    declare(name, frame_of(of(silver())))

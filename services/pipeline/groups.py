@@ -5,13 +5,26 @@ Rows of one key are neighbours, in their order; an index of -1 means that there 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["NONE", "Array", "Groups", "codes", "different_lists", "has_value", "lengths", "taken"]
+__all__ = [
+    "NONE",
+    "Array",
+    "Groups",
+    "codes",
+    "contained",
+    "different_lists",
+    "grouped",
+    "has_value",
+    "items",
+    "lengths",
+    "taken",
+]
 
 Array = Any
 """A numpy array: numpy's own types say little about the kind of its numbers."""
@@ -53,10 +66,42 @@ class Groups:
         """Returns for each row the index that `at` has for the row before it; -1 for the first row of a key."""
         return np.where(self.first, NONE, np.roll(at, 1))
 
+    def numbers(self) -> Array:
+        """Returns for each row the number of its key, from 0 on."""
+        return np.cumsum(self.first) - 1
+
+    def highest(self, numbers: Array) -> Array:
+        """Returns for each row the highest of the numbers up to it."""
+        if not np.any((numbers[1:] < numbers[:-1]) & ~self.first[1:]):
+            return numbers
+        # Ranks are small, so those of a later key can be made higher than all of an earlier one.
+        values, ranks = np.unique(numbers, return_inverse=True)
+        above = self.numbers() * len(values)
+        return values[np.maximum.accumulate(ranks + above) - above]
+
     def cumulated(self, numbers: Array) -> Array:
         """Returns for each row the sum of the numbers up to it."""
         sums = np.cumsum(numbers, dtype=np.int64)
         return sums - (sums - numbers)[self._starts]
+
+
+def grouped(rows: pa.Table, key: Sequence[str], order: str) -> tuple[pa.Table, Groups]:
+    """Returns the rows sorted by a key and then by `order`, and their groups; the order of the keys has no meaning."""
+    keys = [codes(rows[name]) for name in key]
+    sorting = [*keys, rows[order].to_numpy()]
+    if not _is_sorted(sorting):
+        at = np.lexsort(sorting[::-1])
+        rows, keys = rows.take(pa.array(at)), [each[at] for each in keys]
+    return rows.combine_chunks(), Groups(*keys)
+
+
+def _is_sorted(columns: Sequence[Array]) -> bool:
+    same = np.ones(max(len(columns[0]) - 1, 0), bool)
+    for values in columns:
+        if np.any(same & (values[1:] < values[:-1])):
+            return False
+        same &= values[1:] == values[:-1]
+    return True
 
 
 def codes(values: pa.ChunkedArray) -> Array:
@@ -90,4 +135,17 @@ def different_lists(lists: pa.Array, one: Array, other: Array) -> Array:
         unequal = pc.not_equal(left, right).to_numpy(zero_copy_only=False)
         begins = np.concatenate([[0], np.cumsum(sizes[same])[:-1]])
         found[same] = np.logical_or.reduceat(unequal, begins)
+    return found
+
+
+def items(lists: pa.Array) -> tuple[Array, Array]:
+    """Returns for each item of lists of numbers the index of its list, and the item; null has none."""
+    return np.repeat(np.arange(len(lists)), lengths(lists)), lists.flatten().to_numpy(zero_copy_only=False)
+
+
+def contained(lists: pa.Array, numbers: Array) -> Array:
+    """Returns whether each list contains the number of the same index."""
+    owners, values = items(lists)
+    found = np.zeros(len(lists), bool)
+    found[owners[values == numbers[owners]]] = True
     return found

@@ -166,7 +166,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
     tables = silver_of(spark, tmp_path_factory.mktemp("audit"), {CLUSTER: story})
     found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
     rows = audit_timeline({name: table for name, table in found.items() if table is not None})
-    mine = [row for row in rows.collect() if row["cluster_id"] == CLUSTER]
+    mine = [row for row in rows.frame().collect() if row["cluster_id"] == CLUSTER]
     return [row["sentence"] for row in sorted(mine, key=lambda row: row["offset"])]
 
 

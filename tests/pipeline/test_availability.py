@@ -209,9 +209,10 @@ def gold(silver: Mapping[str, DataFrame]) -> Mapping[str, list[Row]]:
     from services.pipeline.gold.availability import availability
     from services.pipeline.gold.churn import isr_churn
     from services.pipeline.gold.story import story
+    from services.pipeline.tables import frame_of
 
     made = {"availability": availability, "audit_timeline": audit_timeline, "isr_churn": isr_churn, "story": story}
-    return {name: of(silver).collect() for name, of in made.items()}
+    return {name: frame_of(of(silver)).collect() for name, of in made.items()}
 
 
 WALKED: Final = (*(name for name in STORIES if name not in ("clock", "clocks")), *BY_CHANCE)
@@ -419,6 +420,9 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
     from services.pipeline.gold.causes import causes
     from services.pipeline.gold.doctor_partitions import config_conditions, partition_findings
     from services.pipeline.gold.doctor_rules import DoctorLimits
+    from services.pipeline.gold.past import past_of
+    from services.pipeline.gold.spans import settings
+    from services.pipeline.gold.states import States
     from services.pipeline.silver.present import present as present_of
 
     offset = round(RECORD_COUNT * part)
@@ -427,8 +431,10 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
         name: silver[name].where(f"valid_from_offset < {offset}") for name in ("partition_history", "config_history")
     }
     limits = DoctorLimits()
-    since = config_conditions(now, earlier["partition_history"], earlier["config_history"], limits)
-    found = partition_findings(now, earlier["partition_history"], since, limits).collect()
+    ends = now.at.withColumnRenamed("as_of_time", "log_end_time")
+    past = past_of(States(earlier["partition_history"]), settings(earlier["config_history"], ends))
+    since = config_conditions(now, past.spans)
+    found = partition_findings(now, past.states, since, limits).collect()
     grouped = causes({**silver, **earlier}, now=now, limits=limits).collect()
     counted = 0
     for cluster in WALKED:
@@ -485,3 +491,28 @@ def ends_of_moments(story: Story) -> dict[int, Standing]:
     """How things stand after the last record of each time."""
     walked = standings(without_aborted(story.logged()))
     return {ms: list(each)[-1] for ms, each in groupby(walked, key=lambda standing: standing.ms)}
+
+
+def test_a_few_states_of_each_partition_say_as_much_to_the_doctor_and_the_story_as_all(
+    silver: Mapping[str, DataFrame],
+) -> None:
+    from pyspark.sql import functions as fn
+
+    from services.pipeline.gold.availability import ends_of, partition_spans
+    from services.pipeline.gold.doctor import fleet_doctor
+    from services.pipeline.gold.past import Past, past_of
+    from services.pipeline.gold.spans import settings
+    from services.pipeline.gold.states import States
+    from services.pipeline.gold.story import story
+
+    history, configs, ends = silver["partition_history"], silver["config_history"], ends_of(silver["events"])
+    every = partition_spans(history, configs, ends).withColumn("is_last_of_kind", fn.lit(True))
+    few = past_of(States(history), settings(configs, ends)).spans.localCheckpoint()
+    found = fleet_doctor(silver, past=Past(history, every)).collect()
+
+    assert few.where("is_last_of_kind").count() < every.count()
+    assert found
+    assert sorted(found, key=repr) == sorted(fleet_doctor(silver).collect(), key=repr)
+    assert sorted(story(silver).collect(), key=repr) == sorted(
+        story(silver, spans=few.where("turns")).collect(), key=repr
+    )

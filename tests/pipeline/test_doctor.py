@@ -9,6 +9,7 @@ import pytest
 
 from tests.pipeline.hand_made import fenced, silver_of
 from tests.pipeline.illnesses import BEGINS, CASES, OTHERS_WELL, Case, long_fenced, never_led, sound
+from tests.pipeline.test_replay import BY_COLUMN, IN_PYTHON
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -160,9 +161,9 @@ def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(
     } == told
 
 
-def test_no_row_passes_through_python(silver: Mapping[str, DataFrame]) -> None:
+def test_only_states_of_partitions_pass_through_python_and_as_columns(silver: Mapping[str, DataFrame]) -> None:
     from services.pipeline.gold.doctor import fleet_doctor
 
     plan = fleet_doctor(silver)._jdf.queryExecution().toString()  # the only way to a plan as text
 
-    assert [] == [name for name in ("BatchEvalPython", "ArrowEvalPython", "PythonRDD", "MapInArrow") if name in plan]
+    assert [BY_COLUMN] == [name for name in IN_PYTHON if name in plan]

@@ -14,15 +14,18 @@ story          the main events of each cluster, in order, and how many partition
 what_if        the loss of brokers or racks, simulated
 began          since when a condition has held; silence finds periods without an active controller
 clocks         where the times of a log go back, because another controller's clock is behind
+states         brings the states of each partition together in a Python worker; spans, past and partition_sentences are
+               computed there over arrays
 secrets        which config values may be secrets
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
 
 from services.pipeline.gold.audit import audit_timeline
 from services.pipeline.gold.availability import availability
@@ -30,30 +33,31 @@ from services.pipeline.gold.causes import causes
 from services.pipeline.gold.churn import isr_churn
 from services.pipeline.gold.commit_slo import commit_slo
 from services.pipeline.gold.doctor import DoctorLimits, fleet_doctor
+from services.pipeline.gold.past import Past, past_of
 from services.pipeline.gold.skew import placement_skew
+from services.pipeline.gold.spans import settings
+from services.pipeline.gold.states import States
 from services.pipeline.gold.story import story
 from services.pipeline.memory import kept
 from services.pipeline.silver.image import DEPOSED, HISTORIES, SILVER
 from services.pipeline.silver.present import MIN_ISR_DEFAULT, Present, present
 from services.pipeline.silver.write_path import WRITE_PATH
-from services.pipeline.tables import Tables
+from services.pipeline.tables import Rows, Tables
 
 __all__ = ["GOLD", "TABLES", "build"]
 
 GOLD: Final = "gold"
-_OF_HISTORY: Final[Mapping[str, Callable[..., DataFrame]]] = {
-    "audit_timeline": audit_timeline,
-    "availability": availability,
-    "isr_churn": isr_churn,
-    "commit_slo": commit_slo,
-    "story": story,
-}
-_OF_NOW: Final[Mapping[str, Callable[..., DataFrame]]] = {
-    "placement_skew": placement_skew,
-    "fleet_doctor": fleet_doctor,
-    "causes": causes,
-}
-TABLES: Final = (*_OF_HISTORY, *_OF_NOW)
+TABLES: Final = (
+    "audit_timeline",
+    "availability",
+    "isr_churn",
+    "commit_slo",
+    "story",
+    "placement_skew",
+    "fleet_doctor",
+    "causes",
+)
+_PARTITIONS: Final = "partition_history"
 
 
 def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFrame]:
@@ -68,15 +72,23 @@ def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFr
     # The write path does not exist if there are no spans.
     more = {name: tables.read(f"{SILVER}/{name}") for name in (DEPOSED, WRITE_PATH)}
     silver |= {name: table for name, table in more.items() if table is not None}
-    arguments: dict[str, dict[str, Any]] = {"availability": {"min_isr": min_isr}}
-    arguments |= {name: {"limits": DoctorLimits(min_isr=min_isr)} for name in ("story", "fleet_doctor", "causes")}
-    made = {
-        name: tables.keep(f"{GOLD}/{name}", of(silver, **arguments.get(name, {}))) for name, of in _OF_HISTORY.items()
-    }
-    # These tables read only the present state, which is small compared with the histories, and read it several times.
+    states = States(silver[_PARTITIONS], tables.files(f"{SILVER}/{_PARTITIONS}"))
+    limits = DoctorLimits(min_isr=min_isr)
+    # Several tables are about the present state, which is small compared with the histories, and read it several times.
     with kept(*present(silver)) as frames:
         now = Present(*frames)
-        return made | {
-            name: tables.keep(f"{GOLD}/{name}", of(silver, now=now, **arguments.get(name, {})))
-            for name, of in _OF_NOW.items()
-        }
+        ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
+        given = settings(silver["config_history"], ends, min_isr=min_isr)
+        with kept(*past_of(states, given)) as of_past:
+            past = Past(*of_past)
+            made: dict[str, Callable[[], Rows]] = {
+                "audit_timeline": lambda: audit_timeline(silver, files=states.files),
+                "availability": lambda: availability(silver, files=states.files, given=given),
+                "isr_churn": lambda: isr_churn(silver, files=states.files),
+                "commit_slo": lambda: commit_slo(silver),
+                "story": lambda: story(silver, limits=limits, spans=past.spans.where("turns")),
+                "placement_skew": lambda: placement_skew(silver, now=now),
+                "fleet_doctor": lambda: fleet_doctor(silver, limits=limits, now=now, past=past),
+                "causes": lambda: causes(silver, limits=limits, now=now),
+            }
+            return {name: tables.keep(f"{GOLD}/{name}", made[name]()) for name in TABLES}

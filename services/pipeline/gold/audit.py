@@ -5,38 +5,36 @@ Values that may be secrets are not in it, only their configs' names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from quorate.controller.secrets import REDACTED
 from quorate.metadata.configs import BROKER, TOPIC
-from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
-from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, uuid_text
 from quorate.records import LeaderChangeMessage, VotersRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.audit_kept import kept_sentences
 from services.pipeline.gold.audit_rows import began, ended, not_followed, with_before
-from services.pipeline.gold.availability import led_uncleanly
+from services.pipeline.gold.partition_sentences import COLUMNS as PARTITION_COLUMNS
+from services.pipeline.gold.partition_sentences import SCHEMA, sentences
 from services.pipeline.gold.secrets import is_secret
+from services.pipeline.gold.states import States
+from services.pipeline.tables import Computed, TableFile
 
-__all__ = ["COLUMNS", "audit_timeline"]
-
-COLUMNS: Final = ("cluster_id", "offset", "time", "subject", "sentence", "trace_id")
-_RESERVED: Final = {UNASSIGNED_DIRECTORY: "unassigned", LOST_DIRECTORY: "lost", MIGRATING_DIRECTORY: "migrating"}
+__all__ = ["audit_timeline"]
 
 
-def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Returns a row (COLUMNS) for each thing that a record sets or removes, also if its value stays the same.
+def audit_timeline(silver: Mapping[str, DataFrame], *, files: Sequence[TableFile] | None = None) -> Computed:
+    """Returns a row (SCHEMA) for each thing that a record sets or removes, also if its value stays the same.
 
     What the base checkpoint holds has no row. Nor do unknown records and those of ZooKeeper's migration; and what is
-    removed with its topic has no row of its own.
+    removed with its topic has no row of its own. `files` are those of the partition histories, if workers may read
+    them.
     """
     events = silver["events"]
     made = [
-        _partitions(silver["partition_history"]),
         _topics(silver["topic_history"]),
         _brokers(silver["broker_history"]),
         _configs(silver["config_history"]),
@@ -46,44 +44,12 @@ def audit_timeline(silver: Mapping[str, DataFrame]) -> DataFrame:
         _voters(silver["kept_history"]),
         _kraft_version(silver["kept_history"]),
     ]
-    rows = made[0]
-    for more in made[1:]:
-        rows = rows.unionByName(more)
     bases = events.where("is_base").select("cluster_id", "offset").distinct()
-    return rows.join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti").select(*COLUMNS)
-
-
-def _partitions(history: DataFrame) -> DataFrame:
-    bumped = fn.when(
-        fn.col("was_leader_epoch").isNotNull(),
-        fn.concat(fn.lit("leader epoch "), "was_leader_epoch", fn.lit(" → "), "leader_epoch"),
+    others = reduce(DataFrame.unionByName, made).join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")
+    base_offsets = bases.toArrow()
+    return States(silver["partition_history"], files).computed(
+        PARTITION_COLUMNS, lambda states, _: sentences(states, base_offsets), SCHEMA, beside=others
     )
-    created = fn.concat(
-        fn.lit("is created: replicas "),
-        _ids("replicas"),
-        fn.lit(", ISR "),
-        _ids("isr"),
-        fn.lit(", leader "),
-        _leader("leader"),
-    )
-    state, was = fn.col("leader_recovery_state"), fn.col("was_leader_recovery_state")
-    changed = fn.concat_ws(
-        "; ",
-        _changed("leader", "leader", _leader),
-        _changed("ISR", "isr", _ids),
-        _changed("replicas", "replicas", _ids),
-        _changed("adding", "adding_replicas", _ids),
-        _changed("removing", "removing_replicas", _ids),
-        _changed("ELR", "elr", _ids),
-        _changed("last known ELR", "last_known_elr", _ids),
-        _changed("directories", "directories", _directories),
-        fn.when(led_uncleanly(), "unclean election"),
-        fn.when((state == RECOVERED) & (was == RECOVERING), "has recovered"),
-    )
-    sentence = fn.when(fn.col("is_first"), created).otherwise(changed)
-    subject = fn.concat(fn.lit("partition "), "topic", fn.lit("-"), "partition_id")
-    unchanged = fn.coalesce(bumped, fn.lit("is written again, unchanged"))
-    return began(history, subject, fn.when(sentence == "", unchanged).otherwise(sentence))
 
 
 def _brokers(history: DataFrame) -> DataFrame:
@@ -181,12 +147,6 @@ def _arrow(word: str, name: str, shown: Callable[[str], Column]) -> Column:
     return fn.when(before != after, fn.concat(fn.lit(f"{word} "), before, fn.lit(" → "), after))
 
 
-def _changed(word: str, name: str, shown: Callable[[str], Column]) -> Column:
-    """Like `_arrow`, for a partition's column, whose `was_…` is null if it has not changed."""
-    before = fn.col(f"was_{name}")
-    return fn.when(before.isNotNull(), fn.concat(fn.lit(f"{word} "), shown(f"was_{name}"), fn.lit(" → "), shown(name)))
-
-
 def _ids(name: str) -> Column:
     listed = fn.array_join(fn.col(name).cast("array<string>"), ",")
     return fn.when(fn.coalesce(fn.size(name), fn.lit(0)) == 0, "none").otherwise(listed)
@@ -198,15 +158,3 @@ def _texts(name: str) -> Column:
 
 def _known_texts(name: str) -> Column:
     return fn.when(fn.col(name).isNull(), "unknown").otherwise(_texts(name))
-
-
-def _directories(name: str) -> Column:
-    """Lists the replicas' directories; three reserved ids are shown as words (KIP-858)."""
-    shown_text = fn.array_join(name, ",")
-    for directory, word in _RESERVED.items():
-        shown_text = fn.replace(shown_text, fn.lit(uuid_text(directory)), fn.lit(word))
-    return fn.when(fn.coalesce(fn.size(name), fn.lit(0)) == 0, "none").otherwise(shown_text)
-
-
-def _leader(name: str) -> Column:
-    return fn.when(fn.col(name) == NO_LEADER, "none").otherwise(fn.col(name).cast("string"))

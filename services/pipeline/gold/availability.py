@@ -1,178 +1,102 @@
 """Availability: each partition's seconds offline and under min ISR, and its elections, for each day.
 
-`conditions` says what offline and under min ISR mean. `min.insync.replicas` is the topic's, else the brokers' default,
-else an assumed value (1 by default), because a broker's own file is not in the log; the assumed time is counted too.
-
-A leader change is a new leader after another one or after none. Times are those of the records. A new active
-controller's clock may be behind; a timestamp earlier than one before it is replaced by that one.
+`spans` says what is counted, and by which min.insync.replicas; the time in which that is assumed is counted, too. A
+leader change is a new leader after another one or after none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.metadata.configs import BROKER, TOPIC
-from quorate.metadata.partitions import RECOVERED, RECOVERING
-from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
-from services.pipeline.silver.partitions import KEY, before
-from services.pipeline.silver.present import MIN_ISR, MIN_ISR_DEFAULT
-from services.pipeline.silver.validity import by_key
+from services.pipeline.gold.spans import COLUMNS, SpanSettings, settings, spans_of
+from services.pipeline.gold.spans import SCHEMA as SPANS
+from services.pipeline.gold.states import States
+from services.pipeline.groups import Groups
+from services.pipeline.silver.present import MIN_ISR_DEFAULT
+from services.pipeline.tables import Computed, TableFile
 
-__all__ = ["availability", "ends_of", "led_anew", "led_uncleanly", "partition_spans"]
+__all__ = ["SCHEMA", "availability", "days_of", "ends_of", "partition_spans"]
 
-_ALL: Final = ("topic", *KEY)
-_NOT_SET: Final = 0
-_COUNTED: Final = ("leader", "isr_count", "replica_count", "wanted_count")
+_KEY: Final = ("cluster_id", "topic", "topic_id", "partition_id")
+_DAY_US: Final = 86_400_000_000
+_SECONDS: Final = {
+    "seconds": None,
+    "offline_seconds": "offline",
+    "under_min_isr_seconds": "under_min_isr",
+    "min_isr_assumed_seconds": "min_isr_is_assumed",
+}
+_COUNTS: Final = {"leader_changes": "led_anew", "unclean_elections": "unclean"}
+SCHEMA: Final = pa.schema(
+    {
+        **{name: SPANS.field(name).type for name in _KEY},
+        "date": pa.date32(),
+        **dict.fromkeys(_SECONDS, pa.float64()),
+        **dict.fromkeys(_COUNTS, pa.int64()),
+        "assumed_min_isr": pa.int32(),
+    }
+)
 
 
-def availability(silver: Mapping[str, DataFrame], *, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
+def availability(
+    silver: Mapping[str, DataFrame],
+    *,
+    min_isr: int = MIN_ISR_DEFAULT,
+    files: Sequence[TableFile] | None = None,
+    given: SpanSettings | None = None,
+) -> Computed:
     """Computes one row for each partition and day (UTC) on which it existed: seconds, and counts of elections.
 
-    `assumed_min_isr` is `min_isr`; `min_isr_assumed_seconds` is the time in which no record set the config.
+    `assumed_min_isr` is `min_isr`; `min_isr_assumed_seconds` is the time in which no record set the config. `files` are
+    those of the partition histories, if workers may read them; `given` are the settings, if the caller has them.
     """
-    ends = ends_of(silver["events"])
-    spans = partition_spans(silver["partition_history"], silver["config_history"], ends, min_isr=min_isr)
-    days = spans.withColumn("date", fn.explode(fn.sequence(fn.to_date("begin"), fn.to_date("end"))))
-    midnight = fn.col("date").cast("timestamp")
-    seconds = _seconds(fn.greatest("begin", midnight), fn.least("end", fn.date_add("date", 1).cast("timestamp")))
-    began_here = fn.to_date("begin") == fn.col("date")
+    known = given or settings(silver["config_history"], ends_of(silver["events"]), min_isr=min_isr)
+
+    def days(states: pa.Table, groups: Groups) -> pa.Table:
+        return days_of(*spans_of(states, groups, known), known.min_isr)
+
+    return States(silver["partition_history"], files).computed(COLUMNS, days, SCHEMA)
+
+
+def days_of(spans: pa.Table, groups: Groups, assumed: int) -> pa.Table:
+    """Returns the days (SCHEMA) of spans, which are sorted by partition and time."""
+    begin, end = (spans[name].cast(pa.int64()).to_numpy() for name in ("begin", "end"))
+    first = begin // _DAY_US
+    count = end // _DAY_US - first + 1
+    at = np.repeat(np.arange(len(begin)), count)
+    day = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count) + first[at]
+    micros = np.minimum(end[at], (day + 1) * _DAY_US) - np.maximum(begin[at], day * _DAY_US)
+    began_here = first[at] == day
     # An interval that ends at midnight has no time on the following day.
-    days = days.withColumn("seconds", seconds).where((fn.col("seconds") > 0) | began_here)
-    found = days.groupBy("cluster_id", *_ALL, "date").agg(
-        fn.sum("seconds").alias("seconds"),
-        _sum_where("offline", "seconds").alias("offline_seconds"),
-        _sum_where("under_min_isr", "seconds").alias("under_min_isr_seconds"),
-        _sum_where("min_isr_is_assumed", "seconds").alias("min_isr_assumed_seconds"),
-        fn.sum((began_here & fn.col("led_anew")).cast("int")).alias("leader_changes"),
-        fn.sum((began_here & fn.col("unclean")).cast("int")).alias("unclean_elections"),
-    )
-    return found.withColumn("assumed_min_isr", fn.lit(min_isr))
-
-
-def led_anew() -> Column:
-    """Returns, for rows of `partition_history`, whether a leader was elected; null for a partition's first row."""
-    return fn.when(~fn.col("is_first"), fn.col("was_leader").isNotNull() & (fn.col("leader") >= 0))
-
-
-def led_uncleanly() -> Column:
-    """Returns, for rows of `partition_history`, whether the new leader may lack committed records. KIP-704, KIP-966.
-
-    Since 3.2 the log records the RECOVERING state, but it does not change if the leader before was RECOVERING too. So a
-    leader that was not in the ISR or ELR counts as well, except at the end of a reassignment, where one record makes
-    the new replica a member of the ISR and the leader (KIP-455).
-    """
-    recovers = (fn.col("leader_recovery_state") == RECOVERING) & (fn.col("was_leader_recovery_state") == RECOVERED)
-    was_in = fn.array_contains(before("isr"), fn.col("leader")) | fn.array_contains(before("elr"), fn.col("leader"))
-    same_replicas = fn.coalesce(fn.sort_array("replicas") == fn.sort_array("was_replicas"), fn.lit(True))
-    return recovers | (led_anew() & ~was_in & same_replicas)
+    counts = (micros > 0) | began_here
+    at, day, micros, began_here = at[counts], day[counts], micros[counts], began_here[counts]
+    days = Groups(groups.numbers()[at], day)
+    starts = np.flatnonzero(days.first)
+    columns = {name: spans[name].take(pa.array(at[starts])) for name in _KEY}
+    columns["date"] = pa.array(day[starts].astype(np.int32), pa.date32())
+    for name, flag in _SECONDS.items():
+        amounts = micros if flag is None else micros * _flags(spans, flag)[at]
+        columns[name] = pa.array(_sums(amounts, starts) / 1_000_000)
+    for name, flag in _COUNTS.items():
+        columns[name] = pa.array(_sums(_flags(spans, flag)[at] & began_here, starts))
+    columns["assumed_min_isr"] = pa.array(np.full(len(starts), assumed, np.int32))
+    return pa.table(columns, schema=SCHEMA)
 
 
 def partition_spans(
     partitions: DataFrame, configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFAULT
 ) -> DataFrame:
-    """Computes the intervals in which a partition's leader, ISR size and min ISR did not change.
+    """Computes the spans of all partitions, with the columns of `spans.SCHEMA`.
 
-    `min_isr` is assumed while no record sets the config. `by_config` is true if a change of the config began the
-    interval, `is_last` if it holds at the log's end, `is_removed` if its topic's removal ends it. `timestamp` is that
-    of the record at the interval's `begin`, which is later if a record before has a later one.
+    `ends` has each cluster's `log_end_time`; `min_isr` is assumed while no record sets the config.
     """
-    states = _elections(partitions)
-    born = states.groupBy("cluster_id", *_ALL).agg(
-        fn.min("offset").alias("born"), fn.max(fn.coalesce("valid_to_offset", fn.lit((1 << 63) - 1))).alias("gone")
-    )
-    rows = states
-    for own in (True, False):
-        rows = rows.unionByName(_settings(configs, born, own=own), allowMissingColumns=True)
-    order = by_key(KEY)
-    filled = rows.withColumns(
-        {
-            name: fn.last(name, ignorenulls=True).over(order)
-            for name in (*_COUNTED, "removed_time", "removed_offset", "own_min", "default_min")
-        }
-    )
-    filled = filled.withColumn("begin", fn.max("timestamp").over(order))
-    filled = filled.withColumns(
-        {"next_time": fn.lead("begin").over(order), "next_offset": fn.lead("offset").over(order)}
-    )
-    filled = filled.where("leader is not null").join(fn.broadcast(ends), "cluster_id")
-    set_own, set_default = (fn.nullif(fn.col(name), fn.lit(_NOT_SET)) for name in ("own_min", "default_min"))
-    set_or_assumed = fn.coalesce(set_own, set_default, fn.lit(min_isr))
-    leader, isr_count, replica_count, wanted = (fn.col(name) for name in _COUNTED)
-    return filled.withColumns(
-        {
-            "end": fn.greatest("begin", fn.coalesce("next_time", "removed_time", "log_end_time")),
-            "min_isr": set_or_assumed,
-            "offline": is_offline(leader),
-            "short": is_under_replicated(isr_count, wanted),
-            "under_min_isr": is_under_min_isr(leader, isr_count, replica_count, set_or_assumed),
-            "by_config": fn.coalesce("by_config", fn.lit(False)),
-            "is_removed": fn.col("next_offset").isNull() & fn.col("removed_time").isNotNull(),
-            "is_last": fn.col("next_offset").isNull() & fn.col("removed_time").isNull(),
-            "min_isr_is_assumed": fn.coalesce(set_own, set_default).isNull(),
-            "led_anew": fn.coalesce("led_anew", fn.lit(False)),
-            "unclean": fn.coalesce("unclean", fn.lit(False)),
-        }
-    )
-
-
-def _elections(partitions: DataFrame) -> DataFrame:
-    removed = fn.col("end_type") == "REMOVE_TOPIC_RECORD"
-    return partitions.select(
-        "cluster_id",
-        *_ALL,
-        fn.col("valid_from_offset").alias("offset"),
-        fn.col("valid_from_time").alias("timestamp"),
-        "valid_to_offset",
-        fn.when(removed, fn.col("valid_to_time")).alias("removed_time"),
-        fn.when(removed, fn.col("valid_to_offset")).alias("removed_offset"),
-        "leader",
-        fn.size("isr").alias("isr_count"),
-        fn.size("replicas").alias("replica_count"),
-        fn.size(wanted_replicas()).alias("wanted_count"),
-        led_anew().alias("led_anew"),
-        led_uncleanly().alias("unclean"),
-    )
-
-
-def _settings(configs: DataFrame, born: DataFrame, *, own: bool) -> DataFrame:
-    """Returns each change of min.insync.replicas as a row of every partition that it concerns."""
-    resource = (fn.col("resource_type") == (TOPIC if own else BROKER)) & (fn.col("name") == MIN_ISR)
-    rows = configs.where(resource if own else resource & (fn.col("resource_name") == ""))
-    column = "own_min" if own else "default_min"
-    begun = rows.select(
-        "cluster_id",
-        "resource_name",
-        fn.col("valid_from_offset").alias("offset"),
-        fn.col("valid_from_time").alias("timestamp"),
-        fn.coalesce(fn.col("value").try_cast("int"), fn.lit(_NOT_SET)).alias(column),
-    )
-    # The removal of a topic ends its configs, so a later topic of the same name starts without them.
-    over = rows.where("valid_to_offset is not null").select(
-        "cluster_id",
-        "resource_name",
-        fn.col("valid_to_offset").alias("offset"),
-        fn.col("valid_to_time").alias("timestamp"),
-        fn.lit(_NOT_SET).alias(column),
-    )
-    # If one value ends and another begins at the same offset, the new one counts.
-    both = begun.unionByName(over).groupBy("cluster_id", "resource_name", "offset", "timestamp")
-    changes = both.agg(fn.max(column).alias(column)).alias("change")
-    concerns = fn.expr("change.cluster_id = born.cluster_id and change.offset < born.gone")
-    if own:
-        concerns = concerns & fn.expr("change.resource_name = born.topic")
-    found = born.alias("born").join(changes, concerns)
-    return found.select(
-        "born.cluster_id",
-        *(f"born.{name}" for name in _ALL),
-        "change.offset",
-        "change.timestamp",
-        f"change.{column}",
-        fn.lit(True).alias("by_config"),
-    )
+    given = settings(configs, ends, min_isr=min_isr)
+    return States(partitions).computed(COLUMNS, lambda rows, groups: spans_of(rows, groups, given)[0], SPANS).frame()
 
 
 def ends_of(events: DataFrame) -> DataFrame:
@@ -180,9 +104,10 @@ def ends_of(events: DataFrame) -> DataFrame:
     return events.groupBy("cluster_id").agg(fn.max("timestamp").alias("log_end_time"))
 
 
-def _seconds(begin: Column, end: Column) -> Column:
-    return (fn.unix_micros(end) - fn.unix_micros(begin)) / 1_000_000
+def _flags(rows: pa.Table, name: str) -> np.ndarray:
+    return rows[name].to_numpy()
 
 
-def _sum_where(flag: str, amount: str) -> Column:
-    return fn.sum(fn.when(fn.col(flag), fn.col(amount)).otherwise(0.0))
+def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Returns the sum of each run of values; the runs begin at `starts`."""
+    return np.add.reduceat(values.astype(np.int64), starts) if len(starts) else np.zeros(0, np.int64)

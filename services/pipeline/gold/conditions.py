@@ -13,30 +13,36 @@ the number of replicas counts as that number.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeVar
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from quorate.metadata.partitions import NO_LEADER
+from services.pipeline.groups import Array, lengths
 
-__all__ = ["CONDITIONS", "is_offline", "is_under_min_isr", "is_under_replicated", "wanted_replicas"]
+__all__ = ["CONDITIONS", "is_offline", "is_under_min_isr", "is_under_replicated", "wanted_counts", "wanted_replicas"]
+
+_Of = TypeVar("_Of", Column, NDArray[Any])  # Any: numbers or flags
 
 CONDITIONS: Final = ("offline", "under_min_isr", "short")
-"""Columns of `availability.partition_spans` and counts of `story`; `short` is under-replicated."""
+"""Columns of `spans.SCHEMA` and counts of `story`; `short` is under-replicated."""
 
 
-def is_offline(leader: Column) -> Column:
+def is_offline(leader: _Of) -> _Of:
     """Returns whether a partition with this leader has none."""
     return leader == NO_LEADER
 
 
-def is_under_min_isr(leader: Column, isr_count: Column, replica_count: Column, min_isr: Column) -> Column:
+def is_under_min_isr(leader: _Of, isr_count: _Of, replica_count: _Of, min_isr: _Of) -> _Of:
     """Returns whether a partition takes no writes with acks=all; `min_isr` is its min.insync.replicas."""
-    return is_offline(leader) | (isr_count < fn.least(min_isr, replica_count))
+    return is_offline(leader) | ((isr_count < min_isr) & (isr_count < replica_count))
 
 
-def is_under_replicated(isr_count: Column, wanted_count: Column) -> Column:
+def is_under_replicated(isr_count: _Of, wanted_count: _Of) -> _Of:
     """Returns whether a replica is missing in the ISR; `wanted_count` is the number of `wanted_replicas`."""
     return isr_count < wanted_count
 
@@ -44,3 +50,12 @@ def is_under_replicated(isr_count: Column, wanted_count: Column) -> Column:
 def wanted_replicas() -> Column:
     """Returns the replicas that should be in the ISR: all but those being added (Partition.isUnderReplicated)."""
     return fn.array_except("replicas", "adding_replicas")
+
+
+def wanted_counts(states: pa.Table) -> Array:
+    """Returns the number of these replicas of each state of a partition."""
+    found = lengths(states["replicas"].combine_chunks())
+    at = np.flatnonzero(lengths(states["adding_replicas"].combine_chunks()))
+    rows = states.select(["replicas", "adding_replicas"]).take(pa.array(at)).to_pylist()
+    found[at] = [len(set(row["replicas"]).difference(row["adding_replicas"])) for row in rows]
+    return found

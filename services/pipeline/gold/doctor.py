@@ -29,6 +29,9 @@ from services.pipeline.gold.doctor_partitions import (
 )
 from services.pipeline.gold.doctor_quorum import deposed_findings, silence_findings, voter_findings
 from services.pipeline.gold.doctor_rules import FINDING, DoctorLimits
+from services.pipeline.gold.past import Past, past_of
+from services.pipeline.gold.spans import settings
+from services.pipeline.gold.states import States
 from services.pipeline.silver.image import DEPOSED
 from services.pipeline.silver.present import Present, present
 
@@ -49,12 +52,14 @@ def fleet_doctor(
     limits: DoctorLimits | None = None,
     *,
     now: Present | None = None,
+    past: Past | None = None,
 ) -> DataFrame:
     """Returns all findings about all clusters, now or as of an offset, with columns COLUMNS.
 
     `severity` is error (something does not work), warn (it will not work after the next failure or upgrade) or info;
     `code` is the kind of finding, `subject` the thing that it is about. `since_offset` and `since_time` are null if no
-    record has them. `limits` are the thresholds; `now` is the result of `present`, if the caller has it already.
+    record has them. `limits` are the thresholds; `now` is the result of `present`, and `past` that of `past_of`, if the
+    caller has them already.
     """
     now, limits = now or present(silver, at_offset), limits or DoctorLimits()
     earlier = {
@@ -62,12 +67,15 @@ def fleet_doctor(
         for name, since in _READ.items()
         if name in silver
     }
-    partitions = earlier["partition_history"]
-    since = config_conditions(now, partitions, earlier["config_history"], limits)
+    if past is None:
+        ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
+        given = settings(earlier["config_history"], ends, min_isr=limits.min_isr)
+        past = past_of(States(earlier["partition_history"]), given)
+    since = config_conditions(now, past.spans)
     found = [
-        partition_findings(now, partitions, since, limits),
+        partition_findings(now, past.states, since, limits),
         topic_findings(now, since, limits),
-        leader_findings(now, partitions, limits),
+        leader_findings(now, past.states, limits),
         node_findings(now, earlier["broker_history"], limits),
         feature_findings(now),
         voter_findings(now, earlier["kept_history"]),

@@ -19,7 +19,6 @@ from services.pipeline.gold.advice import (
     then_replicas,
     with_room,
 )
-from services.pipeline.gold.availability import partition_spans
 from services.pipeline.gold.began import began
 from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
 from services.pipeline.gold.doctor_rules import (
@@ -109,15 +108,15 @@ def leader_findings(now: Present, history: DataFrame, limits: DoctorLimits) -> D
     return findings(rows, text("broker ", fn.col("broker_id")), [rule])
 
 
-def config_conditions(now: Present, history: DataFrame, configs: DataFrame, limits: DoctorLimits) -> DataFrame:
+def config_conditions(now: Present, spans: DataFrame) -> DataFrame:
     """Computes for each partition since when conditions hold that replicas and min.insync.replicas make together.
 
     Each is a struct of `offset` and `time`, with null fields if it does not hold: an ISR that is too small, a single
-    replica, and a min.insync.replicas that is above or equal to the number of replicas.
+    replica, and a min.insync.replicas that is above or equal to the number of replicas. `spans` are those of `past`.
     """
-    ends = now.at.select("cluster_id", "as_of_offset", fn.col("as_of_time").alias("log_end_time"))
-    spans = partition_spans(history, configs, ends, min_isr=limits.min_isr).where("offset < as_of_offset")
-    held = spans.withColumns(
+    ends = now.at.select("cluster_id", "as_of_offset")
+    known = spans.where("is_last_of_kind").join(fn.broadcast(ends), "cluster_id").where("offset < as_of_offset")
+    held = known.withColumns(
         {
             "valid_from_offset": fn.col("offset"),
             "valid_from_time": fn.col("begin"),

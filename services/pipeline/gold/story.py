@@ -38,15 +38,19 @@ COLUMNS: Final = ("cluster_id", "offset", "time", "look", "sentence", *COUNTS.va
 """The table's columns; `look` is `bad`, `good` or `plain`."""
 
 
-def story(silver: Mapping[str, DataFrame], *, limits: DoctorLimits | None = None) -> DataFrame:
+def story(
+    silver: Mapping[str, DataFrame], *, limits: DoctorLimits | None = None, spans: DataFrame | None = None
+) -> DataFrame:
     """Computes the main events of each cluster, one row each, with columns COLUMNS.
 
-    The records of the base checkpoint are not events.
+    The records of the base checkpoint are not events. `spans` are those of partitions, if the caller has them already;
+    those where no condition begins or ends may be missing.
     """
     limits, events = limits or DoctorLimits(), silver["events"]
-    spans = partition_spans(
-        silver["partition_history"], silver["config_history"], ends_of(events), min_isr=limits.min_isr
-    )
+    if spans is None:
+        spans = partition_spans(
+            silver["partition_history"], silver["config_history"], ends_of(events), min_isr=limits.min_isr
+        )
     spans = with_set_backs(spans, events)
     turns = turned(spans)
     rows = [

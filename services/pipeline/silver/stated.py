@@ -16,7 +16,7 @@ from kraft import Message
 from quorate.metadata.partitions import RECOVERED
 from quorate.records import ClearElrRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from quorate.wire.json_names import type_name
-from services.pipeline.groups import Groups, codes, has_value
+from services.pipeline.groups import Groups, grouped, has_value
 from services.pipeline.payloads import parsed_payloads
 
 __all__ = [
@@ -97,7 +97,7 @@ def stated(events: pa.Table) -> Stated:
     there = born.aggregate([("offset", "min")]).rename_columns({"offset_min": "born"})
     there = there.append_column("topic", _named(there, names))
     every = pa.concat_tables([own, _removals(events, there), *_clearings(events, there)], promote_options="default")
-    rows, groups = _sorted(every.combine_chunks())
+    rows, groups = grouped(every.combine_chunks(), (*_TOPIC, "partition_id"), "offset")
     # Only the first row of a partition is looked up.
     topics = _named(rows.filter(pa.array(groups.first)), names).take(pa.array(np.cumsum(groups.first) - 1))
     return Stated(rows.append_column("topic", topics), groups)
@@ -157,14 +157,6 @@ def _clearings(events: pa.Table, there: pa.Table) -> tuple[pa.Table, pa.Table]:
 def _concerned(rows: pa.Table) -> pa.Table:
     """Returns the rows of partitions that had been created before."""
     return rows.filter(pc.greater(rows["offset"], rows["born"])).select([*_AT, *KEY])
-
-
-def _sorted(rows: pa.Table) -> tuple[pa.Table, Groups]:
-    clusters, topics = (codes(rows[name]) for name in _TOPIC)
-    partitions = rows["partition_id"].to_numpy()
-    order = np.lexsort((rows["offset"].to_numpy(), partitions, topics, clusters))
-    groups = Groups(clusters[order], topics[order], partitions[order])
-    return rows.take(pa.array(order)).combine_chunks(), groups
 
 
 def _named(rows: pa.Table, names: pa.Table) -> pa.Array:

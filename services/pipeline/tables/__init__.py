@@ -11,19 +11,30 @@ reporting    a wrapper that reports each table as soon as it is written
 remembered   a wrapper that caches tables of few rows in memory
 """
 
-from services.pipeline.tables.computed import Computed, Rows
+from services.pipeline.tables.computed import Compute, Computed, Rows, frame_of
 from services.pipeline.tables.delta import DeltaTables
 from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
 from services.pipeline.tables.parquet import ParquetTables
 from services.pipeline.tables.remembered import Remembered
 from services.pipeline.tables.reporting import Reporting
-from services.pipeline.tables.verbs import Adopting, Compacted, Growing, Keeping, Lake, Replacing, Tables, add
+from services.pipeline.tables.verbs import (
+    Adopting,
+    Compacted,
+    Growing,
+    Keeping,
+    Lake,
+    Replacing,
+    TableFile,
+    Tables,
+    add,
+)
 
 __all__ = [
     "FORMATS",
     "PARQUET",
     "Adopting",
     "Compacted",
+    "Compute",
     "Computed",
     "DeltaTables",
     "Growing",
@@ -34,8 +45,10 @@ __all__ = [
     "Replacing",
     "Reporting",
     "Rows",
+    "TableFile",
     "Tables",
     "add",
+    "frame_of",
     "open_tables",
     "settings_of",
     "tables_of",

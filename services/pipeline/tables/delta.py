@@ -68,6 +68,9 @@ class DeltaTables:
         writer.partitionBy("cluster_id").save(self._place(name))
         return self._there(name)
 
+    def files(self, name: str) -> None:
+        """Returns None: only Delta knows which files a table has, and which of their rows."""
+
     def compact(self, name: str, *, before: date) -> Compacted:
         """Runs OPTIMIZE on the closed partitions.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +19,7 @@ from services.pipeline.tables.computed import Computed, Rows, frame_of, staged
 from services.pipeline.tables.files import ATTEMPT, HadoopFiles, new_attempt
 from services.pipeline.tables.inbox import Inbox
 from services.pipeline.tables.rounds import rounds_of, without_hidden
-from services.pipeline.tables.verbs import Compacted
+from services.pipeline.tables.verbs import Compacted, TableFile
 
 __all__ = ["ParquetTables"]
 
@@ -68,9 +69,8 @@ class ParquetTables:
 
     def inbox(self) -> Inbox | None:
         """Makes a directory for files to adopt; None if the tables are not on a file system of this machine."""
-        if is_remote() or not HadoopFiles(self._spark).is_local(self._root):
-            return None
-        return Inbox(Path(local_path(self._root)).absolute())
+        root = self._local_root()
+        return None if root is None else Inbox(root)
 
     def keep(self, name: str, rows: Rows) -> DataFrame:
         """Overwrites the table with these rows, partitioned by cluster, and returns it.
@@ -100,6 +100,18 @@ class ParquetTables:
         found = self._spark.read.schema(there.schema).parquet(self._place(name))
         return without_hidden(found, rounds_of(self._spark, self._place(name)))
 
+    def files(self, name: str) -> Sequence[TableFile] | None:
+        """Returns the files of a table partitioned by cluster alone; None if they are not on this machine's disk."""
+        root = self._local_root()
+        if root is None:
+            return None
+        # Spark escapes characters of a directory's name in the manner of URLs.
+        return [
+            TableFile(unquote(folder.name.partition("=")[2]), str(path))
+            for folder in sorted((root / name).glob("cluster_id=*"))
+            for path in sorted(folder.glob("[!._]*.parquet"))
+        ]
+
     def compact(self, name: str, *, before: date) -> Compacted:
         """Rewrites the small files of each closed partition as one. Only one job at a time may compact.
 
@@ -107,6 +119,12 @@ class ParquetTables:
         rows: then these partitions are left as they were.
         """
         return Compaction(self._spark, self._place(name), HadoopFiles(self._spark)).run(before=before)
+
+    def _local_root(self) -> Path | None:
+        """Returns the directory of the tables; None if it is not on a file system of this machine."""
+        if is_remote() or not HadoopFiles(self._spark).is_local(self._root):
+            return None
+        return Path(local_path(self._root)).absolute()
 
     def _adopt(self, name: str, rows: Rows, *, whole: bool) -> bool:
         """Has the workers write the files of computed rows; returns False if this table gets its rows from Spark."""

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from services.pipeline.tables.computed import Rows, frame_of
 from services.pipeline.tables.inbox import Inbox
-from services.pipeline.tables.verbs import Compacted, Lake
+from services.pipeline.tables.verbs import Compacted, Lake, TableFile
 
 __all__ = ["Remembered"]
 
@@ -53,6 +53,10 @@ class Remembered:
         whole = self.read(name)
         assert whole is not None, f"{name} was just made"
         return whole
+
+    def files(self, name: str) -> Sequence[TableFile] | None:
+        """Returns the files of a table partitioned by cluster alone; None if workers cannot read them as they are."""
+        return self._lake.files(name)
 
     def compact(self, name: str, *, before: date) -> Compacted:
         """Compacts the table's files; cached rows stay valid, because the rows do not change."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame
 
 from services.pipeline.tables.computed import Rows
-from services.pipeline.tables.verbs import Tables
+from services.pipeline.tables.verbs import TableFile, Tables
 
 __all__ = ["Reporting"]
 
@@ -36,6 +36,10 @@ class Reporting:
     def replace(self, name: str, rows: Rows) -> DataFrame:
         """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
         return self._reported(name, self._tables.replace(name, rows))
+
+    def files(self, name: str) -> Sequence[TableFile] | None:
+        """Returns the files of a table partitioned by cluster alone; None if workers cannot read them as they are."""
+        return self._tables.files(name)
 
     def _reported(self, name: str, table: DataFrame) -> DataFrame:
         self.table_count += 1

@@ -13,7 +13,14 @@ from services.pipeline.memory import kept
 from services.pipeline.tables.computed import Rows
 from services.pipeline.tables.inbox import Inbox
 
-__all__ = ["Adopting", "Compacted", "Growing", "Keeping", "Lake", "Replacing", "Tables", "add"]
+__all__ = ["Adopting", "Compacted", "Growing", "Keeping", "Lake", "Replacing", "TableFile", "Tables", "add"]
+
+
+class TableFile(NamedTuple):
+    """A Parquet file of a table; it lacks the column `cluster_id`, as all its rows are of one cluster."""
+
+    cluster_id: str
+    path: str
 
 
 class Growing(Protocol):
@@ -38,6 +45,9 @@ class Tables(Growing, Keeping, Protocol):
 
     def replace(self, name: str, rows: Rows) -> DataFrame:
         """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
+
+    def files(self, name: str) -> Sequence[TableFile] | None:
+        """Returns the files of a table partitioned by cluster alone; None if workers cannot read them as they are."""
 
 
 class Compacted(NamedTuple):

@@ -1,0 +1,133 @@
+"""What the doctor and the story need of the partitions' past: a few states and spans of each partition.
+
+Since when a condition holds depends on two states: the last one without it and the next. So of all states that agree in
+every condition only the last is kept, with the one behind it. This bounds the rows of a partition by the number of its
+conditions, whatever the length of the history; a test compares what the doctor finds with and without the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from services.pipeline.gold.conditions import is_offline, is_under_replicated, wanted_counts
+from services.pipeline.gold.spans import COLUMNS, SpanSettings, spans_of
+from services.pipeline.gold.spans import SCHEMA as SPANS
+from services.pipeline.gold.states import States
+from services.pipeline.groups import Array, Groups, different_lists, has_value, lengths
+from services.pipeline.silver.partition_arrays import SCHEMA
+
+__all__ = ["Past", "past_of"]
+
+_STATES: Final = (
+    "cluster_id",
+    "topic_id",
+    "partition_id",
+    "leader",
+    "replicas",
+    "isr",
+    "was_isr",
+    "adding_replicas",
+    "removing_replicas",
+    "elr",
+    "leader_recovery_state",
+    "valid_from_offset",
+    "valid_to_offset",
+    "valid_from_time",
+    "valid_to_time",
+)
+_PAST_STATES: Final = pa.schema([SCHEMA.field(name) for name in _STATES])
+_PAST_SPANS: Final = pa.schema([*SPANS, pa.field("turns", pa.bool_()), pa.field("is_last_of_kind", pa.bool_())])
+
+
+class Past(NamedTuple):
+    """States by which it is known since when a condition of `_conditions` has held, and what was before; and spans.
+
+    Two columns of the spans say what each is for. `turns` marks those that the story needs: a condition begins or ends,
+    or the partition does. `is_last_of_kind` marks those by which it is known since when one has held that depends on
+    min.insync.replicas.
+    """
+
+    states: DataFrame
+    spans: DataFrame
+
+
+def past_of(states: States, given: SpanSettings) -> Past:
+    """Returns what is needed of the past of these states."""
+    spans = states.computed(COLUMNS, lambda rows, groups: _kept_spans(*spans_of(rows, groups, given)), _PAST_SPANS)
+    return Past(states.computed(_STATES, _kept_states, _PAST_STATES).frame(), spans.frame())
+
+
+def _last_of_each(groups: Groups, *kinds: Array) -> Array:
+    """Returns whether to keep each row: of each kind in each group the last one and the next; the group's first one.
+
+    A kind is what rows have in common whose `kinds`, arrays of small numbers or flags, are equal.
+    """
+    kind = groups.numbers()
+    for each in kinds:
+        kind = kind * (int(each.max(initial=0)) + 1) + each
+    kept = groups.first.copy()
+    _, behind = np.unique(kind[::-1], return_index=True)
+    last = len(kind) - 1 - behind
+    kept[last] = True
+    kept[last[~groups.last[last]] + 1] = True
+    return kept
+
+
+def _kept_states(states: pa.Table, groups: Groups) -> pa.Table:
+    return states.select(_STATES).filter(pa.array(_last_of_each(groups, *_conditions(states)))).cast(_PAST_STATES)
+
+
+def _conditions(states: pa.Table) -> list[Array]:
+    """Returns the conditions of each state, by which `doctor_partitions` asks since when they hold."""
+    leader = states["leader"].to_numpy()
+    replicas, isr, was_isr, adding, removing, elr = (
+        states[name].combine_chunks()
+        for name in ("replicas", "isr", "was_isr", "adding_replicas", "removing_replicas", "elr")
+    )
+    placed = lengths(replicas) > 0
+    is_led_by_another = placed.copy()
+    is_led_by_another[placed] = leader[placed] != pc.list_element(replicas.filter(pa.array(placed)), 0).to_numpy()
+    return [
+        is_offline(leader),
+        is_led_by_another,
+        is_under_replicated(lengths(isr), wanted_counts(states)),
+        _has_other_members(isr, was_isr),
+        (lengths(adding) > 0) | (lengths(removing) > 0),
+        lengths(elr) > 0,
+        states["leader_recovery_state"].to_numpy(),
+    ]
+
+
+def _has_other_members(lists: pa.Array, before: pa.Array) -> Array:
+    """Returns whether each list has other members than the one before, which is null if nothing has changed."""
+    found = has_value(before)
+    at = np.flatnonzero(found)
+    both = pa.concat_arrays([_sorted(lists.take(pa.array(at))), _sorted(before.take(pa.array(at)))])
+    found[at] = different_lists(both, np.arange(len(at)), np.arange(len(at)) + len(at))
+    return found
+
+
+def _sorted(lists: pa.Array) -> pa.Array:
+    """Returns lists of numbers, none of them null, with sorted items."""
+    sizes = lengths(lists)
+    values = lists.flatten().to_numpy()
+    order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[order]), type=lists.type)
+
+
+def _kept_spans(spans: pa.Table, groups: Groups) -> pa.Table:
+    offline, under, short, removed, unclean = (
+        spans[name].to_numpy() for name in ("offline", "under_min_isr", "short", "is_removed", "unclean")
+    )
+    state = offline + 2 * under + 4 * short
+    turns = (state != np.where(groups.first, 0, np.roll(state, 1))) | removed | unclean
+    replicas, min_isr = spans["replica_count"].to_numpy(), spans["min_isr"].to_numpy()
+    is_last = _last_of_each(groups, under, replicas == 1, np.sign(min_isr - replicas) + 1)
+    with_marks = spans.append_column("turns", pa.array(turns)).append_column("is_last_of_kind", pa.array(is_last))
+    return with_marks.filter(pa.array(turns | is_last)).cast(_PAST_SPANS)

@@ -1,0 +1,306 @@
+"""Spans: the intervals in which a partition's leader, its ISR's size and its min.insync.replicas did not change.
+
+`conditions` says what offline, under min ISR and under-replicated mean. `min.insync.replicas` is the topic's, else the
+brokers' default, else an assumed value, because a broker's own file is not in the log.
+
+Times are those of the records. A new active controller's clock may be behind; a timestamp earlier than one before it is
+replaced by that one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from quorate.metadata.configs import BROKER, TOPIC
+from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
+from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_counts
+from services.pipeline.groups import NONE, Array, Groups, contained, has_value, lengths, taken
+from services.pipeline.silver.present import MIN_ISR, MIN_ISR_DEFAULT
+from services.pipeline.silver.stated import KEY, REMOVE
+
+__all__ = [
+    "COLUMNS",
+    "SCHEMA",
+    "SpanSettings",
+    "led_anew",
+    "led_uncleanly",
+    "settings",
+    "spans_of",
+]
+
+COLUMNS: Final = (
+    "topic",
+    "leader",
+    "isr",
+    "elr",
+    "replicas",
+    "adding_replicas",
+    "leader_recovery_state",
+    "is_first",
+    "was_leader",
+    "was_isr",
+    "was_elr",
+    "was_replicas",
+    "was_leader_recovery_state",
+    "valid_from_time",
+    "valid_to_offset",
+    "valid_to_time",
+    "end_type",
+)
+"""The columns of a partition's states that spans are made of."""
+_TIME: Final = pa.timestamp("us", tz="UTC")
+SCHEMA: Final = pa.schema(
+    {
+        "cluster_id": pa.string(),
+        "topic": pa.string(),
+        "topic_id": pa.string(),
+        "partition_id": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": _TIME,
+        "begin": _TIME,
+        "end": _TIME,
+        "leader": pa.int32(),
+        "isr_count": pa.int32(),
+        "replica_count": pa.int32(),
+        "wanted_count": pa.int32(),
+        "min_isr": pa.int32(),
+        "min_isr_is_assumed": pa.bool_(),
+        "offline": pa.bool_(),
+        "under_min_isr": pa.bool_(),
+        "short": pa.bool_(),
+        "by_config": pa.bool_(),
+        "led_anew": pa.bool_(),
+        "unclean": pa.bool_(),
+        "is_last": pa.bool_(),
+        "is_removed": pa.bool_(),
+        "removed_offset": pa.int64(),
+        "removed_time": _TIME,
+    }
+)
+"""A span. `timestamp` is that of the record at its begin, which is later if a record before has a later one.
+
+`by_config`: a change of the config began it. `is_last`: it holds at the log's end. `is_removed`: its topic's removal,
+at `removed_offset`, ends it. `led_anew`: a leader was elected at its begin; `unclean`: that one may lack records.
+"""
+_CHANGES: Final = pa.schema(
+    {"cluster_id": pa.string(), "topic": pa.string(), "offset": pa.int64(), "time": _TIME, "min_isr": pa.int32()}
+)
+_NOT_SET: Final = 0
+_FOREVER: Final = (1 << 63) - 1
+
+
+class SpanSettings(NamedTuple):
+    """What spans depend on besides the states: configs, the log's ends, and the min.insync.replicas that is assumed.
+
+    `changes` are those of topics, `defaults` those of all brokers' default, each with the new value, or 0 for none.
+    """
+
+    changes: pa.Table
+    defaults: pa.Table
+    ends: pa.Table
+    min_isr: int
+
+
+def settings(configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFAULT) -> SpanSettings:
+    """Collects the settings: a row for each change of min.insync.replicas, and for each cluster's `log_end_time`."""
+    rows = configs.where((fn.col("name") == MIN_ISR) & fn.col("resource_type").isin(TOPIC, BROKER))
+    rows = rows.where((fn.col("resource_type") == TOPIC) | (fn.col("resource_name") == ""))
+    topic = fn.when(fn.col("resource_type") == TOPIC, fn.col("resource_name")).alias("topic")
+    value = fn.coalesce(fn.col("value").try_cast("int"), fn.lit(_NOT_SET))
+    begun = rows.select(
+        "cluster_id",
+        topic,
+        fn.col("valid_from_offset").alias("offset"),
+        fn.col("valid_from_time").alias("time"),
+        value.alias("min_isr"),
+    )
+    # The removal of a topic ends its configs, so a later topic of the same name starts without them.
+    over = rows.where("valid_to_offset is not null").select(
+        "cluster_id",
+        topic,
+        fn.col("valid_to_offset").alias("offset"),
+        fn.col("valid_to_time").alias("time"),
+        fn.lit(_NOT_SET).alias("min_isr"),
+    )
+    # If one value ends and another begins at the same offset, the new one counts.
+    both = (
+        begun.unionByName(over).groupBy("cluster_id", "topic", "offset", "time").agg(fn.max("min_isr").alias("min_isr"))
+    )
+    every = both.toArrow().cast(_CHANGES)
+    of_all = every["topic"].is_null()
+    last = ends.select("cluster_id", "log_end_time").toArrow()
+    return SpanSettings(every.filter(pc.invert(of_all)), every.filter(of_all).drop_columns("topic"), last, min_isr)
+
+
+def spans_of(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[pa.Table, Groups]:
+    """Returns the spans of states, with the columns of SCHEMA; the groups are the partitions."""
+    merged = _Merged(states, groups, given)
+    return merged.table(), merged.groups
+
+
+def led_anew(states: pa.Table) -> Array:
+    """Returns, for states of partitions, whether a leader was elected."""
+    moved, leader = has_value(_column(states, "was_leader")), _numbers(states, "leader")
+    return moved & ~is_offline(leader) & ~_flags(states, "is_first")
+
+
+def led_uncleanly(states: pa.Table) -> Array:
+    """Returns, for states of partitions, whether the new leader may lack committed records. KIP-704, KIP-966.
+
+    Since 3.2 the log records the RECOVERING state, but it does not change if the leader before was RECOVERING too. So a
+    leader that was not in the ISR or ELR counts as well, except at the end of a reassignment, where one record makes
+    the new replica a member of the ISR and the leader (KIP-455).
+    """
+    recovers = _numbers(states, "leader_recovery_state") == RECOVERING
+    recovers &= _numbers(states, "was_leader_recovery_state", otherwise=RECOVERING) == RECOVERED
+    at = np.flatnonzero(led_anew(states))
+    some = states.take(pa.array(at))
+    leader = _numbers(some, "leader")
+    was_in = contained(_before(some, "isr"), leader) | contained(_before(some, "elr"), leader)
+    moved = has_value(_column(some, "was_replicas"))
+    moved[moved] = [
+        sorted(row["replicas"]) != sorted(row["was_replicas"])
+        for row in some.select(["replicas", "was_replicas"]).filter(pa.array(moved)).to_pylist()
+    ]
+    recovers[at] |= ~was_in & ~moved
+    return recovers
+
+
+class _Merged:
+    """States and changes of their min.insync.replicas in one order, a row each."""
+
+    def __init__(self, states: pa.Table, groups: Groups, given: SpanSettings) -> None:
+        self._given = given
+        self._states = states
+        numbers = groups.numbers()
+        own, default = _concerned(states, groups, given)
+        sizes = len(states), len(own), len(default)
+        kind = np.repeat([0, 1, 2], sizes)
+        number = np.concatenate([numbers, _of(own, "number"), _of(default, "number")])
+        offset = np.concatenate([_of(states, "valid_from_offset"), _of(own, "offset"), _of(default, "offset")])
+        time = np.concatenate([_micros(states, "valid_from_time"), _micros(own, "time"), _micros(default, "time")])
+        value = np.concatenate([np.zeros(len(states), np.int64), _of(own, "min_isr"), _of(default, "min_isr")])
+        # A base checkpoint has configs and partitions at one offset: there the configs are first.
+        order = np.lexsort((kind == 0, offset, number))
+        all_rows = Groups(number[order])
+        kind, value, stamp = kind[order], value[order], time[order]
+        time = all_rows.highest(stamp)
+        state_at = all_rows.latest(kind == 0)
+        after = all_rows.after()
+        shown = np.flatnonzero(state_at != NONE)
+        source = order[state_at]  # the states are the first rows of what was sorted
+        removed = pc.equal(states["end_type"], REMOVE).fill_null(False).to_numpy()
+        removed_at = all_rows.latest((kind == 0) & removed[source])[shown]
+        self.groups = all_rows.only(shown)
+        self._source, self._offset = source[shown], offset[order][shown]
+        self._timestamp, self._begin = stamp[shown], time[shown]
+        self._is_state = (kind == 0)[shown]
+        self._next = after[shown]
+        self._next_time = time[self._next]
+        self._removed = np.where(removed_at == NONE, NONE, order[removed_at])
+        self._min_isr = _set_or(value, all_rows, kind, given.min_isr)[:, shown]
+
+    def table(self) -> pa.Table:
+        """Returns the table, with the columns of SCHEMA."""
+        states, at = self._states, self._source
+        leader, replicas = _numbers(states, "leader")[at], lengths(_column(states, "replicas"))[at]
+        isr, wanted = lengths(_column(states, "isr"))[at], wanted_counts(states)[at]
+        min_isr, is_assumed = self._min_isr
+        is_end = self._next == NONE
+        is_gone = self._removed != NONE
+        columns = {name: _column(states, name).take(pa.array(at)) for name in ("cluster_id", "topic", *KEY)}
+        columns |= {
+            "offset": self._offset,
+            "timestamp": self._timestamp,
+            "begin": self._begin,
+            "end": np.maximum(self._begin, self._ends(is_end, is_gone)),
+            "leader": leader,
+            "isr_count": isr,
+            "replica_count": replicas,
+            "wanted_count": wanted,
+            "min_isr": min_isr,
+            "min_isr_is_assumed": is_assumed.astype(bool),
+            "offline": is_offline(leader),
+            "under_min_isr": is_under_min_isr(leader, isr, replicas, min_isr),
+            "short": is_under_replicated(isr, wanted),
+            "by_config": ~self._is_state,
+            "led_anew": self._is_state & led_anew(states)[at],
+            "unclean": self._is_state & led_uncleanly(states)[at],
+            "is_last": is_end & ~is_gone,
+            "is_removed": is_end & is_gone,
+            "removed_offset": taken(_column(states, "valid_to_offset"), self._removed),
+            "removed_time": taken(_column(states, "valid_to_time"), self._removed),
+        }
+        return pa.table([_typed(columns[field.name], field) for field in SCHEMA], schema=SCHEMA)
+
+    def _ends(self, is_end: Array, is_gone: Array) -> Array:
+        """Returns when each span ends: with the next row, the topic's removal, or the log."""
+        removed_time = _micros(self._states, "valid_to_time")[self._removed]
+        known = self._given.ends
+        at = pc.index_in(_column(self._states, "cluster_id"), known["cluster_id"].combine_chunks()).to_numpy()
+        log_end = _micros(known, "log_end_time")[at[self._source]]
+        return np.where(is_end, np.where(is_gone, removed_time, log_end), self._next_time)
+
+
+def _concerned(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[pa.Table, pa.Table]:
+    """Returns the changes of the topics' configs and of the default, one row for each partition that each concerns.
+
+    `number` is the partition's. What was set before a partition was created counts, and nothing behind its end.
+    """
+    first, last = pa.array(np.flatnonzero(groups.first)), pa.array(np.flatnonzero(groups.last))
+    there = states.select(["cluster_id", "topic"]).take(first)
+    there = there.append_column("number", pa.array(np.arange(len(first))))
+    there = there.append_column("gone", pc.fill_null(states["valid_to_offset"].take(last), _FOREVER))
+    found = []
+    for changes, key in ((given.changes, ["cluster_id", "topic"]), (given.defaults, ["cluster_id"])):
+        each = changes.join(there, key, join_type="inner", use_threads=False)
+        found.append(each.filter(pc.less(each["offset"], each["gone"])))
+    return found[0], found[1]
+
+
+def _set_or(value: Array, groups: Groups, kind: Array, assumed: int) -> Array:
+    """Returns after each row the topic's min.insync.replicas, or the default, or `assumed`; and whether it is that."""
+    found = np.full(len(value), _NOT_SET)
+    for each in (2, 1):
+        at = groups.latest(kind == each)
+        is_set = (at != NONE) & (value[at] != _NOT_SET)
+        found = np.where(is_set, value[at], found)
+    is_assumed = found == _NOT_SET
+    return np.stack([np.where(is_assumed, assumed, found), is_assumed])
+
+
+def _before(states: pa.Table, name: str) -> pa.Array:
+    """Returns the list before each state."""
+    return pc.coalesce(_column(states, f"was_{name}"), _column(states, name))
+
+
+def _column(rows: pa.Table, name: str) -> pa.Array:
+    return rows[name].combine_chunks()
+
+
+def _of(rows: pa.Table, name: str) -> Array:
+    return rows[name].to_numpy()
+
+
+def _numbers(rows: pa.Table, name: str, *, otherwise: int = NO_LEADER) -> Array:
+    return pc.fill_null(rows[name], otherwise).to_numpy()
+
+
+def _flags(rows: pa.Table, name: str) -> Array:
+    return rows[name].to_numpy(zero_copy_only=False)
+
+
+def _micros(rows: pa.Table, name: str) -> Array:
+    """Returns times in µs since 1970; 0 for null."""
+    return pc.fill_null(rows[name].cast(pa.int64()), 0).to_numpy()
+
+
+def _typed(values: Array | pa.Array, field: pa.Field) -> pa.Array:
+    found = values if isinstance(values, pa.Array) else pa.array(values)
+    return found if found.type == field.type else found.cast(field.type)
