@@ -35,6 +35,8 @@ SETTINGS: Final = {
     # 95 % of 2 GB was too much beside the 60 % that Spark uses for sorting.
     "spark.hadoop.parquet.memory.pool.ratio": "0.25",
     "spark.sql.python.filterPushdown.enabled": "true",
+    # Else each call of a function of columns walks Python's stack, and looks for IPython, for the text of errors.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
@@ -52,8 +54,10 @@ SMALL: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    # The C2 compiler pays off only after minutes, and a parallel garbage collector has nothing to share here.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # The C2 compiler pays off only after minutes, and a parallel garbage collector has nothing to share here. C1 alone
+    # has 48 MB for code, which a report fills, and stops then. Metaspace need not grow by full collections.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
+    " -XX:MetaspaceSize=256m",
     IS_SMALL: "true",
 }
 """Settings for few records on one machine, where planning and compiling a query takes longer than running it."""
