@@ -42,6 +42,7 @@ from tests.pipeline.hand_made import (
 from tests.pipeline.logs import NOON_MS
 
 OLD: Final[Ranges] = {**LEVELS, "metadata.version": (7, 21)}
+UNCLEAN: Final = "unclean.leader.election.enable"
 OFFLINE: Final = sorted(("AAAAAAAAAAAAAAAAAAAAAg", uuid_text(uuid_of("gone"))))
 END: Final = config(None, "a", "b")
 """A last record, so that time has gone by."""
@@ -132,7 +133,7 @@ CASES: Final = (
         "NO_LEADER",
         "error",
         "partition t-0",
-        "has no leader, the last was 4; ISR none of replicas 4,5 since 2026-11-21 12:00:00.000 (4,5 before); ELR 5",
+        "has no leader, the last was broker 4; replicas 4,5; ISR none, until 2026-11-21 12:00:00.000 it was 4,5; ELR 5",
         lambda: sound(
             *topic("t", [4, 5]),
             change("t", isr=(), leader=-1, eligible_leader_replicas=(5,), last_known_elr=(4,)),
@@ -144,7 +145,7 @@ CASES: Final = (
         "error",
         "partition t-0",
         "takes no writes with acks=all: "
-        "ISR 4 of replicas 4,5,6 since 2026-11-21 12:00:00.000 (4,5,6 before); min.insync.replicas 2",
+        "replicas 4,5,6; ISR 4, until 2026-11-21 12:00:00.000 it was 4,5,6; min.insync.replicas 2",
         lambda: sound(*topic("t", [4, 5, 6]), config("t", "min.insync.replicas", "2"), change("t", isr=(4,))),
         lambda: sound(*topic("t", [4, 5, 6]), config("t", "min.insync.replicas", "2"), change("t", isr=(4, 5))),
     ),
@@ -152,7 +153,7 @@ CASES: Final = (
         "UNDER_REPLICATED",
         "warn",
         "partition t-0",
-        "has a replica that is not in the ISR: ISR 4 of replicas 4,5 since 2026-11-21 12:00:00.000 (4,5 before)",
+        "has a replica that is not in the ISR: replicas 4,5; ISR 4, until 2026-11-21 12:00:00.000 it was 4,5",
         lambda: sound(*topic("t", [4, 5]), change("t", isr=(4,))),
         lambda: sound(*topic("t", [4, 5]), change("t", replicas=(4, 5, 6), adding_replicas=(6,))),
     ),
@@ -230,11 +231,11 @@ CASES: Final = (
         "warn",
         "topic t",
         "unclean.leader.election.enable is true",
-        lambda: sound(*topic("t", [4, 5]), config("t", "unclean.leader.election.enable", "true")),
+        lambda: sound(*topic("t", [4, 5]), config("t", UNCLEAN, "true")),
         lambda: sound(
             *topic("t", [4, 5]),
-            config("t", "unclean.leader.election.enable", "true"),
-            config("t", "unclean.leader.election.enable", "false"),
+            config("t", UNCLEAN, "true"),
+            config("t", UNCLEAN, "false"),
         ),
     ),
     Case(
@@ -415,9 +416,11 @@ def _began(*before: Message, condition: Message, after: tuple[Message, ...]) -> 
     return story, offset
 
 
-def _born(records: list[Message], *, after: tuple[Message, ...], begins: int = 1) -> tuple[Story, int]:
+def _born(
+    records: list[Message], *, after: tuple[Message, ...], begins: int = 1, before: tuple[Message, ...] = ()
+) -> tuple[Story, int]:
     """A story in which something holds from a topic's creation on; `begins` is the place among its records."""
-    story = sound().after(hours=1)
+    story = sound(*before).after(hours=1)
     offset = len(story.logged()) + begins
     story.say(*records)
     for each in after:
@@ -462,6 +465,35 @@ BEGINS: Final[dict[str, tuple[Story, int]]] = {
     ),
     "PREFERRED_LEADER_IMBALANCE": _began(
         *topic("u", [4, 5]), condition=change("u", leader=5), after=(change("u", isr=(5,)), change("u", isr=(5, 4)))
+    ),
+    # The default is set later, and then again; between, the topic's own config forbids it.
+    "UNCLEAN_ELECTION_ENABLED": _began(
+        config("sound", UNCLEAN, "false"),
+        config("t", UNCLEAN, "true"),
+        config("t", UNCLEAN, "false"),
+        config(None, UNCLEAN, "true"),
+        condition=config("t", UNCLEAN, None),
+        after=(config(None, UNCLEAN, "TRUE"), config("t", UNCLEAN, "true"), config("t", UNCLEAN, None)),
+    ),
+    "UNCLEAN_ELECTION_ENABLED born": _born(
+        [*topic("u", [4]), config("u", "a", "b")],
+        begins=0,
+        after=(config("u", "a", "c"), change("u", leader=4)),
+        before=(config(None, UNCLEAN, "true"), config("sound", UNCLEAN, "false")),
+    ),
+    # The replicas stay where they are: a broker comes back in the rack of another one.
+    "RACK_VIOLATION": _began(
+        *topic("u", [4, 5]),
+        condition=broker(5, rack="rack-4", epoch=2),
+        after=(change("u", isr=(4,)), fenced(5, 2), broker(7, rack="rack-6"), broker(5, rack="rack-4", epoch=3)),
+    ),
+    # A third rack is there only now, so that two are too few.
+    "RACK_VIOLATION more": _began(
+        broker(7, rack="rack-4"),
+        *topic("u", [4, 7, 5]),
+        UnregisterBrokerRecord(6, 1),
+        condition=broker(6, rack="rack-6", epoch=2),
+        after=(change("u", isr=(4, 7)), change("u", replicas=(4, 5, 7)), broker(7, rack="rack-4", epoch=2)),
     ),
     "RECOVERING": _began(
         change("t", isr=(5,), leader=5, leader_recovery_state=RECOVERING),

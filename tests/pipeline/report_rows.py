@@ -110,9 +110,9 @@ def cluster(cluster_id: str, ill: int) -> Cluster:
 
     return Cluster(
         cluster_id=cluster_id, begin_ms=NOON_MS, end_ms=END_MS, end_offset=81_234, records=81_200, brokers=6, fenced=2,
-        partitions=240, offline=12 * ill, epochs=4, seconds=1_296_000.0, offline_seconds=28_800.0 * ill,
-        under_min_isr_seconds=61_000.0 * ill, min_isr_assumed_seconds=0.0, assumed_min_isr=1, leader_changes=96,
-        unclean_elections=ill,
+        partitions=240, offline=12 * ill, under_min_isr=31 * ill, epochs=4, seconds=1_296_000.0,
+        offline_seconds=28_800.0 * ill, under_min_isr_seconds=61_000.0 * ill, min_isr_assumed_seconds=0.0,
+        assumed_min_isr=1, leader_changes=96, unclean_elections=ill,
     )  # fmt: skip
 
 

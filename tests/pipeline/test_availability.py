@@ -304,6 +304,17 @@ def test_each_event_has_the_time_of_its_own_controllers_clock(gold: Mapping[str,
     ] == [(row["time"].strftime("%H:%M"), row["sentence"], row["offline"]) for row in rows if row["offset"] > 6]
 
 
+@pytest.mark.parametrize("cluster", WALKED)
+def test_as_many_end_under_min_isr_as_after_the_last_record(
+    gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
+) -> None:
+    *_, last = standings(without_aborted(stories[cluster].logged()))
+    ending = [row for row in of(gold["availability"], cluster) if row["ends_under_min_isr"]]
+
+    assert last.under_min_isr == {(row["topic"], row["topic_id"], row["partition_id"]) for row in ending}
+    assert len(last.under_min_isr) == len(ending)
+
+
 def test_no_time_of_a_partition_is_negative(gold: Mapping[str, list[Row]]) -> None:
     rows = [row for cluster in ("clock", "clocks") for row in of(gold["availability"], cluster)]
 
@@ -418,8 +429,9 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
     silver: Mapping[str, DataFrame], stories: dict[str, Story], part: float
 ) -> None:
     from services.pipeline.gold.causes import causes
-    from services.pipeline.gold.doctor_partitions import config_conditions, partition_findings
+    from services.pipeline.gold.doctor_partitions import partition_findings
     from services.pipeline.gold.doctor_rules import DoctorLimits
+    from services.pipeline.gold.doctor_since import config_conditions
     from services.pipeline.gold.past import past_of
     from services.pipeline.gold.spans import settings
     from services.pipeline.gold.states import States

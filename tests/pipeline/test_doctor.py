@@ -88,9 +88,10 @@ def test_a_finding_began_when_its_condition_did_whatever_changed_since(found: li
     [
         (
             "NO_LEADER-began",
-            "has no leader, the last was 4; ISR none of replicas 4,5,6 since 2026-11-21 14:00:00.000 (4 before); ELR 4",
+            "has no leader, the last was broker 4; "
+            "replicas 4,5,6; ISR none, until 2026-11-21 14:00:00.000 it was 4; ELR 4",
         ),
-        ("never-led", "has no leader, the last was 5; ISR none of replicas 4,5; ELR none"),
+        ("never-led", "has no leader, the last was broker 5; replicas 4,5; ISR none; ELR none"),
     ],
 )
 def test_a_partition_without_a_leader_names_the_last_one(found: list[Row], cluster: str, sentence: str) -> None:
@@ -140,8 +141,13 @@ def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(
         ("FENCED_WITH_REPLICAS", "broker 4"): "06:48:04.826",
         ("CORDONED_DIRECTORIES", "broker 5"): "06:48:02.968",
     }.items() <= since.items()
-    # Nothing can be added or moved: both brokers are away.
-    assert advice["ONE_REPLICA", "topic plain"].startswith("first start brokers 4,5 and then add replicas")
+    # Nothing can be added or moved: both brokers are away, one of them is cordoned, and there is no third.
+    assert advice["ONE_REPLICA", "topic plain"].startswith(
+        "first start brokers 4,5 and uncordon a log directory of broker 5, then add replicas"
+    )
+    assert advice["MIN_ISR_EQUALS_REPLICAS", "topic orders"].startswith(
+        "lower min.insync.replicas, or first start brokers 4,5 and add a broker, then add a replica"
+    )
     assert advice["FENCED_WITH_REPLICAS", "broker 4"].endswith("so they cannot be moved now")
     assert (
         "start broker 4, which may lead (ISR or ELR); then start broker 5"

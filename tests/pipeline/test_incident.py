@@ -127,7 +127,7 @@ def test_a_min_isr_that_no_record_says_is_told_to_be_assumed(spark: SparkSession
         (
             "silent",
             "partition short-0",
-            "takes no writes with acks=all: ISR 1 of replicas 1,2 since 2026-11-21 12:00:00.000 (1,2 before); "
+            "takes no writes with acks=all: replicas 1,2; ISR 1, until 2026-11-21 12:00:00.000 it was 1,2; "
             "min.insync.replicas 2 (assumed: no record says it)",
         )
     ] == [row for row in findings(spark, lake, "UNDER_MIN_ISR") if row[0] == "silent"]
@@ -186,7 +186,10 @@ def test_findings_have_a_cause_and_a_broker_to_start(spark: SparkSession, lake: 
     fell, shut = "broker 12 was fenced at 2026-11-21 12:01:00.000", "broker 11 shut down at 2026-11-21 12:03:00.000"
     leads = "which may lead (ISR or ELR)"
     wrong = {
-        (f"2 partitions without a leader (all 2 of topic r2): {fell}, {shut}", f"start broker 11, {leads}"),
+        (
+            f"2 partitions without a leader (all 2 of topic r2): {fell}, {shut}",
+            f"start broker 11, {leads}; then start broker 12",
+        ),
         (f"1 partition without a leader (all 1 of topic r3): {fell}", f"start broker 12, {leads}"),
         (f"1 partition with a replica that is not in the ISR (all 1 of topic r1): {shut}", "start broker 11"),
     }

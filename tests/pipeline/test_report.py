@@ -216,6 +216,8 @@ def test_its_sums_are_those_of_the_tables(told: Answers, lake: ParquetTables) ->
     assert round(sum(row["offline_seconds"] for row in availability), 3) == round(whole.offline_seconds, 3)
     assert sum(row["leader_changes"] for row in availability) == whole.leader_changes
     assert table(lake, "silver/events").where("not is_base").count() == whole.records
+    under = table(lake, "gold/fleet_doctor").where("code = 'UNDER_MIN_ISR'").count()
+    assert 16 == under == whole.under_min_isr
     worst = max(availability, key=lambda row: row["offline_seconds"])
     assert (
         f"{worst['topic']}-{worst['partition_id']}"

@@ -6,7 +6,7 @@ churn          how often each broker left and joined ISRs, won and lost leadersh
 commit_slo     commit latencies, the slowest follower, and the gaps between leaders, each hour
 skew           replicas and leaders against a fair share, and partitions that share a rack
 doctor         findings that an operator should look at, with advice; doctor_rules, doctor_partitions, doctor_nodes,
-               doctor_quorum, doctor_access
+               doctor_quorum, doctor_access, doctor_since
 causes         the doctor's findings about partitions, grouped by the brokers that are missing
 conditions     when a partition is offline, under its min ISR, under-replicated; advice: what can be done about it
 story          the main events of each cluster, in order, and how many partitions were unhealthy after each;

@@ -17,11 +17,11 @@ from services.pipeline.silver.present import Present, replicas_of
 
 __all__ = [
     "brokers_named",
-    "can_be_copied",
     "first_make_room",
     "gone_replicas",
     "leader_advice",
     "replica_advice",
+    "rooms",
     "then_replicas",
     "with_room",
 ]
@@ -34,13 +34,13 @@ _NOBODY: Final = "no broker with all committed records is known: an unclean elec
 def with_room(rows: DataFrame, now: Present) -> DataFrame:
     """Adds what a cluster's brokers can take: `takers`, `away` and `full`, arrays of broker ids, for each row.
 
-    Takers can take a replica; brokers that are away are fenced or in controlled shutdown; full ones are there, and all
-    their log directories are cordoned.
+    Takers can take a replica; brokers that are away are fenced or in controlled shutdown; of full ones, there or not,
+    all log directories are cordoned.
     """
     away = fn.col("fenced") | fn.coalesce("in_controlled_shutdown", fn.lit(False))
     cordoned = fn.coalesce("cordoned_log_dirs", fn.array().cast("array<string>"))
     full = (fn.size("log_dirs") > 0) & (fn.size(fn.array_except("log_dirs", cordoned)) == 0)
-    ids = {"takers": ~away & ~full, "away": away, "full": ~away & full}
+    ids = {"takers": ~away & ~full, "away": away, "full": full}
     groups = now.brokers.groupBy("cluster_id").agg(
         *(fn.array_sort(fn.collect_list(fn.when(of, fn.col("broker_id")))).alias(name) for name, of in ids.items())
     )
@@ -48,17 +48,38 @@ def with_room(rows: DataFrame, now: Present) -> DataFrame:
     return joined.withColumns({name: fn.coalesce(name, fn.array().cast("array<int>")) for name in ids})
 
 
-def can_be_copied() -> Column:
-    """Returns whether a partition, with the columns of `with_room`, has a leader and a broker for another replica."""
-    return ~is_offline(fn.col("leader")) & (fn.size(fn.array_except("takers", "replicas")) > 0)
+def rooms() -> dict[str, Column]:
+    """Returns what there is for another replica of a partition, by name, from the columns of `with_room`.
+
+    `is_led`: it has a leader to copy from. `has_room`: and a broker can take the replica. `has_spare`: one could if all
+    brokers were there. `has_full`: one could if a directory were uncordoned, too.
+    """
+    is_led = ~is_offline(fn.col("leader"))
+
+    def others(brokers: Column) -> Column:
+        return fn.size(fn.array_except(brokers, "replicas")) > 0
+
+    every = fn.array_union("takers", "away")
+    return {
+        "is_led": is_led,
+        "has_room": is_led & others(fn.col("takers")),
+        "has_spare": others(fn.array_except(every, "full")),
+        "has_full": others(fn.array_union(every, "full")),
+    }
 
 
 def first_make_room() -> Column:
-    """Says what must happen before a replica can be added or moved: which brokers to start, or to uncordon."""
-    start = fn.when(fn.size("away") > 0, text("start ", brokers_named(fn.col("away"))))
-    uncordon = fn.when(fn.size("full") > 0, text("uncordon a log directory of ", brokers_named(fn.col("full"))))
-    steps = fn.concat_ws(" or ", start, uncordon)
-    return fn.concat(fn.lit("first "), fn.when(steps == "", "add a broker").otherwise(steps))
+    """Says what must happen before a replica can be added or moved, from `rooms`, of one or of all of a topic.
+
+    Brokers are to be started if there is no leader to copy from, or if one of them can take the replica. If none of all
+    brokers can, a directory is to be uncordoned, or a broker added.
+    """
+    helps = ~fn.col("is_led") | fn.col("has_spare")
+    start = fn.when(helps & (fn.size("away") > 0), text("start ", brokers_named(fn.col("away"))))
+    uncordon = text("uncordon a log directory of ", brokers_named(fn.col("full")))
+    room = fn.when(~fn.col("has_spare"), fn.when(fn.col("has_full"), uncordon).otherwise("add a broker"))
+    steps = fn.concat_ws(" and ", start, room)
+    return fn.concat(fn.lit("first "), fn.when(steps == "", "see that it has a leader again").otherwise(steps))
 
 
 def gone_replicas(now: Present) -> DataFrame:

@@ -38,6 +38,7 @@ SCHEMA: Final = pa.schema(
         "date": pa.date32(),
         **dict.fromkeys(_SECONDS, pa.float64()),
         **dict.fromkeys(_COUNTS, pa.int64()),
+        "ends_under_min_isr": pa.bool_(),
         "assumed_min_isr": pa.int32(),
     }
 )
@@ -54,6 +55,7 @@ def availability(
 
     `assumed_min_isr` is `min_isr`; `min_isr_assumed_seconds` is the time in which no record set the config. `files` are
     those of the partition histories, if workers may read them; `given` are the settings, if the caller has them.
+    `ends_under_min_isr` says of the last day of a partition that is there whether it is under its min ISR at the end.
     """
     known = given or settings(silver["config_history"], ends_of(silver["events"]), min_isr=min_isr)
 
@@ -84,6 +86,8 @@ def days_of(spans: pa.Table, groups: Groups, assumed: int) -> pa.Table:
         columns[name] = pa.array(_sums(amounts, starts) / 1_000_000)
     for name, flag in _COUNTS.items():
         columns[name] = pa.array(_sums(_flags(spans, flag)[at] & began_here, starts))
+    ends_here = _flags(spans, "is_last")[at] & (end[at] <= (day + 1) * _DAY_US)
+    columns["ends_under_min_isr"] = pa.array(_sums(ends_here & _flags(spans, "under_min_isr")[at], starts) > 0)
     columns["assumed_min_isr"] = pa.array(np.full(len(starts), assumed, np.int32))
     return pa.table(columns, schema=SCHEMA)
 

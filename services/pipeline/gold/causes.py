@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from services.pipeline.gold.advice import gone_replicas, leader_advice, replica_advice
+from services.pipeline.gold.advice import gone_replicas, leader_advice, replica_advice, then_replicas
 from services.pipeline.gold.began import began
 from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
 from services.pipeline.gold.doctor_rules import ERROR, WARN, DoctorLimits, listed, moment, text
@@ -71,12 +71,13 @@ def _ill(now: Present, limits: DoctorLimits) -> DataFrame:
     )
     gone = fn.array_union("gone", "failed")
     counted = rows.withColumn("of_topic", fn.count("*").over(Window.partitionBy("cluster_id", "topic_id")))
+    led_again = fn.concat(leader_advice(), then_replicas())
     ill = counted.withColumns(
         {
             "code": code,
             "away": fn.array_sort(fn.array_intersect(wanted, gone)),
             "slow": fn.array_sort(fn.array_except(fn.array_except(wanted, "isr"), gone)),
-            "advice": fn.when(is_offline(leader), leader_advice()).otherwise(replica_advice()),
+            "advice": fn.when(is_offline(leader), led_again).otherwise(replica_advice()),
         }
     ).where("code is not null")
     return ill.withColumn("severity", fn.when(fn.col("code") == "UNDER_REPLICATED", WARN).otherwise(ERROR))

@@ -7,6 +7,7 @@ doctor_partitions   leaders, ISRs, replicas, reassignments, racks
 doctor_nodes        registrations, features
 doctor_quorum       voters, periods without an active controller, records of deposed leaders
 doctor_access       configs, ACLs and tokens of things that do not exist
+doctor_since        since when conditions hold that several histories make together
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from quorate.nouns import Offset
 from services.pipeline.gold.doctor_access import access_findings
 from services.pipeline.gold.doctor_nodes import feature_findings, node_findings
 from services.pipeline.gold.doctor_partitions import (
-    config_conditions,
     leader_findings,
     partition_findings,
     topic_findings,
 )
 from services.pipeline.gold.doctor_quorum import deposed_findings, silence_findings, voter_findings
 from services.pipeline.gold.doctor_rules import FINDING, DoctorLimits
+from services.pipeline.gold.doctor_since import config_conditions
 from services.pipeline.gold.past import Past, past_of
 from services.pipeline.gold.spans import settings
 from services.pipeline.gold.states import States
@@ -74,7 +75,7 @@ def fleet_doctor(
     since = config_conditions(now, past.spans)
     found = [
         partition_findings(now, past.states, since, limits),
-        topic_findings(now, since, limits),
+        topic_findings(now, earlier, since, limits),
         leader_findings(now, past.states, limits),
         node_findings(now, earlier["broker_history"], limits),
         feature_findings(now),

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import NO_LEADER, RECOVERING
 from services.pipeline.gold.advice import (
     brokers_named,
-    can_be_copied,
     first_make_room,
     gone_replicas,
     leader_advice,
     replica_advice,
+    rooms,
     then_replicas,
     with_room,
 )
@@ -33,12 +32,12 @@ from services.pipeline.gold.doctor_rules import (
     moment,
     text,
 )
+from services.pipeline.gold.doctor_since import crowded_since, never, unclean_since
 from services.pipeline.gold.skew import crowded
 from services.pipeline.silver.partitions import KEY
 from services.pipeline.silver.present import UNCLEAN, Present, replicas_of, topic_settings
-from services.pipeline.silver.validity import by_key
 
-__all__ = ["config_conditions", "leader_findings", "partition_findings", "topic_findings"]
+__all__ = ["leader_findings", "partition_findings", "topic_findings"]
 
 _ID = ("cluster_id", *KEY)
 
@@ -61,27 +60,32 @@ def partition_findings(now: Present, history: DataFrame, since: DataFrame, limit
     return findings(rows, subject, [*_state_rules(), *_move_rules(limits)])
 
 
-def topic_findings(now: Present, since: DataFrame, limits: DoctorLimits) -> DataFrame:
-    """Returns the findings about single topics: their placement and configs; `since` is from `config_conditions`."""
+def topic_findings(now: Present, history: Mapping[str, DataFrame], since: DataFrame, limits: DoctorLimits) -> DataFrame:
+    """Returns the findings about single topics: their placement and configs; `since` is from `config_conditions`.
+
+    `history` has the histories of partitions, configs and brokers.
+    """
     known = with_room(now.partitions.join(since, list(_ID), "left"), now)
     grouped = known.groupBy("cluster_id", "topic_id", "topic").agg(
         fn.count("*").alias("partitions"),
         fn.min(fn.size("replicas")).alias("replica_count"),
         fn.sum((fn.size("replicas") == 1).cast("int")).alias("single"),
-        fn.bool_and(can_be_copied()).alias("has_room"),
+        *(fn.bool_and(holds).alias(name) for name, holds in rooms().items()),
         *(fn.first(name).alias(name) for name in ("takers", "away", "full")),
         *(
             fn.min(fn.when(fn.col(f"{name}.offset").isNotNull(), fn.col(name))).alias(name)
             for name in ("single_since", "above_since", "equal_since")
         ),
     )
-    places = crowded(now).groupBy("cluster_id", "topic_id")
     on_one = fn.sum((fn.size("racks") == 1).cast("int")).alias("on_one_rack")
-    began_there = fn.min(fn.struct(fn.col("since_offset").alias("offset"), fn.col("since_time").alias("time")))
-    bad = places.agg(fn.count("*").alias("crowded"), on_one, began_there.alias("crowded_since"))
+    bad = (
+        _crowded(now, history)
+        .groupBy("cluster_id", "topic_id")
+        .agg(fn.count("*").alias("crowded"), on_one, fn.min("crowded_since").alias("crowded_since"))
+    )
     rows = grouped.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"])
     rows = rows.join(bad, ["cluster_id", "topic_id"], "left")
-    rows = rows.join(_unclean_since(now), ["cluster_id", "topic_id"], "left")
+    rows = _with_unclean_since(rows, now, history["config_history"])
     return findings(rows, text("topic ", fn.col("topic")), _topic_rules())
 
 
@@ -108,37 +112,26 @@ def leader_findings(now: Present, history: DataFrame, limits: DoctorLimits) -> D
     return findings(rows, text("broker ", fn.col("broker_id")), [rule])
 
 
-def config_conditions(now: Present, spans: DataFrame) -> DataFrame:
-    """Computes for each partition since when conditions hold that replicas and min.insync.replicas make together.
+def _crowded(now: Present, history: Mapping[str, DataFrame]) -> DataFrame:
+    """Returns the partitions on too few racks, with `crowded_since`; most clusters have none, and then it is cheap."""
+    places = crowded(now)
+    if places.isEmpty():
+        return places.withColumn("crowded_since", never())
+    return places.join(crowded_since(now, places, history), list(_ID), "left")
 
-    Each is a struct of `offset` and `time`, with null fields if it does not hold: an ISR that is too small, a single
-    replica, and a min.insync.replicas that is above or equal to the number of replicas. `spans` are those of `past`.
-    """
-    ends = now.at.select("cluster_id", "as_of_offset")
-    known = spans.where("is_last_of_kind").join(fn.broadcast(ends), "cluster_id").where("offset < as_of_offset")
-    held = known.withColumns(
-        {
-            "valid_from_offset": fn.col("offset"),
-            "valid_from_time": fn.col("begin"),
-            "valid_to_offset": fn.lead("offset").over(by_key(KEY)),
-            "valid_to_time": fn.col("end"),
-        }
-    )
-    min_isr, replicas = fn.col("min_isr"), fn.col("replica_count")
-    conditions = {
-        "under_min_isr_since": fn.col("under_min_isr"),
-        "single_since": replicas == 1,
-        "above_since": min_isr > replicas,
-        "equal_since": (min_isr == replicas) & (replicas > 1),
-    }
-    return began(held, _ID, conditions)
+
+def _with_unclean_since(rows: DataFrame, now: Present, configs: DataFrame) -> DataFrame:
+    """Adds `unclean_since` to topics; most clusters have no such config, and then it is cheap."""
+    if now.configs.where((fn.col("name") == UNCLEAN) & (fn.lower("value") == "true")).isEmpty():
+        return rows.withColumn("unclean_since", never())
+    return rows.join(unclean_since(now, configs), ["cluster_id", "topic_id"], "left")
 
 
 def _state_rules() -> Sequence[DoctorRule]:
     leader = fn.col("leader")
-    changed = text(" since ", moment(fn.col("isr_change.time")), " (", listed("isr_change.was"), " before)")
+    changed = text(", until ", moment(fn.col("isr_change.time")), " it was ", listed("isr_change.was"))
     since = fn.when(fn.col("isr_change").isNotNull(), changed).otherwise("")
-    here = text("ISR ", listed("isr"), " of replicas ", listed("replicas"), since)
+    here = text("replicas ", listed("replicas"), "; ISR ", listed("isr"), since)
     led_first = fn.concat(leader_advice(), then_replicas())
     advice = fn.when(is_offline(leader), led_first).otherwise(replica_advice())
     one_in_elr = fn.size("elr") == 1
@@ -148,7 +141,7 @@ def _state_rules() -> Sequence[DoctorRule]:
             ERROR,
             "NO_LEADER",
             is_offline(leader),
-            text("has no leader, the last was ", _last_leader(), "; ", here, "; ELR ", listed("elr")),
+            text("has no leader, the last was broker ", _last_leader(), "; ", here, "; ELR ", listed("elr")),
             leader_advice(),
             "no_leader_since",
         ),
@@ -215,12 +208,14 @@ def _move_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
 def _topic_rules() -> Sequence[DoctorRule]:
     min_isr, replicas = fn.col("min_isr"), fn.col("replica_count")
     has, lower = fn.when(fn.col("single") == 1, "has").otherwise("have"), "lower min.insync.replicas, or "
+    single = text(fn.col("single"), " of ", fn.col("partitions"), " partitions ", has, " one replica")
+    single = fn.when(fn.col("partitions") == 1, "its only partition has one replica").otherwise(single)
     return [
         DoctorRule(
             WARN,
             "ONE_REPLICA",
             fn.col("single") > 0,
-            text(fn.col("single"), " of ", fn.col("partitions"), " partitions ", has, " one replica"),
+            single,
             _possible("", "add replicas", ": the loss of one broker takes them offline, of one disk loses them"),
             "single_since",
         ),
@@ -261,29 +256,13 @@ def _topic_rules() -> Sequence[DoctorRule]:
 
 def _possible(other: str, act: str, why: str) -> Column:
     """Advises an act that needs a broker for another replica, behind what there must be first if there is none."""
-    first = text(first_make_room(), " and then ")
+    first = text(first_make_room(), ", then ")
     return fn.concat(fn.lit(other), fn.when(fn.col("has_room"), "").otherwise(first), fn.lit(f"{act}{why}"))
 
 
 def _racks() -> Column:
     counts = text(fn.col("crowded"), " of ", fn.col("partitions"), " partitions are on fewer racks than there are")
     return fn.concat(counts, text(", ", fn.col("on_one_rack"), " of them on a single one"))
-
-
-def _unclean_since(now: Present) -> DataFrame:
-    """Computes since when the config that lets each topic elect uncleanly is set, its own or all brokers' default."""
-    set_true = (fn.col("name") == UNCLEAN) & (fn.lower("value") == "true")
-    began_there = fn.struct(fn.col("since_offset").alias("offset"), fn.col("since_time").alias("time"))
-    rows = now.configs.where(set_true).withColumn("began", began_there)
-    own = rows.where(fn.col("resource_type") == TOPIC).select(
-        "cluster_id", fn.col("resource_name").alias("name"), fn.col("began").alias("own_since")
-    )
-    default = rows.where((fn.col("resource_type") == BROKER) & (fn.col("resource_name") == ""))
-    default = default.select("cluster_id", fn.col("began").alias("default_since"))
-    topics = now.topics.withColumn("created", began_there)
-    joined = topics.join(own, ["cluster_id", "name"], "left").join(fn.broadcast(default), "cluster_id", "left")
-    since = fn.coalesce("own_since", fn.greatest("default_since", "created"))
-    return joined.select("cluster_id", "topic_id", since.alias("unclean_since"))
 
 
 def _past(history: DataFrame) -> DataFrame:

@@ -69,7 +69,7 @@ def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> list[P
     lost, won = (sum(getattr(row, name) for row in shown.rows) for name in ("leaderships_lost", "leaderships_gained"))
     note = (
         f"{shown.words('the most unsteady', 'brokers with such changes')}. "
-        f"They lost {lost:,} leaderships and won {won:,}: "
-        "what nobody wins is a partition that goes offline, and a partition's first leader is not counted as won."
+        f"They lost {lost:,} leaderships and won {won:,}. "
+        "A partition that goes offline is lost by its leader and won by nobody; its first leader is not counted."
     )
     return [Note(note), table(shown.rows, columns)]

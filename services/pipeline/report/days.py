@@ -98,7 +98,7 @@ def day_table(days: ShownRows[Day], limits: ReportLimits) -> list[Part]:
             lambda row: bar(row.under_min_isr_seconds, worst_under, duration(row.under_min_isr_seconds), "under"),
             "bar",
         ),
-        Column("out of", lambda row: duration(row.seconds), "number"),
+        Column("it existed for", lambda row: duration(row.seconds), "number"),
         Column("available", lambda row: _percent(row.offline_seconds, row.seconds), "number"),
         Column("leader elections", lambda row: f"{row.leader_changes:,}", "number"),
         Column("unclean", lambda row: f"{row.unclean_elections:,}" if row.unclean_elections else "", "number grave"),

@@ -27,7 +27,7 @@ _SUMS: Final = (
     "leader_changes",
     "unclean_elections",
 )
-_COUNTS: Final = ("records", "brokers", "fenced", "partitions", "offline", "epochs")
+_COUNTS: Final = ("records", "brokers", "fenced", "partitions", "offline", "under_min_isr", "epochs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,9 @@ class Cluster:
     brokers: int
     fenced: int
     partitions: int
-    """Number at the log's end, like `brokers`; `offline` and `fenced` are those of them in that state."""
+    """Number at the log's end, like `brokers`; `offline`, `under_min_isr` and `fenced` are those in that state."""
     offline: int
+    under_min_isr: int
     epochs: int
     """Number of elections of an active controller."""
     seconds: float
@@ -166,11 +167,13 @@ def _of(cluster: Cluster) -> str:
 
 
 def _min_isr_note(cluster: Cluster) -> str:
+    count = cluster.under_min_isr
+    at_end = f"; {count:,} partition{'' if count == 1 else 's'} at the end"
     if not cluster.min_isr_assumed_seconds:
-        return "partition time, offline or not"
+        return f"partition time, offline or not{at_end}"
     which = "of all" if cluster.min_isr_assumed_seconds >= cluster.seconds else "of some"
     assumed = f"is in no record and taken for {cluster.assumed_min_isr} (--min-isr)"
-    return f"partition time; min.insync.replicas {which} {assumed}"
+    return f"partition time{at_end}; min.insync.replicas {which} {assumed}"
 
 
 def _clusters(events: DataFrame, partitions: DataFrame, brokers: DataFrame, availability: DataFrame) -> DataFrame:
@@ -188,7 +191,9 @@ def _clusters(events: DataFrame, partitions: DataFrame, brokers: DataFrame, avai
         _there(brokers.where(now), "brokers", "fenced", fn.col("fenced")),
         _there(partitions.where(now), "partitions", "offline", fn.col("leader") < 0),
         availability.groupBy("cluster_id").agg(
-            *(fn.sum(name).alias(name) for name in _SUMS), fn.max("assumed_min_isr").alias("assumed_min_isr")
+            *(fn.sum(name).alias(name) for name in _SUMS),
+            fn.count_if("ends_under_min_isr").alias("under_min_isr"),
+            fn.max("assumed_min_isr").alias("assumed_min_isr"),
         ),
     ]
     rows = parts[0]

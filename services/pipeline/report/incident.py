@@ -130,7 +130,8 @@ def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list
     of, cluster_id = ("What happened to cluster", events[0].cluster_id) if clusters > 1 else ("What happened", "")
     heading = Heading(of, shown.words("the latest", "events") + ", in order", cluster_id)
     note = Note(
-        "The numbers are of partitions, after all that happened at that time; those offline are also under min ISR."
+        "Lines of one time are one decision of the active controller, in the order in which it wrote it. The numbers"
+        " are of partitions, after all that happened at that time; those offline are also under min ISR."
         + _of_clocks(shown.rows)
     )
     earlier, latest_events = shown.rows[:-_OPEN_MAX], shown.rows[-_OPEN_MAX:]
