@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from deploy.kafka.node import Node, Properties, tool
-from deploy.kafka.release import POM, jars, version
+from deploy.kafka.release import POM, QUICK, jars, version
 from deploy.local.plan import ClusterPlan
 from deploy.local.ports import HOST, free_ports
 
@@ -67,9 +68,18 @@ class KafkaBrokers:
 
 
 def broker_of(
-    plan: ClusterPlan, broker_id: int, port: int, *, pom: Path = POM, settings: Properties | None = None
+    plan: ClusterPlan,
+    broker_id: int,
+    port: int,
+    *,
+    pom: Path = POM,
+    settings: Properties | None = None,
+    options: Sequence[str] = QUICK,
 ) -> Node:
-    """Returns a broker of the release that `pom` names; `settings` come before those that every broker here has."""
+    """Returns a broker of the release that `pom` names, whose JVM has these options.
+
+    `settings` come before those that every broker here has.
+    """
     directory = plan.directory / f"broker-{broker_id}"
     own = {
         "node.id": broker_id,
@@ -78,7 +88,7 @@ def broker_of(
         "listeners": f"PLAINTEXT://{HOST}:{port}",
         "log.dirs": directory / "data",
     }
-    return Node(directory, SETTINGS | own | dict(settings or {}), pom=pom, heap=HEAP)
+    return Node(directory, SETTINGS | own | dict(settings or {}), pom=pom, heap=HEAP, options=options)
 
 
 async def create_topic(console: Console, brokers: KafkaBrokers, topic: str) -> None:

@@ -33,6 +33,7 @@ BENCHES: Final = {
     "profile": "write_profile",
     "instructions": "instructions",
     "kafka-door": "kafka_door",
+    "through-broker": "through_broker",
     "start": "start",
     "heartbeats": "heartbeats",
     "loop_holds": "loop_holds",

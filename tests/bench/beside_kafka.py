@@ -84,9 +84,9 @@ async def _measure() -> list[Table]:
             )
             ours = await life.enter_async_context(ours_first(directory / "ours", ours=VOTERS, kafkas=0))
             sides = [
-                await _by_wire("Kafka", kafkas, [*kafkas.kafkas], life),
+                await by_wire("Kafka", kafkas, [*kafkas.kafkas], life),
                 await by_grpc(ours, life),
-                await _by_wire("Quorate, Kafka's wire", ours, ours.ours, life),
+                await by_wire("Quorate, Kafka's wire", ours, ours.ours, life),
             ]
             numbers = count()
             for side in sides:
@@ -117,7 +117,8 @@ async def active(quorum: MixedQuorum, nodes: list[NodeId]) -> NodeId:
                 return leader_id
 
 
-async def _by_wire(name: str, quorum: MixedQuorum, nodes: list[NodeId], life: AsyncExitStack) -> Side:
+async def by_wire(name: str, quorum: MixedQuorum, nodes: list[NodeId], life: AsyncExitStack) -> Side:
+    """A side that is asked by its active controller's listener for Kafka's wire."""
     host, _, port = quorum.kafka_address(await active(quorum, nodes)).rpartition(":")
     connections: list[Connection] = [
         await life.enter_async_context(await connect(host, int(port))) for _ in range(IN_FLIGHT)

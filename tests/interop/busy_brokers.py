@@ -12,6 +12,7 @@ import confluent_kafka
 from confluent_kafka import admin as confluent
 
 from deploy.kafka.node import Node, Properties
+from deploy.kafka.release import QUICK
 from deploy.local.kafka import broker_of
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import NodeId
@@ -36,12 +37,13 @@ class Brokers:
         ids: Sequence[NodeId],
         controllers: Sequence[NodeId],
         settings: Properties | None = None,
+        options: Sequence[str] = QUICK,
     ) -> None:
         ports = dict(zip(ids, free_ports(len(ids)), strict=True))
         servers = ",".join(quorum.kafka_address(node_id) for node_id in controllers)
         known = {"controller.quorum.bootstrap.servers": servers, "controller.quorum.voters": ""}
         self.nodes: dict[NodeId, Node] = {
-            broker_id: broker_of(quorum.plan, broker_id, port, settings=known | dict(settings or {}))
+            broker_id: broker_of(quorum.plan, broker_id, port, settings=known | dict(settings or {}), options=options)
             for broker_id, port in ports.items()
         }
         self.servers = ",".join(f"{HOST}:{port}" for port in ports.values())
