@@ -53,7 +53,10 @@ from services.controller.snapshots import Snapshots
 
 log = logger(__name__)
 
-TOLD: Final = ("kraft.service.Controller/BrokerRegistration", "kraft.service.Controller/ControllerRegistration")
+LOGGED_REFUSALS: Final = (
+    "kraft.service.Controller/BrokerRegistration",
+    "kraft.service.Controller/ControllerRegistration",
+)
 """Whose refusals an operator is to see: the settings of a broker or a controller are wrong."""
 
 
@@ -127,7 +130,12 @@ def _server(
     """Returns the server, which listens, and its ports. Raises CannotListen."""
     limits = ServerLimits(calls=config.call_limits)
     server = Server(
-        telemetry=telemetry, limits=limits, told=TOLD, on_fatal=life.fail, transport=transport, log_in=log_in
+        telemetry=telemetry,
+        limits=limits,
+        logged_refusals=LOGGED_REFUSALS,
+        on_fatal=life.fail,
+        transport=transport,
+        log_in=log_in,
     )
     server.add("kraft.service.Controller", add_to_server, servicer)
     server.multiplex()

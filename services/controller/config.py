@@ -198,17 +198,17 @@ class ControllerConfig(TransportSettings):
     def problems(self) -> Iterator[str]:
         """Yields the violated rules between settings: those of the listeners."""
         yield from self.security_problems()
-        yield from self.called_problems()
+        yield from self.controller_listener_problems()
         if self.sasl_mechanisms and self.least_protocol == PLAINTEXT:
             known = ",".join(self.sasl_mechanisms)
-            yield f"sasl.enabled.mechanisms = {known}: takes listeners that speak {SSL}; all could hear the passwords"
+            yield f"sasl.enabled.mechanisms = {known}: all listeners must speak {SSL}; else others can read passwords"
         yield from claim_problems(self.node_rules, protocol=self.least_protocol)
 
     @property
     def listener_name(self) -> str:
         """The name of the listener for other controllers' calls: by `controller.listener.names`, else the first."""
         if self.controller_listeners or not self.advertised_listeners:
-            return self.called_listener
+            return self.controller_listener
         return self.advertised_listeners[0].name
 
     def registered(self, ports: Sequence[int]) -> tuple[tuple[ListenerAddress, str], ...]:
@@ -221,6 +221,6 @@ class ControllerConfig(TransportSettings):
             reached_at(each, None, port=port) for each, port in zip(self.listeners, ports, strict=True)
         )
         return tuple(
-            (each, self.security_protocol(each.name if each.name in own else self.called_listener))
+            (each, self.security_protocol(each.name if each.name in own else self.controller_listener))
             for each in listeners
         )

@@ -88,9 +88,9 @@ class Forwarding:
                 if self._driver.is_active:
                     return await here()
                 if forwarded:
-                    raise self._refusal(context, "the call was passed on to this controller, which is not active")
+                    raise self._refusal(context, "the call was forwarded to this controller, which is not active")
                 if self.is_led_by_kafka:
-                    raise self._refusal(context, "the active controller is a Kafka's, to which nothing is passed on")
+                    raise self._refusal(context, "the active controller is one of Kafka's; no call is forwarded to it")
                 address = active_address(self._driver, self._listener)
                 if address is not None and await self._reaches(address, changed):
                     return await self._hand_over(address, api.name, request, context, ends)
@@ -99,7 +99,7 @@ class Forwarding:
                     raise
             left_s = min(begun + HOLD_S, ends - MARGIN_S) - now_s()
             if left_s <= 0:
-                raise self._refusal(context, "no controller is active, or it is not known where it listens")
+                raise self._refusal(context, "no controller is active, or its endpoint is not known yet")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
 
     @property

@@ -72,10 +72,10 @@ class Logins:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
 
     def check_live(self, login: Login | None) -> None:
-        """Returns if a login still counts; one without credentials (None) does.
+        """Checks that a login is still valid; None, a call without credentials, always is.
 
-        Raises ApiError(SASL_AUTHENTICATION_FAILED) if its token has expired or ended since, as it may in a stream, or
-        its password was changed or taken away.
+        Raises ApiError(SASL_AUTHENTICATION_FAILED) if since the login, as may be in a long stream, its token has
+        expired or was removed, or its password was changed or removed.
         """
         if login is None:
             return

@@ -200,7 +200,7 @@ class QuorumConfig(NodeSettings):
             commit_wait_ms=COMMIT_WAIT_MS,
             observer_wait_ms=OBSERVER_WAIT_MS,
             auto_join_enable=self.auto_join,
-            listener_name=self.called_listener if is_named and not self.kafka_protocols else None,
+            listener_name=self.controller_listener if is_named and not self.kafka_protocols else None,
         )
 
     @property
@@ -228,14 +228,14 @@ class QuorumConfig(NodeSettings):
         )
 
     @property
-    def called(self) -> ListenerAddress:
+    def own_controller_listener(self) -> ListenerAddress:
         """The listener at which peers call this node."""
-        return next((each for each in self.announced if each.name == self.called_listener), self.announced[0])
+        return next((each for each in self.announced if each.name == self.controller_listener), self.announced[0])
 
     @property
     def listener_protocols(self) -> ListenerProtocols:
-        """What peers speak on each listener, and which of a peer's is called."""
-        return ListenerProtocols(dict(self.kafka_protocols), self.called_listener, self.other_listeners)
+        """What peers speak on each listener, and at which of them this node calls them."""
+        return ListenerProtocols(dict(self.kafka_protocols), self.controller_listener, self.other_listeners)
 
     def problems(self) -> Iterator[str]:
         """Yields an error for each pair of settings that contradict each other."""
@@ -250,7 +250,7 @@ class QuorumConfig(NodeSettings):
         for each in self.listeners:
             if protocol_of(each.name) != GRPC:
                 yield f"listeners = {each}: this node speaks {GRPC} there; Kafka's wire is spoken by its gateway"
-        yield from self.called_problems()
+        yield from self.controller_listener_problems()
         if all(protocol_of(each.name) != GRPC for each in self.announced):
             known = ",".join(map(str, self.announced))
             yield f"advertised.listeners = {known}: must have a listener that speaks {GRPC}, this node's own"

@@ -355,8 +355,8 @@ class QuorumDriver:
     def _report(self, ready: Ready) -> None:
         for why in ready.refused:
             self.recorder.refused(why)
-        for what in ready.strangers:
-            self.recorder.stranger(what)
+        for what in ready.misconfigured:
+            self.recorder.misconfigured(what)
         for node_id in ready.denied:
             self.recorder.denied(node_id)
         for transition in ready.transitions:

@@ -131,7 +131,7 @@ async def _begins(config: FirstStartConfig, life: ServiceLife) -> bool | None:
                 "controller.quorum.auto.join.enable = true and without controller.quorum.voters"
             ]
         )
-    own = str(config.called.endpoint)
+    own = str(config.own_controller_listener.endpoint)
     named = [str(each.endpoint) for each in config.bootstrap_servers]
     if own not in named:
         raise ConfigError(
@@ -174,8 +174,8 @@ def _format(config: FirstStartConfig, *, standalone: bool) -> None:
         directories=(config.metadata_log_dir,),
         has_static_voters=False,
         values={
-            "controller.listener.names": config.called.name,
-            "advertised.listeners": str(config.called),
+            "controller.listener.names": config.own_controller_listener.name,
+            "advertised.listeners": str(config.own_controller_listener),
         },
     )
     asked = FormatOptions(

@@ -64,13 +64,13 @@ class PeerVoter(ConfiguredVoter):
 class ListenerProtocols:
     """`kafka.listener.security.protocol.map`: the listeners that speak Kafka's wire, and how; all others speak gRPC.
 
-    Of a node's listeners for gRPC that of the name `called` is called, or else the first; none of `others`, which speak
-    another security protocol than this node when it calls its peers.
+    This node calls a peer at its gRPC listener named `preferred`, or else at its first one; never at one of `unusable`,
+    whose security protocol is not that of this node's calls.
     """
 
     by_name: Mapping[str, str] = field(default_factory=dict)
-    called: str = ""
-    others: frozenset[str] = frozenset()
+    preferred: str = ""
+    unusable: frozenset[str] = frozenset()
 
     def of(self, listener: str) -> str:
         """Returns what a listener speaks; "" is an address without a name."""
@@ -93,11 +93,11 @@ class ListenerProtocols:
         >>> print(protocols.reached([("CONTROLLER", Address("three", 9093))]))
         PLAINTEXT at three:9093
         >>> moving = [("QUORUM", Address("one", 9090)), ("SECURE", Address("one", 9091))]
-        >>> print(ListenerProtocols(called="SECURE", others=frozenset({"QUORUM"})).reached(moving))
+        >>> print(ListenerProtocols(preferred="SECURE", unusable=frozenset({"QUORUM"})).reached(moving))
         one:9091
         """
-        known = [(name, address) for name, address in listeners if name not in self.others or self.of(name) != GRPC]
-        known.sort(key=lambda each: (self.of(each[0]) != GRPC, each[0] != self.called))
+        known = [(name, address) for name, address in listeners if name not in self.unusable or self.of(name) != GRPC]
+        known.sort(key=lambda each: (self.of(each[0]) != GRPC, each[0] != self.preferred))
         return next((PeerAddress(address, self.of(name)) for name, address in known), None)
 
 

@@ -155,8 +155,8 @@ class Peers:
         except (Unreached, ApiError, Corrupt, asyncio.CancelledError) as failure:
             if stream.is_closed:
                 return
-            if isinstance(failure, ApiError):  # a Kafka too old for our Fetch is one
-                self._refused(f"node {stream.to} cannot be asked for a Fetch: {failure}")
+            if isinstance(failure, ApiError):  # for example, a Kafka node too old for our Fetch
+                self._refused(f"no Fetch can be sent to node {stream.to}: {failure}")
             log.debug("fetch stream broke", leader=stream.to, reason=str(failure))
         if not stream.is_closed:
             self._stream = None

@@ -31,7 +31,7 @@ class Recorder:
         self._election_ns: int | None = None
         self._flush_ns = 0
         self._refused = ""
-        self._strangers = RepeatFilter()
+        self._misconfigured = RepeatFilter()
         self._denied: set[NodeId] = set()
 
     def carried_out(self, ready: Ready, role: Role) -> None:
@@ -55,10 +55,10 @@ class Recorder:
         (log.debug if why == self._refused else log.warning)("refused an answer", reason=why)
         self._refused = why
 
-    def stranger(self, what: str) -> None:
-        """Logs a request that no node of this quorum sends: its sender's settings or ids are wrong."""
-        if self._strangers.passes(what := shortened(what, REASON_BYTES_MAX), self.now_ns() / 1e9):
-            log.warning("refused a request that no node of this quorum sends", reason=what)
+    def misconfigured(self, what: str) -> None:
+        """Logs a refused request whose sender has wrong settings or a wrong id."""
+        if self._misconfigured.passes(what := shortened(what, REASON_BYTES_MAX), self.now_ns() / 1e9):
+            log.warning("refused a request: its sender's settings or ids are wrong", reason=what)
 
     def denied(self, node_id: NodeId) -> None:
         """Counts a request that a peer did not authorize; logged once for each peer."""

@@ -98,7 +98,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
     def _for(self, context: Any) -> Endpoints:
         """Returns the nodes' endpoints for an answer: those of the listener on which the request was received.
 
-        There are none for who speaks gRPC by another security protocol than this node does to its peers: who calls has
+        There are none if the call's security protocol is not the one in which this node calls its peers: the caller has
         addresses of its own.
         """
         listener = listener_of(context.invocation_metadata() or ())

@@ -1,4 +1,4 @@
-"""From clear text to TLS without a stop, as services/README.md has it: a rolling restart for each of three steps."""
+"""From clear text to TLS without a stop, as in services/TO_TLS.md: three steps, each a rolling restart."""
 
 from __future__ import annotations
 

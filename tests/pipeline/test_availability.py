@@ -276,7 +276,7 @@ def test_a_clock_that_goes_back_takes_nothing_away(gold: Mapping[str, list[Row]]
 
 def test_each_event_has_the_time_of_its_own_controllers_clock(gold: Mapping[str, list[Row]]) -> None:
     rows = sorted(of(gold["story"], "clocks"), key=lambda row: (row["offset"], row["sentence"]))
-    back = "; times go back by {} s here: its clock is behind the one before, or that was ahead"
+    back = "; times go back by {} s here: its clock is behind, or the previous one was ahead"
 
     assert [
         ("12:01", "1 partition of orders comes under min.insync.replicas", 1),

@@ -122,7 +122,7 @@ def test_an_administrator_is_told_why_nothing_was_heard(leader: Node, request_: 
 )
 def test_what_no_node_of_the_quorum_asks_is_told_for_the_log(leader: Node, request_: Request, words: str) -> None:
     leader.core.step(request_, 0)
-    (told,) = leader.core.ready().strangers
+    (told,) = leader.core.ready().misconfigured
 
     assert told.startswith(words)
 

@@ -123,7 +123,7 @@ async def test_a_refusal_that_an_operator_is_to_see_is_a_warning_once(
     caplog: pytest.LogCaptureFixture, code: ErrorCode, told: bool, warnings: int
 ) -> None:
     methods = (f"{PLACER}/Place",) if told else ()
-    async with serving(raising(ApiError(code, "cluster a is not b")), told=methods) as (_, port):
+    async with serving(raising(ApiError(code, "cluster a is not b")), logged_refusals=methods) as (_, port):
         for _ in range(3):
             async with open_channel(f"127.0.0.1:{port}") as channel:
                 with pytest.raises(grpc.aio.AioRpcError):

@@ -191,5 +191,5 @@ def test_a_password_takes_tls() -> None:
         load(ControllerConfig, [word for each in given for word in ("--set", each)], {})
 
     assert (
-        "sasl.enabled.mechanisms = SCRAM-SHA-512: takes listeners that speak SSL; all could hear the passwords",
+        "sasl.enabled.mechanisms = SCRAM-SHA-512: all listeners must speak SSL; else others can read passwords",
     ) == refused.value.problems

@@ -63,8 +63,8 @@ def quorum(tmp_path: Path, **settings: str) -> QuorumConfig:
 def test_a_node_calls_others_at_the_first_of_the_controller_listeners(tmp_path: Path) -> None:
     first, second = config(QuorumConfig, tmp_path, {}), config(QuorumConfig, tmp_path, CALLS_SECURE)
 
-    assert ("CONTROLLER", {"SECURE"}) == (first.called_listener, first.other_listeners)
-    assert ("SECURE", {"CONTROLLER"}) == (second.called_listener, second.other_listeners)
+    assert ("CONTROLLER", {"SECURE"}) == (first.controller_listener, first.other_listeners)
+    assert ("SECURE", {"CONTROLLER"}) == (second.controller_listener, second.other_listeners)
     assert ("CONTROLLER", "SECURE") == (first.raft.listener_name, second.raft.listener_name)
 
 
@@ -108,7 +108,7 @@ def test_a_controller_registers_each_listener_with_its_security_protocol(tmp_pat
             "listeners = SECURE://127.0.0.1:0: this",
         ),
         (QuorumConfig, {"principal.node.id.mapping.rules": "RULE:^a$/1/"}, "takes a listener with certificates"),
-        (ControllerConfig, CONTROLLER | {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "takes listeners that speak SSL"),
+        (ControllerConfig, CONTROLLER | {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "all listeners must speak SSL"),
         (ControllerConfig, CONTROLLER | {"controller.listener.names": "OTHER"}, "must be among listeners"),
     ],
 )

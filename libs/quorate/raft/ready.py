@@ -101,8 +101,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     transitions: tuple[RoleTransition, ...] = ()
     refused: tuple[str, ...] = ()
     """Peers' answers that were ignored because they break a rule, each as text for the log."""
-    strangers: tuple[str, ...] = ()
-    """Requests that were refused since no node of this quorum sends them, each as text for the log."""
+    misconfigured: tuple[str, ...] = ()
+    """Requests that were refused because their sender is misconfigured, each as text for the log."""
     denied: tuple[NodeId, ...] = ()
     """The peers that answered CLUSTER_AUTHORIZATION_FAILED, one entry for each answer."""
 
@@ -126,7 +126,7 @@ class Effects(msgspec.Struct, kw_only=True):
     leadership: Leadership | None = None
     transitions: list[RoleTransition] = []
     refused: list[str] = []
-    strangers: list[str] = []
+    misconfigured: list[str] = []
     denied: list[NodeId] = []
 
     def as_ready(self, election: ElectionState | None, log: LogView) -> Ready:
@@ -147,7 +147,7 @@ class Effects(msgspec.Struct, kw_only=True):
             leadership=self.leadership,
             transitions=tuple(self.transitions),
             refused=tuple(self.refused),
-            strangers=tuple(self.strangers),
+            misconfigured=tuple(self.misconfigured),
             denied=tuple(self.denied),
         )
 

@@ -27,7 +27,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 NO_FAULT = Refused(ErrorCode.NONE)
-OF_STRANGERS = frozenset(
+OF_MISCONFIGURED = frozenset(
     {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
         ErrorCode.INVALID_VOTER_KEY,
@@ -231,9 +231,9 @@ class StepContext(msgspec.Struct, kw_only=True):
             # This node's epoch and leader mean nothing in another cluster (I-81). Kafka's answer has the error alone,
             # too, but for UpdateRaftVoter, where it names them.
             epoch, leader_id = EPOCH_UNKNOWN, None
-        if fault.error in OF_STRANGERS:
+        if fault.error in OF_MISCONFIGURED:
             reason = f": {fault.message}" if fault.message else ""
-            self.effects.strangers.append(f"{type(request).__name__}: {fault.error.name}{reason}")
+            self.effects.misconfigured.append(f"{type(request).__name__}: {fault.error.name}{reason}")
         response = RESPONSES[type(request)](epoch=epoch, leader_id=leader_id, error=fault.error)
         if isinstance(response, Worded):
             response = replace(response, message=fault.message)

@@ -79,10 +79,10 @@ class Door:
     A handler may raise ApiError, which is answered with its details. AssertionError and Corrupt are also passed to
     `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
-    trace but never begin one. Refusals of the methods in `told` are warnings in the log, each once an hour. `log_in`
-    says whose credentials a call has in its metadata, and `guard` who may call; not for those services that are
-    `open_to_all`. `claims` checks each request, also of a stream, before its handler.
-    `refuse` raises ApiError for the context of a caller that is not to be served any more; each message asks for it.
+    trace but never begin one. `logged_refusals` are full names of methods whose refusals are warnings in the log, each
+    once an hour. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; not for those
+    services that are `open_to_all`. `claims` checks each request, also of a stream, before its handler. `refuse` raises
+    ApiError for the context of a caller that is not to be served any more; each message asks for it.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Door:
         telemetry: Telemetry,
         *,
         quiet: Collection[str] = (),
-        told: Collection[str] = (),
+        logged_refusals: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
         deadline_cap_ms: int = DEADLINE_CAP_MS,
         calls: CallLimits = DEFAULT_LIMITS,
@@ -109,7 +109,7 @@ class Door:
         self._open_to_all = frozenset(open_to_all)
         self._telemetry = telemetry
         self._quiet = frozenset(quiet)
-        self._told = frozenset(told)
+        self._logged_refusals = frozenset(logged_refusals)
         self._refusals = RepeatFilter()
         self._on_fatal = on_fatal
         self._deadline_cap_s = deadline_cap_ms / 1000
@@ -259,8 +259,8 @@ class Door:
         return refusal
 
     def _is_news(self, method: str, refusal: ApiError) -> bool:
-        """Returns whether an operator is to see the refusal: what a later try may heal is none of these."""
-        if method not in self._told or is_retriable(refusal):
+        """Returns whether the refusal is logged as a warning: of a named method, not retriable, not a repeat."""
+        if method not in self._logged_refusals or is_retriable(refusal):
             return False
         return self._refusals.passes(f"{method}: {refusal}", time.monotonic())
 

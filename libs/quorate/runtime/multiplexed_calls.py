@@ -90,7 +90,7 @@ class MultiplexedCalls(MultiplexedServicer):
         if self._is_stopping:
             return _ended(called, _S.UNAVAILABLE, "the server is stopping")
         if called.id in stream.running:
-            return _ended(called, _S.INVALID_ARGUMENT, f"id {called.id} is that of another call of the stream")
+            return _ended(called, _S.INVALID_ARGUMENT, f"another call of the stream has id {called.id}")
         if len(stream.running) >= UNDER_WAY_MAX:
             return _ended(called, _S.RESOURCE_EXHAUSTED, f"{UNDER_WAY_MAX} calls of the stream are under way")
         task = asyncio.current_task()
@@ -134,7 +134,7 @@ class MultiplexedCalls(MultiplexedServicer):
             raise _Aborted(_S.RESOURCE_EXHAUSTED, f"the metadata of the call has more than {most} bytes")
         for pair in pairs:
             if not _KEY.fullmatch(pair.key):
-                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata key {pair.key!r}: it has other signs than 0-9 a-z _ . -")
+                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata key {pair.key!r}: only 0-9 a-z _ . - are allowed")
             if not is_binary(pair.key) and not _VALUE.fullmatch(pair.value):
                 raise _Aborted(_S.INVALID_ARGUMENT, f"metadata {pair.key}: the value is not printable ASCII")
         return tuple((pair.key, pair.value if is_binary(pair.key) else pair.value.decode("ascii")) for pair in pairs)

@@ -8,11 +8,11 @@ from typing import Final
 __all__ = ["RepeatFilter"]
 
 TEXTS_MAX: Final = 64
-"""Most texts that are remembered: as many mistakes of other nodes are told apart."""
+"""How many texts are remembered; with more than these, a text may pass again too early."""
 AGAIN_S: Final = 3600.0
-"""After this time a text passes again: who reads the last hour of a log sees what is still wrong."""
+"""After this time (s) a text passes again, so that the last hour of a log shows what is still wrong."""
 APART_S: Final = 1.0
-"""At least so long between two lines: a stranger may make up a text for each of its requests."""
+"""The least time (s) between two lines, because a caller may send another text in each of its requests."""
 
 
 class RepeatFilter:

@@ -49,10 +49,10 @@ Servicer = TypeVar("Servicer")
 class Server:
     """A gRPC server: add services, listen, start and stop it, in this order.
 
-    `quiet` are services that begin no trace, `told` the full names of methods whose refusals are warnings in the log;
-    `on_fatal` gets the errors after which the process must end. By default it speaks in the clear, and everybody may
-    call it; `guard` lets in whom it knows, and `claims` has each call under its
-    own node id. Health is served beside the services, and in the clear on a port of its own after `listen_for_probes`.
+    `quiet` are services that begin no trace, `logged_refusals` full names of methods whose refusals are warnings in the
+    log; `on_fatal` gets the errors after which the process must end. By default it speaks in the clear, and everybody
+    may call it; `guard` lets in whom it knows, and `claims` has each call under its own node id. Health is served
+    beside the services, and in the clear on a port of its own after `listen_for_probes`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Server:
         telemetry: Telemetry = OFF,
         limits: ServerLimits = DEFAULT_SERVER_LIMITS,
         quiet: Collection[str] = (),
-        told: Collection[str] = (),
+        logged_refusals: Collection[str] = (),
         on_fatal: Callable[[BaseException], None] | None = None,
         transport: Transport = PLAIN,
         guard: Guard | None = None,
@@ -73,7 +73,7 @@ class Server:
             Door,
             telemetry,
             quiet=QUIET.union(quiet),
-            told=told,
+            logged_refusals=logged_refusals,
             on_fatal=on_fatal,
             deadline_cap_ms=limits.deadline_cap_ms,
             calls=limits.calls,

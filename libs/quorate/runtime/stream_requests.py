@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 __all__ = ["RequestContext", "StreamContext", "StreamRequests"]
 
 BATCHES_MAX: Final = 4
-"""So many messages of answers wait until they are sent; then no further request is begun."""
+"""How many messages of answers may wait to be sent; while so many wait, no further request begins."""
 BATCH_BYTES_MAX: Final = 1 << 20
 """A message has more bytes only if one answer alone has: clients and servers bound what they receive."""
 

@@ -69,7 +69,7 @@ class TransportSettings(CallSettings):
     controller_listeners: tuple[str, ...] = setting(
         "controller.listener.names",
         list_of(text(), low=0),
-        "The first is the listener, by name, at which this process calls others; by default the first of its own.",
+        "The first name is the listener of other processes that this one calls; by default the first of its own.",
         default=(),
     )
     security_protocols: tuple[tuple[str, str], ...] = setting(
@@ -108,7 +108,7 @@ class TransportSettings(CallSettings):
         return dict(self.security_protocols).get(listener, listener if listener in PROTOCOLS else SSL)
 
     @property
-    def called_listener(self) -> str:
+    def controller_listener(self) -> str:
         """The name of the listener at which this process calls others, by `controller.listener.names`."""
         return next(iter(self.controller_listeners), self.listeners[0].name)
 
@@ -120,19 +120,19 @@ class TransportSettings(CallSettings):
     @property
     def other_listeners(self) -> frozenset[str]:
         """The names of listeners that speak another security protocol than this process when it calls others."""
-        own = self.security_protocol(self.called_listener)
+        own = self.security_protocol(self.controller_listener)
         known = {*(name for name, _ in self.security_protocols), *(each.name for each in self.listeners)}
         return frozenset(name for name in known if self.security_protocol(name) != own)
 
-    def called_problems(self) -> Iterator[str]:
-        """Yields an error if others of its kind would call this process at a listener that it does not have."""
-        if self.called_listener not in {each.name for each in self.listeners}:
+    def controller_listener_problems(self) -> Iterator[str]:
+        """Yields an error if this process does not have the listener at which its peers call it."""
+        if self.controller_listener not in {each.name for each in self.listeners}:
             known = ",".join(map(str, self.listeners))
-            yield f"controller.listener.names = {self.called_listener}: must be among listeners = {known}"
+            yield f"controller.listener.names = {self.controller_listener}: must be among listeners = {known}"
 
     def security_problems(self) -> Iterator[str]:
         """Yields the violated rules of the listeners."""
-        names = (*(each.name for each in self.listeners), self.called_listener)
+        names = (*(each.name for each in self.listeners), self.controller_listener)
         secure = next((name for name in names if self.security_protocol(name) == SSL), None)
         if secure is None:
             if self.revoked is not None:
@@ -167,7 +167,7 @@ class ClientSettings:
 
 def transport_of(settings: TransportSettings) -> Transport:
     """Reads the files that the settings name. Raises ConfigError."""
-    call_protocol = settings.security_protocol(settings.called_listener)
+    call_protocol = settings.security_protocol(settings.controller_listener)
     if {call_protocol, *(settings.security_protocol(each.name) for each in settings.listeners)} == {PLAINTEXT}:
         return PLAIN
     return Transport(
@@ -184,7 +184,7 @@ def tell(transport: Transport, settings: TransportSettings) -> None:
     """Writes to the log whose certificate each listener has, or warns that it has none."""
     for each in settings.listeners:
         if settings.security_protocol(each.name) == PLAINTEXT:
-            what = "speaks in the clear: whoever reaches this listener may say and hear everything"
+            what = "speaks in the clear: callers are not authenticated, and others in the network can read the traffic"
             log.warning(what, listener=each.name, setting="listener.security.protocol.map")
         else:
             log.info("speaks TLS 1.3", listener=each.name, **transport.described)

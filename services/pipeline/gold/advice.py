@@ -79,7 +79,7 @@ def first_make_room() -> Column:
     uncordon = text("uncordon a log directory of ", brokers_named(fn.col("full")))
     room = fn.when(~fn.col("has_spare"), fn.when(fn.col("has_full"), uncordon).otherwise("add a broker"))
     steps = fn.concat_ws(" and ", start, room)
-    return fn.concat(fn.lit("first "), fn.when(steps == "", "see that it has a leader again").otherwise(steps))
+    return fn.concat(fn.lit("first "), fn.when(steps == "", "restore its leader").otherwise(steps))
 
 
 def gone_replicas(now: Present) -> DataFrame:

@@ -1,8 +1,8 @@
 """What the doctor and the story need of the partitions' past: a few states and spans of each partition.
 
-Since when a condition holds depends on two states: the last one without it and the next. So of all states that agree in
-every condition only the last is kept, with the one behind it. This bounds the rows of a partition by the number of its
-conditions, whatever the length of the history; a test compares what the doctor finds with and without the others.
+Since when a condition has held depends on two states: the last one in which it did not hold, and the next. So of all
+states with the same conditions only the last is kept, with the one after it. This bounds the rows of a partition by the
+number of conditions, whatever the length of its history; a test compares the findings with those from all rows.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def active_controllers(events: DataFrame) -> DataFrame:
     )
     leads = text("controller ", fn.col("leader_id"), " becomes the active controller, in epoch ", fn.col("epoch"))
     seconds = fn.round(fn.col("back_ms") / 1000, 1)
-    back = text("; times go back by ", seconds, " s here: its clock is behind the one before, or that was ahead")
+    back = text("; times go back by ", seconds, " s here: its clock is behind, or the previous one was ahead")
     return _events(rows, fn.lit(PLAIN), fn.concat(leads, fn.when(fn.col("back_ms") > 0, back).otherwise("")))
 
 

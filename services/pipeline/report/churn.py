@@ -70,6 +70,6 @@ def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> list[P
     note = (
         f"{shown.words('the most unsteady', 'brokers with such changes')}. "
         f"They lost {lost:,} leaderships and won {won:,}. "
-        "A partition that goes offline is lost by its leader and won by nobody; its first leader is not counted."
+        "When a partition goes offline, its leader loses it and no broker wins it; a first leader is not counted."
     )
     return [Note(note), table(shown.rows, columns)]

@@ -113,9 +113,9 @@ def _of_clocks(epochs: Sequence[Epoch]) -> list[Note]:
     back_ms = set_back(each for epoch in epochs for each in (epoch.begin_ms, epoch.last_ms))
     if not back_ms:
         return []
-    behind = f"A new active controller's clock was up to {duration(back_ms / 1_000)} behind the one before."
-    drawn = "A broker's or partition's change with a time before its last one is drawn at that one."
-    return [Note(f"{behind} Its epoch is drawn over the end of the one before. {drawn}")]
+    behind = f"A new active controller's clock was up to {duration(back_ms / 1_000)} behind the previous one's."
+    drawn = "A change of a broker or partition whose time is before its previous change is drawn at the later time."
+    return [Note(f"{behind} Its epoch is drawn over the end of the previous epoch. {drawn}")]
 
 
 def _group(drawn: Drawn) -> str:

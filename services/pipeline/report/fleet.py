@@ -168,11 +168,11 @@ def _of(cluster: Cluster) -> str:
 
 def _min_isr_note(cluster: Cluster) -> str:
     count = cluster.under_min_isr
-    at_end = f"; {count:,} partition{'' if count == 1 else 's'} at the end"
+    at_end = f"; {count:,} partition{'' if count == 1 else 's'} at the log's end"
     if not cluster.min_isr_assumed_seconds:
         return f"partition time, offline or not{at_end}"
-    which = "of all" if cluster.min_isr_assumed_seconds >= cluster.seconds else "of some"
-    assumed = f"is in no record and taken for {cluster.assumed_min_isr} (--min-isr)"
+    which = "for all" if cluster.min_isr_assumed_seconds >= cluster.seconds else "for part"
+    assumed = f"of that time is in no record; {cluster.assumed_min_isr} is assumed (--min-isr)"
     return f"partition time{at_end}; min.insync.replicas {which} {assumed}"
 
 

@@ -130,8 +130,8 @@ def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list
     of, cluster_id = ("What happened to cluster", events[0].cluster_id) if clusters > 1 else ("What happened", "")
     heading = Heading(of, shown.words("the latest", "events") + ", in order", cluster_id)
     note = Note(
-        "Lines of one time are one decision of the active controller, in the order in which it wrote it. The numbers"
-        " are of partitions, after all that happened at that time; those offline are also under min ISR."
+        "Lines with the same time are one decision of the active controller, in the order of its records. The numbers"
+        " count partitions after all events of that time; a partition that is offline is also under min ISR."
         + _of_clocks(shown.rows)
     )
     earlier, latest_events = shown.rows[:-_OPEN_MAX], shown.rows[-_OPEN_MAX:]
@@ -144,8 +144,8 @@ def _of_clocks(events: Sequence[Event]) -> str:
     if not set_back(event.ms for event in events):
         return ""
     return (
-        " The order is that of the log. Times are as the active controllers stamped them, and go back where the clock"
-        " of a new one is behind; its election says by how much."
+        " Events are in the order of the log. Their times are from the active controllers' clocks, and go back where a"
+        " new controller's clock is behind the previous one's; the event of its election says by how much."
     )
 
 

@@ -26,10 +26,10 @@
 {{- end -}}
 {{- if .Values.collector.enabled -}}
 {{- if not .Values.tracing.enabled -}}
-{{- fail "collector.enabled = true: tracing.enabled is false, so that nobody would send it spans" -}}
+{{- fail "collector.enabled = true: tracing.enabled is false, so the services would send no spans to the collector" -}}
 {{- end -}}
 {{- if .Values.tracing.endpoint -}}
-{{- fail (printf "collector.enabled = true: spans go to tracing.endpoint = %s, and nobody would send them to the collector" .Values.tracing.endpoint) -}}
+{{- fail (printf "collector.enabled = true: spans go to tracing.endpoint = %s, so the collector would receive none" .Values.tracing.endpoint) -}}
 {{- end -}}
 {{- if hasKey .Values.collector.exporters "otlp_grpc/observers" -}}
 {{- fail "collector.exporters: the chart sets otlp_grpc/observers itself" -}}
@@ -50,7 +50,7 @@
 {{- fail "pipeline.runner = sparkOperator: the cluster does not have sparkoperator.k8s.io/v1beta2; install the Kubeflow Spark operator first (for `helm template`: --api-versions sparkoperator.k8s.io/v1beta2), or set cronJob" -}}
 {{- end -}}
 {{- if include "quorate.pipeline.isLive" . -}}
-{{- fail "pipeline.runner = sparkOperator: pipeline.logs.existingClaim is empty; the release's own observers are read by a cronJob alone" -}}
+{{- fail "pipeline.runner = sparkOperator: pipeline.logs.existingClaim is empty; only the runner cronJob can read the release's own observers" -}}
 {{- end -}}
 {{- if and (not .Values.pipeline.lake.existingClaim) (ne .Values.pipeline.lake.accessMode "ReadWriteMany") -}}
 {{- fail (printf "pipeline.lake.accessMode = %s: with pipeline.runner = sparkOperator executors on other hosts write there, too; set ReadWriteMany, or an existingClaim" .Values.pipeline.lake.accessMode) -}}
@@ -64,8 +64,8 @@
 {{- end -}}
 
 {{/*
-Secrets that are named must be there, with their keys. Where there is no cluster to look at (`helm template`), nothing is
-found at all: every namespace has a ServiceAccount `default`, and who installs one may see them.
+Secrets that are named must exist and have their keys. `helm template` has no cluster, so its lookups find nothing. The
+ServiceAccount `default`, which every namespace has, tells this case apart: a user who installs one may also read it.
 */}}
 {{- define "quorate.checkSecrets" -}}
 {{- $root := . -}}
