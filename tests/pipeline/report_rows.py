@@ -136,7 +136,7 @@ def incident() -> Incident:
     story = (
         ("bad", "broker 4 (rack b) is fenced: 60 partitions lost a replica"),
         ("plain", "controller 12 becomes the active controller, in epoch 3"),
-        ("bad", "broker 5 (rack b) shuts down: 12 partitions lost their leader"),
+        ("bad", "broker 5 (rack b) begins a controlled shutdown: 12 partitions lost their leader"),
         ("good", "broker 4 is unfenced: 48 partitions have a leader again"),
     )
     earlier = [("plain", f"broker {n} registers") for n in range(100)]

@@ -145,8 +145,11 @@ def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(
     assert advice["ONE_REPLICA", "topic plain"].startswith(
         "first start brokers 4,5 and uncordon a log directory of broker 5, then add replicas"
     )
+    # Of topic single one partition is on broker 5 alone, and broker 4 could take a replica of it.
+    assert advice["ONE_REPLICA", "topic single"].startswith("first start brokers 4,5, then add replicas")
     assert advice["MIN_ISR_EQUALS_REPLICAS", "topic orders"].startswith(
-        "lower min.insync.replicas, or first start brokers 4,5 and add a broker, then add a replica"
+        "lower min.insync.replicas, once every partition has a leader (it empties the ELR), or first start brokers 4,5"
+        " and add a broker, then add a replica"
     )
     assert advice["FENCED_WITH_REPLICAS", "broker 4"].endswith("so they cannot be moved now")
     assert (

@@ -183,7 +183,8 @@ def test_what_is_written_again_unchanged_is_no_change(page: Page) -> None:
 
 def test_findings_have_a_cause_and_a_broker_to_start(spark: SparkSession, lake: Path, page: Page) -> None:
     rows = spark.read.parquet(str(lake / "gold" / "causes")).where("cluster_id = 'dead'").collect()
-    fell, shut = "broker 12 was fenced at 2026-11-21 12:01:00.000", "broker 11 shut down at 2026-11-21 12:03:00.000"
+    fell = "broker 12 was fenced at 2026-11-21 12:01:00.000"
+    shut = "broker 11 began a controlled shutdown at 2026-11-21 12:03:00.000"
     leads = "which may lead (ISR or ELR)"
     wrong = {
         (

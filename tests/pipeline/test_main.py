@@ -106,7 +106,7 @@ def test_a_real_cluster_from_files_to_the_report(
     assert "audit_timeline: " in told
     assert f"{page}: {page.stat().st_size:,} bytes" in told
     assert [page] == list(tmp_path.glob("*.html"))
-    assert "The replay equals all 2 checkpoints compared." in page.read_text()
+    assert "The replayed log equals all 2 checkpoints (snapshots) compared." in page.read_text()
     assert DONE == run(spark, "silver", "--to", lake)
     assert "silver: nothing new\n" in capsys.readouterr().err
 

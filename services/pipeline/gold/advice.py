@@ -68,16 +68,17 @@ def rooms() -> dict[str, Column]:
     }
 
 
-def first_make_room() -> Column:
+def first_make_room(of: str = "") -> Column:
     """Says what must happen before a replica can be added or moved, from `rooms`, of one or of all of a topic.
 
-    Brokers are to be started if there is no leader to copy from, or if one of them can take the replica. If none of all
-    brokers can, a directory is to be uncordoned, or a broker added.
+    `of` is what the columns of `rooms` have before their names. Brokers are to be started if there is no leader to copy
+    from, or if one of them can take the replica. If none of all brokers can, a directory is to be uncordoned, or a
+    broker added.
     """
-    helps = ~fn.col("is_led") | fn.col("has_spare")
+    helps = ~fn.col(f"{of}is_led") | fn.col(f"{of}has_spare")
     start = fn.when(helps & (fn.size("away") > 0), text("start ", brokers_named(fn.col("away"))))
     uncordon = text("uncordon a log directory of ", brokers_named(fn.col("full")))
-    room = fn.when(~fn.col("has_spare"), fn.when(fn.col("has_full"), uncordon).otherwise("add a broker"))
+    room = fn.when(~fn.col(f"{of}has_spare"), fn.when(fn.col(f"{of}has_full"), uncordon).otherwise("add a broker"))
     steps = fn.concat_ws(" and ", start, room)
     return fn.concat(fn.lit("first "), fn.when(steps == "", "restore its leader").otherwise(steps))
 

@@ -102,7 +102,7 @@ def _gone(now: Present, history: DataFrame) -> DataFrame:
     # A controlled shutdown ends with fencing, so the shutdown is the beginning.
     was_shut = fn.col("in_controlled_shutdown")
     at = fn.when(was_shut, fn.col("shut_since")).otherwise(fn.col("fenced_since"))
-    how = fn.when(was_shut, " shut down at ").otherwise(" was fenced at ")
+    how = fn.when(was_shut, " began a controlled shutdown at ").otherwise(" was fenced at ")
     words = fn.concat(text("broker ", fn.col("broker_id")), how, moment(at["time"]))
     return rows.select("cluster_id", "broker_id", at.alias("gone"), words.alias("words"))
 

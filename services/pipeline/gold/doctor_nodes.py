@@ -137,7 +137,7 @@ def _broker_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
             "CORDONED_DIRECTORIES",
             fn.size("cordoned_log_dirs") > 0,
             text("gets no new replicas in ", listed("cordoned_log_dirs")),
-            "take them off cordoned.log.dirs when they are to be used again (KIP-1066)",
+            "when they are to be used again, delete cordoned.log.dirs, or leave their paths out of it (KIP-1066)",
             "cordoned_since",
         ),
     ]

@@ -40,6 +40,8 @@ from services.pipeline.silver.present import UNCLEAN, Present, replicas_of, topi
 __all__ = ["leader_findings", "partition_findings", "topic_findings"]
 
 _ID = ("cluster_id", *KEY)
+_OF_SINGLE = "single_"
+"""Before the names of `rooms`: of a topic's partitions with one replica."""
 
 
 def partition_findings(now: Present, history: DataFrame, since: DataFrame, limits: DoctorLimits) -> DataFrame:
@@ -66,11 +68,13 @@ def topic_findings(now: Present, history: Mapping[str, DataFrame], since: DataFr
     `history` has the histories of partitions, configs and brokers.
     """
     known = with_room(now.partitions.join(since, list(_ID), "left"), now)
+    is_single = fn.size("replicas") == 1
     grouped = known.groupBy("cluster_id", "topic_id", "topic").agg(
         fn.count("*").alias("partitions"),
         fn.min(fn.size("replicas")).alias("replica_count"),
-        fn.sum((fn.size("replicas") == 1).cast("int")).alias("single"),
+        fn.sum(is_single.cast("int")).alias("single"),
         *(fn.bool_and(holds).alias(name) for name, holds in rooms().items()),
+        *(fn.bool_and(fn.when(is_single, holds)).alias(f"{_OF_SINGLE}{name}") for name, holds in rooms().items()),
         *(fn.first(name).alias(name) for name in ("takers", "away", "full")),
         *(
             fn.min(fn.when(fn.col(f"{name}.offset").isNotNull(), fn.col(name))).alias(name)
@@ -166,7 +170,7 @@ def _state_rules() -> Sequence[DoctorRule]:
             "ELR_NOT_EMPTY",
             fn.size("elr") > 0,
             text(brokers_named(fn.col("elr")), may_lead, " without being in the ISR (KIP-966)"),
-            "do not wipe the logs of the ELR's members: each has every committed record",
+            "do not wipe the logs of the ELR's members: each has every committed record that was not lost before",
             "elr_since",
         ),
         DoctorRule(
@@ -174,9 +178,9 @@ def _state_rules() -> Sequence[DoctorRule]:
             "RECOVERING",
             fn.col("leader_recovery_state") == RECOVERING,
             text("has not recovered from an unclean election (KIP-704); leader ", fn.nullif(leader, fn.lit(NO_LEADER))),
-            fn.when(is_offline(leader), "expect lost records; it can recover when it has a leader again").otherwise(
-                "expect lost records, and see why the leader does not finish"
-            ),
+            fn.when(
+                is_offline(leader), "records may be lost; it recovers when it has a leader that changes the ISR"
+            ).otherwise("records may be lost; it recovers when its leader changes the ISR: see why none joins it"),
             "recovering_since",
         ),
     ]
@@ -207,7 +211,10 @@ def _move_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
 
 def _topic_rules() -> Sequence[DoctorRule]:
     min_isr, replicas = fn.col("min_isr"), fn.col("replica_count")
-    has, lower = fn.when(fn.col("single") == 1, "has").otherwise("have"), "lower min.insync.replicas, or "
+    has = fn.when(fn.col("single") == 1, "has").otherwise("have")
+    # KIP-966: a changed min.insync.replicas empties the ELR, from which the partitions without a leader would get one.
+    when = fn.when(fn.col("is_led"), "").otherwise(", once every partition has a leader (it empties the ELR)")
+    lower = fn.concat(fn.lit("lower min.insync.replicas"), when, fn.lit(", or "))
     single = text(fn.col("single"), " of ", fn.col("partitions"), " partitions ", has, " one replica")
     single = fn.when(fn.col("partitions") == 1, "its only partition has one replica").otherwise(single)
     return [
@@ -216,7 +223,12 @@ def _topic_rules() -> Sequence[DoctorRule]:
             "ONE_REPLICA",
             fn.col("single") > 0,
             single,
-            _possible("", "add replicas", ": the loss of one broker takes them offline, of one disk loses them"),
+            _possible(
+                fn.lit(""),
+                "add replicas",
+                ": without its broker a partition is offline, without its disk it is lost",
+                _OF_SINGLE,
+            ),
             "single_since",
         ),
         DoctorRule(
@@ -232,7 +244,7 @@ def _topic_rules() -> Sequence[DoctorRule]:
             "MIN_ISR_EQUALS_REPLICAS",
             (min_isr == replicas) & (replicas > 1),
             text("min.insync.replicas is ", min_isr, ", and so is the number of replicas"),
-            _possible(lower, "add a replica", ": as it is, any one broker's restart stops writes"),
+            _possible(lower, "add a replica", ": as it is, any one broker's restart stops writes with acks=all"),
             "equal_since",
         ),
         DoctorRule(
@@ -248,16 +260,19 @@ def _topic_rules() -> Sequence[DoctorRule]:
             "RACK_VIOLATION",
             fn.col("crowded") > 0,
             _racks(),
-            _possible("", "reassign the replicas", ": the loss of one rack takes more of them than it must"),
+            _possible(fn.lit(""), "reassign the replicas", ": the loss of one rack takes more of them than it must"),
             "crowded_since",
         ),
     ]
 
 
-def _possible(other: str, act: str, why: str) -> Column:
-    """Advises an act that needs a broker for another replica, behind what there must be first if there is none."""
-    first = text(first_make_room(), ", then ")
-    return fn.concat(fn.lit(other), fn.when(fn.col("has_room"), "").otherwise(first), fn.lit(f"{act}{why}"))
+def _possible(other: Column, act: str, why: str, of: str = "") -> Column:
+    """Advises an act that needs a broker for another replica, behind what there must be first if there is none.
+
+    `of` is what the columns of `rooms` have before their names.
+    """
+    first = text(first_make_room(of), ", then ")
+    return fn.concat(other, fn.when(fn.col(f"{of}has_room"), "").otherwise(first), fn.lit(f"{act}{why}"))
 
 
 def _racks() -> Column:
@@ -292,7 +307,7 @@ def _last_leader() -> Column:
 
 
 def _without_leader() -> Column:
-    return fn.when(is_offline(fn.col("leader")), "no leader; ").otherwise("")
+    return fn.when(is_offline(fn.col("leader")), "no leader, so no writes at all; ").otherwise("")
 
 
 def _least_isr() -> Column:

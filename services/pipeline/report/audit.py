@@ -18,7 +18,7 @@ from services.pipeline.report.times import moment
 __all__ = ["Sentence", "audit_table", "read_audit"]
 
 _GRAVE: Final = "(is fenced|leader [0-9]+ → none|unclean|ISR [0-9,]+ → none)"
-_MILD: Final = "( shuts down| becomes the active controller |is unregistered|is removed)"
+_MILD: Final = "( enters controlled shutdown| becomes the active controller |is unregistered|is removed)"
 """Patterns in sentences of `gold/audit_timeline`, behind the subject, that mark a failure or a notable change."""
 
 
@@ -66,7 +66,7 @@ def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: 
     if clusters > 1:
         columns.insert(2, Column("cluster", lambda row: code(row.cluster_id), "time"))
     note = Note(shown.words("the latest", "changes") + "; search with the browser (Ctrl-F)")
-    only = "only failures: fenced, without a leader, unclean, elections of an active controller"
+    only = "only failures, shutdowns, removals, elections of an active controller"
     return [note, table(shown.rows, columns, _row_look, only=only)]
 
 

@@ -68,7 +68,7 @@ def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> list[P
     ]
     lost, won = (sum(getattr(row, name) for row in shown.rows) for name in ("leaderships_lost", "leaderships_gained"))
     note = (
-        f"{shown.words('the most unsteady', 'brokers with such changes')}. "
+        f"{shown.words('the most unsteady', 'brokers with changes of ISRs, leaderships or fencing')}. "
         f"They lost {lost:,} leaderships and won {won:,}. "
         "When a partition goes offline, its leader loses it and no broker wins it; a first leader is not counted."
     )

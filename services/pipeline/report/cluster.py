@@ -161,7 +161,7 @@ def _partition_parts(drawn: Drawn) -> list[Part]:
         Heading(
             "Leaders and ISRs", _some(count, drawn.partitions[0].of, "worst", "partitions that existed at any time")
         ),
-        Note("Colour: the leader; red: none. Height: the part of the replicas that is in the ISR; none is a line."),
+        Note("Colour: the leader; red: no leader. Height: the share of replicas in the ISR; a line: none is in it."),
         lanes(rows, _period(drawn), title, looks, group=_group(drawn), marks=marks),
     ]
 

@@ -99,11 +99,11 @@ def day_table(days: ShownRows[Day], limits: ReportLimits) -> list[Part]:
             "bar",
         ),
         Column("it existed for", lambda row: duration(row.seconds), "number"),
-        Column("available", lambda row: _percent(row.offline_seconds, row.seconds), "number"),
+        Column("with a leader", lambda row: _percent(row.offline_seconds, row.seconds), "number"),
         Column("leader elections", lambda row: f"{row.leader_changes:,}", "number"),
         Column("unclean", lambda row: f"{row.unclean_elections:,}" if row.unclean_elections else "", "number grave"),
     ]
-    note = shown.words("the worst", "partitions of a day that were offline, under min ISR, or elected uncleanly")
+    note = shown.words("the worst", "partitions of a day that were offline, under min ISR, or had an unclean election")
     return [Note(note), table(shown.rows, columns)]
 
 

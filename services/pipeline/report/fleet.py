@@ -111,7 +111,7 @@ def tiles(fleet: Fleet, findings: Findings | None) -> list[Tile]:
         ),
         ("unclean elections", f"{unclean:,}", "grave" if unclean else "good", "records may be lost"),
         ("leader elections", _short(whole.leader_changes), "", "of partitions, without each one's first leader"),
-        ("controller elections", _short(whole.epochs), "", "epochs with an active controller"),
+        ("controller elections", _short(whole.epochs), "", "epochs with an active controller, the first included"),
         ("partitions", _short(whole.partitions), "", f"at the end; {whole.offline:,} of them offline"),
         ("brokers", _short(whole.brokers), "", f"registered at the end; {whole.fenced:,} fenced"),
         ("records", _short(whole.records), "", f"of {clusters:,} cluster{'' if clusters == 1 else 's'}"),
@@ -163,7 +163,7 @@ def _worst(cluster: Cluster, look: str) -> str:
 
 
 def _of(cluster: Cluster) -> str:
-    return "of partition time" if cluster.seconds else "no partition was there"
+    return "of partition time, with a leader" if cluster.seconds else "no partition was there"
 
 
 def _min_isr_note(cluster: Cluster) -> str:

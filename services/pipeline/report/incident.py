@@ -108,7 +108,7 @@ def _causes(causes: ShownRows[Cause], limits: ReportLimits, clusters: int) -> li
     if clusters > 1:
         columns.insert(0, Column("cluster", lambda row: code(row.cluster_id), "time"))
     return [
-        Heading("As the log ends", shown.words("the worst", "causes") + "; each partition is in one of them"),
+        Heading("As the log ends", shown.words("the worst", "groups of partitions") + ", by harm and cause"),
         table(shown.rows, columns),
     ]
 
@@ -130,7 +130,7 @@ def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list
     of, cluster_id = ("What happened to cluster", events[0].cluster_id) if clusters > 1 else ("What happened", "")
     heading = Heading(of, shown.words("the latest", "events") + ", in order", cluster_id)
     note = Note(
-        "Lines with the same time are one decision of the active controller, in the order of its records. The numbers"
+        "Lines with the same time were written together by the active controller, in order of offsets. The numbers"
         " count partitions after all events of that time; a partition that is offline is also under min ISR."
         + _of_clocks(shown.rows)
     )

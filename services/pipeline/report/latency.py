@@ -109,7 +109,8 @@ def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) 
         return [Note("There is no gold/commit_slo: run gold.")]
     if not latency.writes:
         words = (
-            "No spans were ingested, so the duration of writes is not known; the log's timestamps tell the elections."
+            "No traces (spans) were ingested, so the duration of writes is not known; the log's timestamps tell for how"
+            " long nothing was written around an election."
         )
         return [Note(words), *_gap_table(latency.gaps, limits, clusters)]
     failed = f"; {latency.failed:,} failed" if latency.failed else ""

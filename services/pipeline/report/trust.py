@@ -38,4 +38,4 @@ def trust_line(trust: Trust) -> Note:
         return Note(words, "grave")
     if not trust.compared:
         return Note("There was no checkpoint to compare the replay with.", "low")
-    return Note(f"The replay equals all {trust.compared:,} checkpoints compared.", "good")
+    return Note(f"The replayed log equals all {trust.compared:,} checkpoints (snapshots) compared.", "good")
