@@ -180,7 +180,7 @@ def _work(
         driver,
         node_id=config.node_id,
         listeners=config.registered(ports),
-        called=config.listener_name,
+        listener_name=config.listener_name,
         quorum=QuorumNode(channel),
         transport=transport,
     )

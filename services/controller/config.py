@@ -196,7 +196,7 @@ class ControllerConfig(TransportSettings):
     )
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listeners."""
+        """Yields a message for each rule about listeners that the settings violate."""
         yield from self.security_problems()
         yield from self.controller_listener_problems()
         if self.sasl_mechanisms and self.least_protocol == PLAINTEXT:

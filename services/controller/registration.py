@@ -45,17 +45,20 @@ class ControllerRegistration:
         *,
         node_id: NodeId,
         listeners: Sequence[tuple[ListenerAddress, str]],
-        called: str,
+        listener_name: str,
         quorum: QuorumNode,
         transport: Transport = PLAIN,
     ) -> None:
-        """`listeners` are this controller's, each with its security protocol; at `called` it calls the others."""
+        """`listeners` are this controller's, each with its security protocol.
+
+        `listener_name` is the listener at which it calls the other controllers.
+        """
         assert listeners
         self._driver = driver
         self._quorum = quorum
         self._transport = transport
         self._node_id = node_id
-        self._listener = called
+        self._listener = listener_name
         self._request = ControllerRegistrationRequest(
             controller_id=node_id,
             incarnation_id=random_uuid(),

@@ -47,6 +47,6 @@ class HeartbeatConfig(NodeSettings):
     is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listeners."""
+        """Yields a message for each rule about listeners that the settings violate."""
         yield from self.security_problems()
         yield from claim_problems(self.node_rules, protocol=self.least_protocol)

@@ -79,7 +79,7 @@ class ObserverConfig(GuardedSettings):
         return parse_client_config({} if self.command_config is None else read_client_properties(self.command_config))
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listeners, and whose log is read."""
+        """Yields a message for each violated rule: about listeners, and about whose log is read."""
         yield from self.security_problems()
         quorum, kafka = "controller.quorum.bootstrap.servers", "bootstrap.controllers"
         if bool(self.quorum) == bool(self.kafka_controllers):

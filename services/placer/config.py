@@ -17,5 +17,5 @@ class PlacerConfig(GuardedSettings):
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "Which copy this is, for logs and traces.", default=0)
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules between settings: those of the listeners."""
+        """Yields a message for each rule about listeners that the settings violate."""
         return self.security_problems()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +20,8 @@ class NodeLogService(QuorumServicer):
     """Serves RelayFetchStream and RelayFetchSnapshot of `kraft.service.Quorum`, on any node."""
 
     _driver: QuorumDriver
+    _for: Callable[[Any], Endpoints]
+    """(context of a call) → the nodes' endpoints, for the answer to it."""
 
     async def RelayFetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
@@ -40,7 +42,3 @@ class NodeLogService(QuorumServicer):
         )
         response = translate.fetch_snapshot_answer(answer, data, self._for(context))
         return RelayFetchSnapshotResponse(response=response, silent_ms=answer.silent_ms)
-
-    def _for(self, context: Any) -> Endpoints:
-        """Returns the nodes' endpoints for an answer to who asks."""
-        raise NotImplementedError

@@ -249,7 +249,7 @@ class RaftClientService(RaftClientServicer):
     async def RegisterWithKafka(
         self, request: ControllerRegistrationRequest, context: Any
     ) -> ControllerRegistrationResponse:
-        """Passes the controller's registration on to a leader that is a Kafka's controller. KIP-919."""
+        """Passes the controller's registration on to a leader that is a Kafka controller. KIP-919."""
         answer: ControllerRegistrationResponse = await self._driver.ask_kafka(request)
         return answer
 

@@ -148,7 +148,7 @@ class Controller:
             driver,
             node_id=self.node.id,
             listeners=((self._listener, PLAINTEXT),),
-            called=self._listener.name,
+            listener_name=self._listener.name,
             quorum=QuorumNode(channel),
         )
         cluster = world.cluster

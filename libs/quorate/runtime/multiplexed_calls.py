@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Never
 
@@ -41,7 +41,6 @@ _VALUE: Final = re.compile(rb"[ -~]*")
 _S: Final = grpc.StatusCode
 
 Metadata = Sequence[tuple[str, str | bytes]]
-Running = dict[int, "asyncio.Task[Any]"]
 
 
 def is_binary(key: str) -> bool:
@@ -64,7 +63,9 @@ class MultiplexedCalls(MultiplexedServicer):
         self._is_stopping = False
         self._streams: set[_Stream] = set()
 
-    async def Calls(self, batches: AsyncIterator[CallBatch], context: Any) -> AsyncIterator[ResultBatch]:  # noqa: N802
+    async def Calls(  # noqa: N802  # the RPC's name
+        self, batches: AsyncIterator[CallBatch], context: Any
+    ) -> AsyncIterator[ResultBatch]:
         """Answers the calls of a stream, each as soon as it is ready."""
         if self._is_stopping:
             return
@@ -141,10 +142,10 @@ class MultiplexedCalls(MultiplexedServicer):
 
 
 class _Stream:
-    """One stream of calls: those that run, by their ids, and the results that are to be sent."""
+    """One stream of calls: those that run, by their ids, and the results that are to be sent. `run` runs one call."""
 
-    def __init__(self, run: Any) -> None:
-        self.running: Running = {}
+    def __init__(self, run: Callable[[CallBatch.Call], Awaitable[ResultBatch.Result | None]]) -> None:
+        self.running: dict[int, asyncio.Task[Any]] = {}
         self.requests = StreamRequests[CallBatch.Call, ResultBatch](
             run,
             batch=ResultBatch,

@@ -31,7 +31,9 @@ CARRIED_BYTES_MAX: Final = 256 << 10
 BATCH_BYTES_MAX: Final = 1 << 20
 """Calls of more bytes do not share a message; servers take at least 4 MiB."""
 BESIDE_BYTES: Final = 64
-"""What a call counts beside its request, its method and its metadata."""
+"""What a call counts beside its request, its method and its metadata: ids and lengths."""
+PAIR_BYTES: Final = 8
+"""What a key of metadata counts beside its bytes."""
 STREAM_AGE_S: Final = 30.0
 """A stream takes calls for so long; then the next call opens another, at the server that a name has by then."""
 UNSERVED_S: Final = 60.0
@@ -220,7 +222,7 @@ class _Unsent(NamedTuple):
     @property
     def size(self) -> int:
         """About how many bytes it takes in a message."""
-        pairs = sum(len(key) + len(value) + BESIDE_BYTES // 8 for key, value in self.metadata)
+        pairs = sum(len(key) + len(value) + PAIR_BYTES for key, value in self.metadata)
         return len(self.method) + len(self.request) + pairs + BESIDE_BYTES
 
 

@@ -82,7 +82,7 @@ class StreamRequests(Generic[Request, Batch]):
     async def _read(self, requests: AsyncIterator[Iterable[Request]]) -> None:
         async for message in requests:
             for request in message:
-                while len(self._ready) > BATCHES_MAX:
+                while len(self._ready) >= BATCHES_MAX:
                     self._has_taken.clear()
                     await self._has_taken.wait()
                 await self._room.acquire()

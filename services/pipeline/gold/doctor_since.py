@@ -132,7 +132,7 @@ def _until(rows: DataFrame, now: Present) -> DataFrame:
 
 
 def _states(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """Makes states of changes: each holds until the next one of its key."""
+    """Turns changes into states: each holds until the next change of the same key."""
     order = by_key(key)
     return rows.withColumns(
         {
