@@ -78,17 +78,17 @@ def broker_of(
 ) -> Node:
     """Returns a broker of the release that `pom` names, whose JVM has these options.
 
-    `settings` come before those that every broker here has.
+    `settings` come before those that every broker here has; one that the plan does not have is in no rack.
     """
     directory = plan.directory / f"broker-{broker_id}"
+    rack = {"broker.rack": plan.racks[broker_id]} if broker_id in plan.racks else {}
     own = {
         "node.id": broker_id,
-        "broker.rack": plan.racks[broker_id],
         "controller.quorum.voters": plan.gateways[0].settings["controller.quorum.voters"],
         "listeners": f"PLAINTEXT://{HOST}:{port}",
         "log.dirs": directory / "data",
     }
-    return Node(directory, SETTINGS | own | dict(settings or {}), pom=pom, heap=HEAP, options=options)
+    return Node(directory, SETTINGS | own | rack | dict(settings or {}), pom=pom, heap=HEAP, options=options)
 
 
 async def create_topic(console: Console, brokers: KafkaBrokers, topic: str) -> None:

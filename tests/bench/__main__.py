@@ -34,6 +34,7 @@ BENCHES: Final = {
     "instructions": "instructions",
     "kafka-door": "kafka_door",
     "through-broker": "through_broker",
+    "broker-start": "broker_start",
     "start": "start",
     "heartbeats": "heartbeats",
     "loop_holds": "loop_holds",

@@ -10,17 +10,12 @@ has answered the last; over gRPC one channel for all.
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import statistics
-import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -30,12 +25,10 @@ from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
 from quorate.runtime.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
-from tests.bench.measure import Table, calibrate, cpu_seconds, ratio_table
-from tests.bench.quorum_nodes import QUIET, run_loop
-from tests.interop.mixed_plan import MEASURED, PATIENT
-from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
+from tests.bench.both_sides import Rounds, run_both
+from tests.bench.measure import Table, cpu_seconds, ratio_table
+from tests.interop.mixed_quorum import MixedQuorum
 
-VOTERS: Final = 3
 BROKERS: Final = (101, 102, 103)
 ROUNDS: Final = 4
 WARM_UP: Final = 12_800
@@ -69,38 +62,23 @@ class Side:
 
 def run() -> list[Table]:
     """Needs a JDK 17 and Maven; some minutes."""
-    os.environ.update(QUIET)
-    return run_loop(_measure())
+    return run_both(_measure)
 
 
-async def _measure() -> list[Table]:
-    directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    loops = []
-    try:
-        async with AsyncExitStack() as life:
-            kafkas = await life.enter_async_context(
-                kafkas_alone(directory / "kafkas", ours=1, kafkas=VOTERS, settings=PATIENT, peers=MEASURED)
-            )
-            ours = await life.enter_async_context(ours_first(directory / "ours", ours=VOTERS, kafkas=0))
-            sides = [
-                await by_wire("Kafka", kafkas, [*kafkas.kafkas], life),
-                await by_grpc(ours, life),
-                await by_wire("Quorate, Kafka's wire", ours, ours.ours, life),
-            ]
-            numbers = count()
-            for side in sides:
-                await at_once(side, numbers, WARM_UP)
-            for _ in range(ROUNDS):
-                loops.append(calibrate())
-                for side in sides:
-                    for what, figure in (await _figures(side, numbers)).items():
-                        found[what][side.name].append(figure)
-    finally:
-        shutil.rmtree(directory)
-    loop_ms = statistics.median(loops) * 1000
-    title = f"Beside Kafka's controllers: medians of {ROUNDS} rounds in turns; calibration loop {loop_ms:.0f} ms"
-    return [ratio_table(title, "CreateTopics, RF 3", found, [side.name for side in sides])]
+async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack) -> list[Table]:
+    sides = [
+        await by_wire("Kafka", kafkas, [*kafkas.kafkas], life),
+        await by_grpc(ours, life),
+        await by_wire("Quorate, Kafka's wire", ours, ours.ours, life),
+    ]
+    numbers, rounds = count(), Rounds(ROUNDS)
+    for side in sides:
+        await at_once(side, numbers, WARM_UP)
+    for _ in rounds:
+        for side in sides:
+            rounds.add(side.name, await _figures(side, numbers))
+    title = f"Beside Kafka's controllers: {rounds.told}"
+    return [ratio_table(title, "CreateTopics, RF 3", rounds.found, [side.name for side in sides])]
 
 
 async def active(quorum: MixedQuorum, nodes: list[NodeId]) -> NodeId:

@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import statistics
-import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any, Final
 
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -30,10 +26,9 @@ from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, Epoch, NodeId
 from quorate.runtime.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.bench.beside_kafka import TIMEOUT_MS
-from tests.bench.measure import Table, calibrate, cpu_seconds
-from tests.bench.quorum_nodes import QUIET, run_loop
-from tests.interop.mixed_plan import MEASURED, PATIENT
-from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
+from tests.bench.both_sides import Rounds, run_both
+from tests.bench.measure import Table, cpu_seconds
+from tests.interop.mixed_quorum import MixedQuorum
 
 CALLERS: Final = 100
 BROKERS: Final = range(1_001, 1_001 + CALLERS)
@@ -52,40 +47,27 @@ Ask = Callable[[int], Awaitable[None]]
 
 def run() -> list[Table]:
     """Needs a JDK 17 and Maven; about a minute."""
-    os.environ.update(QUIET)
-    return run_loop(_measure())
+    return run_both(_measure)
 
 
-async def _measure() -> list[Table]:
-    directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    loops = []
-    try:
-        async with AsyncExitStack() as life:
-            begun = (
-                kafkas_alone(directory / "kafkas", ours=1, kafkas=3, settings=PATIENT, peers=MEASURED),
-                ours_first(directory / "ours", ours=3, kafkas=0),
-            )
-            kafkas, ours = [Door(await life.enter_async_context(each)) for each in begun]
-            for door in (kafkas, ours):
-                await door.fill()
-            ways = [
-                *[(what, KAFKA, kafkas, way) for what, way in (await _by_wire(kafkas, life)).items()],
-                *[(what, GATEWAY, ours, way) for what, way in (await _by_wire(ours, life)).items()],
-                *[(what, GRPC, ours, way) for what, way in (await _by_grpc(ours, life)).items()],
-            ]
-            for _, _, _, way in ways:
-                await _rate(way, SECONDS / 10)
-            for _ in range(ROUNDS):
-                loops.append(calibrate())
-                for what, name, door, way in ways:
-                    used = door.cpu_s
-                    count, seconds = await _rate(way, SECONDS)
-                    found[f"{what}/s"][name].append(count / seconds)
-                    found[f"{what}, CPU of all processes"][name].append((door.cpu_s - used) / count)
-    finally:
-        shutil.rmtree(directory)
-    return [_table(found, statistics.median(loops))]
+async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack) -> list[Table]:
+    theirs, own = Door(kafkas), Door(ours)
+    for door in (theirs, own):
+        await door.fill()
+    ways = [
+        *[(what, KAFKA, theirs, way) for what, way in (await _by_wire(theirs, life)).items()],
+        *[(what, GATEWAY, own, way) for what, way in (await _by_wire(own, life)).items()],
+        *[(what, GRPC, own, way) for what, way in (await _by_grpc(own, life)).items()],
+    ]
+    for _, _, _, way in ways:
+        await _rate(way, SECONDS / 10)
+    rounds = Rounds(ROUNDS)
+    for _ in rounds:
+        for what, name, door, way in ways:
+            used = door.cpu_s
+            count, seconds = await _rate(way, SECONDS)
+            rounds.add(name, {f"{what}/s": count / seconds, f"{what}, CPU": (door.cpu_s - used) / count})
+    return [_table(rounds)]
 
 
 class Door:
@@ -204,10 +186,10 @@ async def _rate(ask: Ask, seconds: float) -> tuple[int, float]:
     return sum(counts), time.perf_counter() - began
 
 
-def _table(found: Mapping[str, Mapping[str, list[float]]], loop_s: float) -> Table:
+def _table(rounds: Rounds) -> Table:
     """Ratios first, of medians; above 1 the gateway is better."""
     rows, data = [], []
-    for what, by_door in found.items():
+    for what, by_door in rounds.found.items():
         is_rate = what.endswith("/s")
         values = {name: statistics.median(by_door[name]) for name in DOORS}
         ratios = [values[GATEWAY] / values[other] for other in (KAFKA, GRPC)]
@@ -215,5 +197,5 @@ def _table(found: Mapping[str, Mapping[str, list[float]]], loop_s: float) -> Tab
         cells = [f"{values[name]:,.0f}" if is_rate else f"{values[name] * 1e6:.0f} µs" for name in DOORS]
         rows.append((what, *(f"{ratio:.2f}" for ratio in told), *cells))
         data.append({"what": what, **by_door})
-    title = f"{CALLERS} callers, one request in flight each; calibration loop {loop_s * 1000:.0f} ms"
+    title = f"{CALLERS} callers, one request in flight each, CPU of all processes: {rounds.told}"
     return Table(title=title, columns=("what", "gateway / Kafka", "gateway / gRPC", *DOORS), rows=rows, data=data)

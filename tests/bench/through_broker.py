@@ -1,27 +1,24 @@
 """Topics that Java's Admin clients create through a Kafka's brokers, on our control plane and on Kafka's controllers.
 
 Both control planes have three voters and three brokers of the same release, are alive at once on loopback in the clear,
-and are measured in turns. Measured are topics one at a time and 64 at once; one of a thousand partitions, until each
-broker's metadata has all; and a topic after kill -9 of the active controller: of the whole node on our side, its quorum
-node, controller and gateway. The controllers of both sides have made and deleted 6,400 topics before the brokers came,
-so that their JVMs have compiled; the brokers are warm after a round that does not count.
+and are measured in turns. Measured are topics one at a time and 64 at once, and the time after them until the brokers
+have applied what the log has; one topic of a thousand partitions, until each broker's metadata has all; and a topic
+after kill -9 of the active controller: of the whole node on our side, its quorum node, controller and gateway. The
+controllers of both sides have made and deleted 6,400 topics before the brokers came, so that their JVMs have compiled;
+the brokers are warm after a round that does not count.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import statistics
-import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from deploy.kafka.release import SERVER
@@ -30,19 +27,16 @@ from kraft.api.metadata import MetadataRequest, MetadataResponse
 from kraft.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
-from tests.bench.beside_kafka import BROKERS, IN_FLIGHT, TIMEOUT_MS, VOTERS, at_once, by_wire
-from tests.bench.measure import Table, calibrate, cpu_seconds, ratio_table
-from tests.bench.quorum_nodes import QUIET, run_loop
+from tests.bench.beside_kafka import BROKERS, IN_FLIGHT, TIMEOUT_MS, at_once, by_wire
+from tests.bench.both_sides import DEFAULTS, Rounds, run_both
+from tests.bench.measure import Table, cpu_seconds, ratio_table
+from tests.bench.stand_ins import beating
 from tests.interop.busy_brokers import Brokers
 from tests.interop.kafka.topics import Topics
-from tests.interop.mixed_plan import MEASURED, Settings
-from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
+from tests.interop.mixed_quorum import MixedQuorum
 
 ROUNDS: Final = int(os.environ.get("BROKER_ROUNDS", "3"))
-SETTINGS: Final[Settings] = {"controller.quorum.fetch.timeout.ms": 2_000, "broker.session.timeout.ms": 9_000}
-"""Kafka's own defaults."""
 WARM_UP: Final = 6_400
-BEAT_EVERY_S: Final = 2.0
 SERIAL: Final = 50
 AT_ONCE: Final = 320
 LARGE: Final = 1_000
@@ -83,6 +77,17 @@ class Fleet:
                     break
                 await asyncio.sleep(LOOK_AGAIN_S)
 
+    async def caught_up(self) -> float:
+        """Seconds until each broker has applied all that the log has by now.
+
+        A broker makes the logs of new partitions after its metadata names them, and looks at no later record until
+        then: so a topic that all of them name is made after what was there before it.
+        """
+        began = time.perf_counter()
+        (last,) = (await self.topics.create(prefix="last")).names
+        await self.everywhere(last, partitions=1)
+        return time.perf_counter() - began
+
     async def kill_active(self) -> float:
         """Seconds from kill -9 of the active controller's node until a client's next topic is there."""
         nodes = [*self.quorum.kafkas] or self.quorum.ours
@@ -109,37 +114,21 @@ class Fleet:
 
 def run() -> list[Table]:
     """Needs a JDK 17 and Maven; about ten minutes."""
-    os.environ.update(QUIET)
-    return run_loop(_measure())
+    return run_both(_measure, DEFAULTS)
 
 
-async def _measure() -> list[Table]:
-    directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    loops = []
-    try:
-        async with AsyncExitStack() as life:
-            started = (
-                kafkas_alone(directory / "kafkas", ours=1, kafkas=VOTERS, settings=SETTINGS, peers=MEASURED),
-                ours_first(directory / "ours", ours=VOTERS, kafkas=0, settings=SETTINGS),
-            )
-            quorums = [await life.enter_async_context(each) for each in started]
-            fleets = [await _fleet(name, each, life) for name, each in zip(SIDES, quorums, strict=True)]
-            for fleet in fleets:
-                await _measure_round(fleet)
-            for _ in range(ROUNDS):
-                loops.append(calibrate())
-                for fleet in fleets:
-                    for what, figure in (await _measure_round(fleet)).items():
-                        found[what][fleet.name].append(figure)
-            for _ in range(ROUNDS):
-                for fleet in fleets:
-                    found["kill -9 of the active controller"][fleet.name].append(await fleet.kill_active())
-    finally:
-        shutil.rmtree(directory)
-    loop_ms = statistics.median(loops) * 1000
-    title = f"Through a Kafka's brokers: medians of {ROUNDS} rounds in turns; calibration loop {loop_ms:.0f} ms"
-    return [ratio_table(title, "CreateTopics, RF 3", found, SIDES)]
+async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack) -> list[Table]:
+    fleets = [await _fleet(name, each, life) for name, each in zip(SIDES, (kafkas, ours), strict=True)]
+    rounds = Rounds(ROUNDS)
+    for fleet in fleets:
+        await _measure_round(fleet)
+    for _ in rounds:
+        for fleet in fleets:
+            rounds.add(fleet.name, await _measure_round(fleet))
+    for _ in range(ROUNDS):
+        for fleet in fleets:
+            rounds.add(fleet.name, {"kill -9 of the active controller": await fleet.kill_active()})
+    return [ratio_table(f"Through a Kafka's brokers: {rounds.told}", "CreateTopics, RF 3", rounds.found, SIDES)]
 
 
 async def _fleet(name: str, quorum: MixedQuorum, life: AsyncExitStack) -> Fleet:
@@ -161,10 +150,8 @@ async def _warm(quorum: MixedQuorum, nodes: list[NodeId]) -> None:
     async with AsyncExitStack() as life:
         side = await by_wire("", quorum, nodes, life)
         leader_id = (await quorum.described_by_one_of(nodes)).leader_id
-        beating = asyncio.create_task(_beat(quorum, leader_id))
-        await at_once(side, count(), WARM_UP)
-        beating.cancel()
-        await asyncio.wait([beating])
+        async with beating(quorum):
+            await at_once(side, count(), WARM_UP)
     names = tuple(f"bench-{number}" for number in range(WARM_UP))
     every = tuple(DeleteTopicsRequest.DeleteTopicState(name=name) for name in names)
     deleted = await quorum.ask(leader_id, DeleteTopicsRequest(topics=every, timeout_ms=TIMEOUT_MS))
@@ -174,14 +161,6 @@ async def _warm(quorum: MixedQuorum, nodes: list[NodeId]) -> None:
         gone = await quorum.ask(leader_id, UnregisterBrokerRequest(broker_id=broker_id))
         assert isinstance(gone, UnregisterBrokerResponse), gone
         assert not gone.error_code, gone
-
-
-async def _beat(quorum: MixedQuorum, leader_id: NodeId) -> None:
-    """Keeps the stand-ins unfenced, until cancelled."""
-    while True:
-        for broker_id in BROKERS:
-            await quorum.unfence(broker_id, at=leader_id)
-        await asyncio.sleep(BEAT_EVERY_S)
 
 
 async def _measure_round(fleet: Fleet) -> dict[str, float]:
@@ -198,10 +177,12 @@ async def _measure_round(fleet: Fleet) -> dict[str, float]:
     figures[f"{IN_FLIGHT} in flight, p50"] = statistics.median(created.took)
     figures[f"{IN_FLIGHT} in flight, CPU of the control plane"] = (fleet.cpu_s - used) / AT_ONCE
     figures[f"{IN_FLIGHT} in flight, CPU of the brokers"] = (fleet.brokers_cpu_s - by_brokers) / AT_ONCE
+    figures[f"{IN_FLIGHT} in flight, until the brokers have caught up"] = await fleet.caught_up()
     used, began = fleet.cpu_s, time.perf_counter()
     large = await fleet.topics.create(partitions=LARGE, prefix="large")
     figures[f"1 × {LARGE:,}, answered"] = large.seconds
     await fleet.everywhere(large.names[0], LARGE)
     figures[f"1 × {LARGE:,}, at every broker"] = time.perf_counter() - began
     figures[f"1 × {LARGE:,}, CPU of the control plane"] = fleet.cpu_s - used
+    await fleet.caught_up()
     return figures

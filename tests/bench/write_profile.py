@@ -18,7 +18,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from tests.bench.beside_kafka import AT_ONCE, IN_FLIGHT, SERIAL, VOTERS, Side, active, at_once, by_grpc, created, wanted
+from tests.bench.beside_kafka import AT_ONCE, IN_FLIGHT, SERIAL, Side, active, at_once, by_grpc, created, wanted
+from tests.bench.both_sides import VOTERS
 from tests.bench.measure import Table, calibrate, ms, us
 from tests.bench.quorum_nodes import QUIET, run_loop
 from tests.interop.mixed_quorum import ours_first
