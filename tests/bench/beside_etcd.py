@@ -19,7 +19,8 @@ from typing import Final
 from deploy.local.processes import Running
 from tests.bench.etcd_nodes import KEY_BYTES, KEYS, Load, Members, members
 from tests.bench.measure import REPEATS, Table, calibrate, cpu_seconds, percentile, ratio_table
-from tests.bench.quorum_nodes import VALUE_BYTES, Writer, quorum, run_loop, value
+from tests.bench.quorum_nodes import VALUE_BYTES, Writer, quorum, value
+from tests.run_loop import run_loop
 
 SERIAL: Final = 500
 FLOOD_S: Final = 2.0

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.measure import Table, calibrate
-from tests.bench.quorum_nodes import QUIET, run_loop
+from tests.bench.quorum_nodes import QUIET
 from tests.interop.mixed_plan import MEASURED, PATIENT, Settings
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
+from tests.run_loop import run_loop
 
 VOTERS: Final = 3
 DEFAULTS: Final[Settings] = {"controller.quorum.fetch.timeout.ms": 2_000, "broker.session.timeout.ms": 9_000}

@@ -14,8 +14,9 @@ from quorate.controller.configs.settings import ControllerSettings
 from tests.bench.controller_core import standby
 from tests.bench.controller_nodes import Controllers, controllers
 from tests.bench.measure import REPEATS, Table, cpu_seconds, memory, ms
-from tests.bench.quorum_nodes import caught_up, find, run_loop
+from tests.bench.quorum_nodes import caught_up, find
 from tests.bench.synthetic import Shape
+from tests.run_loop import run_loop
 
 SIZES: Final = (0, 100_000, 1_000_000)
 TARGETS: Final = {1_000_000: "≤ 6 s, ≤ 600 MB (P8)"}

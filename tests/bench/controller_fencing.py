@@ -22,8 +22,8 @@ from quorate.runtime.client import open_channel
 from tests.bench.controller_core import commit, standby, write_in_turns
 from tests.bench.controller_nodes import CHECKPOINT, WITHIN_S, Controllers, controllers
 from tests.bench.measure import Table, calibrate
-from tests.bench.quorum_nodes import run_loop
 from tests.bench.synthetic import REPLICATION_FACTOR, Shape, broker_epoch
+from tests.run_loop import run_loop
 
 BROKERS: Final = 30
 SHAPES: Final = (

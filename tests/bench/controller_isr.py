@@ -22,8 +22,8 @@ from quorate.wire.protobuf import to_struct
 from tests.bench.controller_core import commit, standby, write
 from tests.bench.controller_nodes import CALL_S, controllers
 from tests.bench.measure import REPEATS, Table, ms, percentile
-from tests.bench.quorum_nodes import run_loop
 from tests.bench.synthetic import Shape, broker_epoch, topics
+from tests.run_loop import run_loop
 
 SIZES: Final = (100_000,)
 BROKERS: Final = 30

@@ -17,8 +17,9 @@ from deploy.local.plan import Process
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from tests.bench.controller_nodes import WITHIN_S, Controllers, controllers
 from tests.bench.measure import Table
-from tests.bench.quorum_nodes import caught_up, find, run_loop
+from tests.bench.quorum_nodes import caught_up, find
 from tests.bench.synthetic import Shape
+from tests.run_loop import run_loop
 
 ROUNDS: Final = int(os.environ.get("WINDOW_ROUNDS", "5"))
 SHAPE: Final = Shape(partitions=1_000, brokers=30)

@@ -17,8 +17,8 @@ from quorate.nouns import NodeId
 from quorate.runtime.client import open_channel
 from tests.bench.controller_nodes import CHECKPOINT, controllers
 from tests.bench.measure import REPEATS, Table, cpu_seconds
-from tests.bench.quorum_nodes import run_loop
 from tests.bench.synthetic import Shape, broker_epoch
+from tests.run_loop import run_loop
 
 SHAPE: Final = Shape(partitions=5_000, brokers=5_000)
 """As many brokers as P16 speaks of: at one heartbeat in two seconds of each, 2,500 a second."""

@@ -25,9 +25,10 @@ from deploy.local.processes import Running
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.runtime.client import open_channel
 from tests.bench.measure import Missing, Table
-from tests.bench.quorum_nodes import QUIET, Writer, quorum, run_loop, value
+from tests.bench.quorum_nodes import QUIET, Writer, quorum, value
 from tests.bench.quorum_topics import active_controller, check, control_plane
 from tests.e2e.cluster import topics_request
+from tests.run_loop import run_loop
 
 VOTERS: Final = (1, 2, 3)
 ROUNDS: Final = 3

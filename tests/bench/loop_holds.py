@@ -27,8 +27,8 @@ from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsReque
 from kraft.boxes_pb2 import Int32List
 from tests.bench.controller_nodes import Controllers, controllers
 from tests.bench.measure import Table
-from tests.bench.quorum_nodes import run_loop
 from tests.bench.synthetic import Shape, topic_name
+from tests.run_loop import run_loop
 
 TOPICS: Final = 10_000
 """As many items as a list may have (`services.controller.caps`), and as records as a write may have."""

@@ -9,7 +9,8 @@ from typing import Final
 from deploy.local.plan import ClusterPlan, Process
 from deploy.local.processes import Running
 from tests.bench.measure import Table
-from tests.bench.quorum_nodes import QUIET, VALUE_BYTES, Writer, caught_up, quorum, run_loop, value
+from tests.bench.quorum_nodes import QUIET, VALUE_BYTES, Writer, caught_up, quorum, value
+from tests.run_loop import run_loop
 
 RECORDS: Final = 300_000
 SHAPES: Final = {"10 records a batch": 10, "1,000 records a batch": 1_000}

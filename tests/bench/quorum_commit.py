@@ -9,7 +9,8 @@ from typing import Final
 
 from tests.bench.measure import REPEATS, Table, cpu_seconds, ms, percentile, us, verdict
 from tests.bench.quorum_floor import echo_seconds, sync_seconds
-from tests.bench.quorum_nodes import VALUE_BYTES, Writer, quorum, run_loop, value
+from tests.bench.quorum_nodes import VALUE_BYTES, Writer, quorum, value
+from tests.run_loop import run_loop
 
 WARM_UP: Final = 300
 SERIAL: Final = 500

@@ -9,7 +9,8 @@ from typing import Final
 from deploy.local.plan import Process
 from deploy.local.processes import Running
 from tests.bench.measure import Table
-from tests.bench.quorum_nodes import QUIET, Writer, caught_up, quorum, run_loop, value
+from tests.bench.quorum_nodes import QUIET, Writer, caught_up, quorum, value
+from tests.run_loop import run_loop
 
 ROUNDS: Final = 11
 COMMITS: Final = 50

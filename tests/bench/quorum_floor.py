@@ -75,6 +75,6 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    from tests.bench.quorum_nodes import run_loop
+    from tests.run_loop import run_loop
 
     run_loop(serve())

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,16 +36,6 @@ WITHIN_S: Final = 120.0
 LOOK_AGAIN_S: Final = 0.01
 VALUE_BYTES: Final = 200
 QUIET: Final = {"OTEL_SDK_DISABLED": "true"}
-
-
-def run_loop(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` on the loop that the services run on."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
 
 
 def value() -> bytes:

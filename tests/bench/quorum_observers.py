@@ -18,8 +18,9 @@ from typing import Final
 from deploy.local.plan import Process
 from deploy.local.processes import Running
 from tests.bench.measure import REPEATS, Table, cpu_seconds, ms, us
-from tests.bench.quorum_nodes import QUIET, Writer, quorum, run_loop, value
+from tests.bench.quorum_nodes import QUIET, Writer, quorum, value
 from tests.bench.quorum_observing import Seen, lags, observers
+from tests.run_loop import run_loop
 
 COUNTS: Final = {0: 0.0, 10: 0.05, 100: 0.15}
 """How many there are, and what they may cost."""

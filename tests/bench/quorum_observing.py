@@ -183,7 +183,7 @@ async def _until_ended(ready: asyncio.Semaphore, count: int) -> None:
 
 
 if __name__ == "__main__":
-    from tests.bench.quorum_nodes import run_loop
+    from tests.run_loop import run_loop
 
     _how, _start, _epoch, _count, *_addresses = sys.argv[1:]
     run_loop(_main(_how, int(_start), int(_epoch), int(_count), _addresses))

@@ -24,7 +24,8 @@ from kraft.service.admin_pb2 import AdminRequest, AdminRequests
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.runtime.client import open_channel
 from tests.bench.measure import Table, cpu_seconds, ms, percentile
-from tests.bench.quorum_nodes import QUIET, run_loop
+from tests.bench.quorum_nodes import QUIET
+from tests.run_loop import run_loop
 
 WARM_UP: Final = 100
 SERIAL: Final = 500

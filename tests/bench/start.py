@@ -17,7 +17,7 @@ from deploy.local.broker import stand_in
 from deploy.local.plan import ClusterPlan, make_plan
 from deploy.local.processes import Running
 from tests.bench.measure import Table
-from tests.bench.quorum_nodes import run_loop
+from tests.run_loop import run_loop
 
 ROUNDS: Final = int(os.environ.get("START_ROUNDS", "5"))
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")

@@ -20,10 +20,11 @@ from deploy.local.processes import Running
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.runtime.client import open_channel
 from tests.bench.measure import REPEATS, Table, cpu_seconds, ms, percentile
-from tests.bench.quorum_nodes import QUIET, Writer, quorum, run_loop, value
+from tests.bench.quorum_nodes import QUIET, Writer, quorum, value
 from tests.bench.quorum_topics import DEADLINE_S, check
 from tests.e2e.cluster import topics_request
 from tests.network.certificates import authority
+from tests.run_loop import run_loop
 
 WARM_UP: Final = 200
 COMMITS: Final = 500

@@ -21,8 +21,9 @@ from typing import Final
 from tests.bench.beside_kafka import AT_ONCE, IN_FLIGHT, SERIAL, Side, active, at_once, by_grpc, created, wanted
 from tests.bench.both_sides import VOTERS
 from tests.bench.measure import Table, calibrate, ms, us
-from tests.bench.quorum_nodes import QUIET, run_loop
+from tests.bench.quorum_nodes import QUIET
 from tests.interop.mixed_quorum import ours_first
+from tests.run_loop import run_loop
 
 ROUNDS: Final = 4
 WARM_UP: Final = 640

@@ -33,6 +33,7 @@ from tests.e2e.cluster import stored_records
 from tests.interop.busy_brokers import Brokers, TransactionalWriter, Writer, at_work
 from tests.interop.mixed_plan import Settings
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first
+from tests.run_loop import run_loop
 
 BROKERS: Final = (101, 102, 103)
 VOTERS: Final = 3
@@ -217,7 +218,7 @@ def main() -> None:
     for on_ours in (True, False):
         if arguments.side in (None, "ours" if on_ours else "kafka"):
             with tempfile.TemporaryDirectory() as directory:
-                print(asyncio.run(run(Path(directory), on_ours=on_ours, faults=faults)), flush=True)
+                print(run_loop(run(Path(directory), on_ours=on_ours, faults=faults)), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tests.e2e.calls import attempt, call_once, eventually
 from tests.e2e.cluster import stored_leaders
 from tests.interop.mixed_plan import PATIENT, Settings
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_first
+from tests.run_loop import run_loop
 
 SETTINGS: Final[Settings] = PATIENT | {"controller.quorum.fetch.timeout.ms": 2_000}
 """Kafka's own timeouts but for the broker's session: nobody sends heartbeats here."""
@@ -207,7 +208,7 @@ def main() -> None:
         seconds = 60 * arguments.minutes / len(shapes)
         with tempfile.TemporaryDirectory() as directory:
             print(
-                asyncio.run(run(Path(directory), ours=ours, kafkas=kafkas, seconds=seconds, seed=arguments.seed)),
+                run_loop(run(Path(directory), ours=ours, kafkas=kafkas, seconds=seconds, seed=arguments.seed)),
                 flush=True,
             )
 
