@@ -53,7 +53,7 @@ class Api:
     is_forwarded: bool = True
     """Whether a standby forwards it to the active controller; otherwise each controller answers by itself."""
     is_read_on_standby: bool = False
-    """Whether a standby answers it while a Kafka's controller is active, to which nothing is forwarded."""
+    """Whether a standby answers it while a Kafka controller is active, to which nothing is forwarded."""
     has_deadline: bool = False
     """Whether `timeout_ms` of the request is a deadline for the decision to begin, as in Kafka's ControllerApis."""
     has_pages: bool = False

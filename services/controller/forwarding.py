@@ -104,7 +104,7 @@ class Forwarding:
 
     @property
     def is_led_by_kafka(self) -> bool:
-        """Whether the active controller is a Kafka's, which speaks Kafka's wire alone: nothing is passed on to it."""
+        """Whether the active controller is a Kafka controller: it has no gRPC, so that nothing is forwarded to it."""
         return is_of_kafka(self._driver, self._listener)
 
     async def close(self) -> None:

@@ -82,7 +82,7 @@ class QuorumNode:
         _raise(await call(self._raft_client.UpgradeKRaftVersion, request, deadline_ms=DEADLINE_MS))
 
     async def register_with_kafka(self, request: ControllerRegistrationRequest) -> None:
-        """Has the own node register this controller with the leader, a Kafka's. Raises ApiError if it cannot."""
+        """Registers this controller with a Kafka leader, through the own quorum node. Raises ApiError if it cannot."""
         _raise(await call(self._raft_client.RegisterWithKafka, request, deadline_ms=DEADLINE_MS))
 
     async def ask(self, rpc: str, request: Any, *, deadline_ms: int) -> Any:

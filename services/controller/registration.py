@@ -36,7 +36,7 @@ SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {PLAINTEXT: 0, SSL: 1}
 class ControllerRegistration:
     """Registers this controller, with itself if it is active, else with the active one, until the record is applied.
 
-    A Kafka's active controller is asked by the quorum node beside, which speaks Kafka's wire and logs in there.
+    A Kafka controller that is active is asked through the own quorum node, which speaks Kafka's wire and logs in there.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ControllerRegistration:
             await changed.wait()
 
     def _may_register(self) -> bool:
-        """Whether an active controller is known, ours or a Kafka's."""
+        """Whether an active controller is known, one of ours or a Kafka controller."""
         return self._driver.is_active or active_address(self._driver) is not None
 
     async def _applied(self) -> None:

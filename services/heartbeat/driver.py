@@ -72,11 +72,11 @@ class HeartbeatDriver:
         """Handles one heartbeat: extends the session, and has the controller change the broker's state where needed.
 
         Returns once a state change is applied here. Raises ApiError: STALE_BROKER_EPOCH if the broker epoch is not the
-        registered one; NOT_CONTROLLER, by which the broker turns to the active controller, while that is a Kafka's; or
-        the controller's refusal.
+        registered one; NOT_CONTROLLER while a Kafka controller is active, to which the broker then turns; or the
+        controller's refusal.
         """
         if self.replica.is_led_elsewhere:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "a Kafka's controller is active, and keeps the sessions")
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "a Kafka controller is active, and keeps the broker sessions")
         broker_id, broker_epoch = request.broker_id, request.broker_epoch
         broker = self.replica.state.brokers.get(broker_id)
         if broker is None or broker.epoch < broker_epoch:
@@ -160,8 +160,8 @@ class HeartbeatDriver:
     async def _expire(self) -> None:
         """Has the controller fence, one at a time, the broker whose session expired first.
 
-        While a Kafka's controller is active, brokers send it their heartbeats, and none expires here: a session lasts
-        its full time from the moment on when one of ours is active again.
+        While a Kafka controller is active, brokers send it their heartbeats, and no session expires here. When one of
+        our controllers becomes active again, each session lasts its full time from then on.
         """
         while True:
             await asyncio.sleep(CHECK_S)

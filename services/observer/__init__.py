@@ -3,7 +3,7 @@
 servicer   answers reads from the replica, and traces from the span store
 spans      the span store; `database` checks its URL
 otlp       receives spans from any OpenTelemetry exporter
-kafka_log  reads the log of a Kafka's quorum, over Kafka's own wire
+kafka_log  reads the log of a Kafka cluster's quorum, over Kafka's own wire
 relay      forwards fetches of the committed log to a quorum node
 check      a program of its own: checks a whole control plane through its doors
 config     the settings

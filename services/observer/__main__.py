@@ -114,7 +114,7 @@ async def main(life: ServiceLife) -> None:
 
 
 def _reader(config: ObserverConfig, connect: Callable[[str], grpc.aio.Channel]) -> LogReader | KafkaLog:
-    """Returns the reader of the log: of quorum nodes over gRPC, or of a Kafka's controllers over Kafka's own wire."""
+    """Returns the reader of the log: of quorum nodes over gRPC, or of Kafka controllers over Kafka's own wire."""
     if config.kafka_controllers:
         return KafkaLog(config.kafka_controllers, config.client_config, SystemClock(), cluster_id=config.cluster_id)
     return LogReader(

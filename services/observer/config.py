@@ -35,7 +35,7 @@ class ObserverConfig(GuardedSettings):
     kafka_controllers: tuple[Endpoint, ...] = setting(
         "bootstrap.controllers",
         list_of(endpoint()),
-        "A Kafka's controllers, for its log over Kafka's own wire, in place of quorum nodes: all that there are.",
+        "All controllers of a Kafka cluster, to read its log over Kafka's own wire instead of from quorum nodes.",
         default=(),
     )
     command_config: Path | None = setting(
@@ -75,7 +75,7 @@ class ObserverConfig(GuardedSettings):
 
     @property
     def client_config(self) -> ClientConfig:
-        """How the Kafka's controllers are connected to. Raises ValueError with file and property, or OSError."""
+        """How the Kafka controllers are connected to. Raises ValueError with file and property, or OSError."""
         return parse_client_config({} if self.command_config is None else read_client_properties(self.command_config))
 
     def problems(self) -> Iterator[str]:
@@ -84,7 +84,7 @@ class ObserverConfig(GuardedSettings):
         quorum, kafka = "controller.quorum.bootstrap.servers", "bootstrap.controllers"
         if bool(self.quorum) == bool(self.kafka_controllers):
             given = "both are given" if self.quorum else "neither is given"
-            yield f"{quorum} and {kafka}: {given}; the log of one quorum is read, ours or a Kafka's"
+            yield f"{quorum} and {kafka}: {given}; the log of one quorum is read, of our nodes or of Kafka controllers"
         if self.kafka_controllers and self.serves_log:
             yield f"observer.log.relay = true: must be false with {kafka}; fetches are handed on to quorum nodes alone"
         if self.command_config is not None and not self.kafka_controllers:

@@ -1,4 +1,4 @@
-"""The log of a Kafka's quorum for the observer's replica: read over Kafka's own wire, as an observer with id -1."""
+"""The log of a Kafka cluster for the observer's replica: read over Kafka's own wire, as an observer with id -1."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ TOLD_EVERY_MS: Final = 60_000
 class KafkaLog:
     """Follows the log as `LogReader` does, across leader changes; failed tries are repeated.
 
-    Nothing on the Kafka's cluster changes: its controllers do not list this reader. A refusal that another try does not
-    change ends the reading if nothing was read before; later it may be a matter of time, as a controller that is being
-    replaced, or an entry that is missing for a while.
+    Nothing on the Kafka cluster changes: its controllers do not list this reader. A refusal that another try does not
+    change ends the reading if nothing was read before. Later it is tried again, as the cause may pass: a controller
+    that is being replaced, or an ACL entry that is missing for a while.
     """
 
     def __init__(

@@ -259,7 +259,8 @@ class QuorumConfig(NodeSettings):
         if len({protocol_of(each.name) for each in self.announced} - {GRPC}) and protocol_of(first.name) == GRPC:
             known = ",".join(map(str, self.announced))
             why = (
-                f"{first.name} comes first by name, and every voter must have the first; a Kafka's has none for {GRPC}"
+                f"{first.name} comes first by name, and every voter must have the first; "
+                f"Kafka's controllers have none for {GRPC}"
             )
             yield f"advertised.listeners = {known}: {why}"
 

@@ -91,7 +91,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
 
     @property
     def who_tells(self) -> list[Address]:
-        """Where our own nodes listen by the configuration, whom to ask where a Kafka does; none if there are none."""
+        """Our nodes' configured addresses, to ask where a Kafka leader listens; empty if all listeners are for gRPC."""
         if not self._protocols.by_name:
             return []
         known = (*self.bootstrap.values(), *self._configured.values())

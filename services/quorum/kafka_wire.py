@@ -1,4 +1,4 @@
-"""Kafka's wire to a peer: a Kafka's controller, or a gateway. The messages are the same; the bytes are Kafka's."""
+"""Kafka's wire to a peer: a Kafka controller, or a gateway. The messages are the same; the bytes are Kafka's."""
 
 from __future__ import annotations
 

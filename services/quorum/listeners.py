@@ -1,4 +1,4 @@
-"""What a peer's listener speaks: gRPC, as our own nodes do, or Kafka's wire, as a Kafka's controller and a gateway do.
+"""What a peer's listener speaks: gRPC, as our own nodes do, or Kafka's wire, as Kafka controllers and gateways do.
 
 `kafka.listener.security.protocol.map` has the names of the listeners on which Kafka's wire is spoken, and their
 security protocols. Every other name is of a listener for gRPC, and so is an address without a name.

@@ -1,7 +1,7 @@
 """How this node connects to peers that speak Kafka's wire: the settings of a listener, by Kafka's names.
 
-A Kafka's controllers connect to each other with the settings of their own listener. Our node's listener for Kafka's
-wire is its gateway's, so the file may be the gateway's own, or a Kafka's.
+Kafka controllers connect to each other with the settings of their own listener. Our node's listener for Kafka's wire is
+its gateway's, so the file may be that of the gateway, or that of a Kafka controller.
 """
 
 from __future__ import annotations

@@ -83,14 +83,14 @@ class Peers:
             self._spawn(self._call(send))
 
     async def ask_kafka(self, leader_id: NodeId, request: ProtobufMessage) -> Any:
-        """Returns the answer of a leader that is a Kafka's controller to a request that is not of Raft.
+        """Returns the answer of a leader that is a Kafka controller to a request that is not of Raft.
 
         Raises ApiError: NOT_CONTROLLER if the leader is one of our nodes, BROKER_NOT_AVAILABLE if it was not reached.
         """
         at = self._reached(leader_id)
         if at.is_grpc:
             raise ApiError(
-                ErrorCode.NOT_CONTROLLER, f"node {leader_id} leads, and is not a Kafka's: it listens at {at}"
+                ErrorCode.NOT_CONTROLLER, f"node {leader_id} leads, and is not a Kafka controller: it listens at {at}"
             )
         try:
             return await self._wires[at.protocol].call(at.address, request, timeout_s=self._timeout_s)
@@ -130,8 +130,8 @@ class Peers:
     async def _locate(self, leader_id: NodeId, cluster_id: str | None) -> None:
         """Asks our own nodes where a leader listens for Kafka's wire (FindQuorum).
 
-        An answer over gRPC names the leader, and cannot tell where it listens if it is a Kafka's controller: an
-        endpoint in it is one for gRPC. Without this a node without a log would not find such a leader.
+        An answer over gRPC names the leader, but has endpoints for gRPC only, and a Kafka controller has none. A node
+        without a log would not find such a leader otherwise.
         """
         for address in self._endpoints.who_tells:
             try:
@@ -247,9 +247,9 @@ class Peers:
 
 
 def _unread(request: raft.ControllerPresenceRequest, to: NodeId, token: object) -> raft.ControllerPresenceResponse:
-    """Returns the answer in place of a leader that knows no such request: a Kafka's never asks for a controller.
+    """Returns the answer in place of a Kafka leader, which knows no such request.
 
-    There a node and its controller are one process. So the report counts as delivered, and is not sent again.
+    In Kafka a node and its controller are one process. So the report counts as delivered, and is not sent again.
     """
     return raft.ControllerPresenceResponse(
         epoch=request.epoch, leader_id=to, sequence=request.sequence, is_present=request.is_present, reply_to=token

@@ -1,4 +1,4 @@
-"""Control batches: written as a released Kafka writes them, and read back to what they were (KIP-595, KIP-853)."""
+"""Control batches: written as Kafka's controllers write them, and read back to what they were (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The observer's log of a Kafka's quorum, from controllers that answer by a script: read on and on, or refused."""
+"""The observer's log of a Kafka cluster, from controllers that answer by a script: read on and on, or refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAILURE = "a controller does not give its log"
 
 
 class Broker(Script):
-    """It answers DescribeCluster as a Kafka's broker does, which is no controller."""
+    """It answers DescribeCluster as a Kafka broker does, which is not a controller."""
 
     async def __call__(self, request: Request, client: ConnectedClient) -> Message:
         if isinstance(request.message, DescribeClusterRequest):
@@ -81,7 +81,7 @@ async def test_it_reads_on_past_the_first_high_watermark_from_leader_to_leader_a
 
 
 def versions(**newest: int) -> Mapping[int, range]:
-    """What a node serves that has no newer version of these APIs, as an older Kafka."""
+    """What a node serves that has no newer version of these APIs, as an older Kafka release."""
     keys = {"DescribeCluster": DESCRIBE_CLUSTER, "Fetch": FETCH}
     return SERVED | {keys[name]: range(version + 1) for name, version in newest.items()}
 

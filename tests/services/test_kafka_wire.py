@@ -141,7 +141,8 @@ async def test_a_kafkas_controller_answers_what_is_not_of_raft_and_ours_is_not_a
     async with served(kafka) as port, asking(port) as (peers, endpoints, _):
         answer = await peers.ask_kafka(PEER, RegistrationMessage(controller_id=1))
         endpoints.hear(3, Address("three", 9090))
-        with pytest.raises(ApiError, match="node 3 leads, and is not a Kafka's: it listens at three:9090") as refused:
+        why = "node 3 leads, and is not a Kafka controller: it listens at three:9090"
+        with pytest.raises(ApiError, match=why) as refused:
             await peers.ask_kafka(3, RegistrationMessage(controller_id=1))
 
     assert answer.error_message == "for 1"

@@ -179,7 +179,7 @@ async def test_a_node_that_answers_with_nonsense_is_left_for_the_next(
 
 
 async def test_a_leader_without_an_address_for_grpc_is_read_from_a_follower(tmp_path: Path) -> None:
-    """It is a Kafka's controller. Here the node leads itself; it tells those who ask a leader that it is not theirs."""
+    """Such a leader is a Kafka controller. Here the node itself leads, but answers as a follower of one does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PeerServicer, "FetchStream", led_by_a_kafka)
         async with node(tmp_path) as (driver, address):

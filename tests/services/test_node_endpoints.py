@@ -121,7 +121,7 @@ MIXED = ListenerProtocols({"CONTROLLER": "PLAINTEXT"})
 
 
 def mixed(*named: tuple[int, str, str]) -> NodeEndpoints:
-    """Voters by id, each with its listeners: (id, name, host). Node 7 is configured, a Kafka's."""
+    """Voters by id, each with its listeners: (id, name, host). Node 7, a Kafka controller, is configured."""
     listeners: dict[int, list[ListenerEndpoint]] = {}
     for node_id, name, host in named:
         listeners.setdefault(node_id, []).append(ListenerEndpoint(name, host, 1))

@@ -115,7 +115,7 @@ async def test_a_fetch_that_is_sent_again_does_not_wait_for_the_answer_that_did_
 
 
 class Follower(QuorumServicer):
-    """A node of ours that follows a Kafka, and is asked by one that has no log."""
+    """A node of ours that follows a Kafka leader, and is asked where that is by a node that has no log."""
 
     def __init__(self, cluster_id: str, host: str) -> None:
         self.cluster_id = cluster_id

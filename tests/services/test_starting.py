@@ -120,12 +120,12 @@ def test_an_observer_whose_file_is_no_database_says_so_too(tmp_path: Path) -> No
         (
             OBSERVER | KAFKAS,
             "controller.quorum.bootstrap.servers and bootstrap.controllers: both are given; the log of one quorum is "
-            "read, ours or a Kafka's",
+            "read, of our nodes or of Kafka controllers",
         ),
         (
             {"node.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0"},
             "controller.quorum.bootstrap.servers and bootstrap.controllers: neither is given; the log of one quorum "
-            "is read, ours or a Kafka's",
+            "is read, of our nodes or of Kafka controllers",
         ),
         (
             OBSERVER | {"command.config": "client.properties"},

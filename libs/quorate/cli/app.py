@@ -39,7 +39,9 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.
 Bootstrap = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-controller", metavar="HOST:PORT,…", help="Controllers of a live Kafka: read, nothing is changed."
+        "--bootstrap-controller",
+        metavar="HOST:PORT,…",
+        help="Controllers of a live Kafka cluster: read from, never written to.",
     ),
 ]
 CommandConfig = Annotated[
@@ -183,7 +185,7 @@ def dump_files(
     """Show batches and records, one per line, as kafka-dump-log.sh does; or every byte of them.
 
     With --from and --to: batches that overlap [from, to), and without --explain only their records in it. In a
-    checkpoint the offsets are the file's own, from 0 on. Of a live Kafka: what is committed.
+    checkpoint the offsets are the file's own, from 0 on. Of a live Kafka cluster: what is committed.
     """
     source = _source(path, "a file or directory", bootstrap_controller, command_config)
     show: Callable[..., None]

@@ -55,7 +55,7 @@ def supported_features() -> dict[str, tuple[int, int]]:
 def default_levels(metadata_version: int) -> dict[str, int]:
     """Returns the features that are on in a new cluster at this metadata.version, without kraft.version.
 
-    The levels are those of a released Kafka 4.4.0.
+    The levels are those of Kafka 4.4.0.
     """
     newest = {
         name: max(level for level, since in enumerate(feature.levels) if metadata_version >= since)

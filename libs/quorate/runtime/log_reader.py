@@ -71,7 +71,7 @@ class LogReader:
     `replica_id` is the reader's node id in the leader's list of observers; -1 keeps it out of the list. With
     `from_any` it fetches from followers in `servers`, which takes load off the leader, and only reports to the leader
     how far it is; it fetches from the leader if no follower answers. Without, it fetches from a follower while the
-    leader has no address for gRPC: then that is a Kafka's controller, and a follower is the way to its log.
+    leader has no address for gRPC: such a leader is a Kafka controller, whose log is read from one of our followers.
 
     It reads the log of one cluster: of `cluster_id`, or of the first node that answers. Every request carries the
     cluster id, and a node of another cluster is skipped.

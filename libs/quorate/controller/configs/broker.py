@@ -1,6 +1,6 @@
 """Broker configs: which can be set at run time and for whom, their valid values and defaults. KIP-226.
 
-The tables follow Kafka 4.4's `KafkaConfig` and `DynamicBrokerConfig`; a test compares them with a released Kafka.
+The tables follow Kafka 4.4's `KafkaConfig` and `DynamicBrokerConfig`; a test compares them with a Kafka release.
 """
 
 from __future__ import annotations

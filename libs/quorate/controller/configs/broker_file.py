@@ -1,6 +1,6 @@
 """Broker configs that can be set only in the properties file: type and default, as in Kafka 4.4's `KafkaConfig`.
 
-A test compares the table with a released Kafka. Valid ranges are not here: the controller never sets these configs, and
+A test compares the table with a Kafka release. Valid ranges are not here: the controller never sets these configs, and
 a broker validates its own file.
 """
 

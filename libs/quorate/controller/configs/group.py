@@ -1,6 +1,6 @@
 """Configs of consumer, share and streams groups, within limits that brokers set. KIP-848, KIP-932, KIP-1071.
 
-The table follows Kafka 4.4's `GroupConfig`; a test compares it with a released Kafka.
+The table follows Kafka 4.4's `GroupConfig`; a test compares it with a Kafka release.
 """
 
 from __future__ import annotations

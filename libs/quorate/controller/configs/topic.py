@@ -1,6 +1,6 @@
 """Topic configs: valid values, defaults, and the broker configs from which a topic inherits a value.
 
-The table follows Kafka 4.4's `LogConfig`; a test compares it with a released Kafka.
+The table follows Kafka 4.4's `LogConfig`; a test compares it with a Kafka release.
 """
 
 from __future__ import annotations
