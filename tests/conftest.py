@@ -24,7 +24,7 @@ settings.register_profile("repeat", UNTIMED, derandomize=True, database=None)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 HOW_TO_GET = {
-    "interop": "a released Kafka as judge: needs a JDK 17 and Maven; `make interop`",
+    "interop": "a Kafka release as judge: needs a JDK 17 and Maven; `make interop`",
     "mutants": "planted bugs: minutes; `pytest tests -m mutants`, `make mutants mutants-glue`",
     "netns": "partitions and slow links between network namespaces: needs root and iproute2; `make netns`",
 }

@@ -1,10 +1,10 @@
-"""What a CreateTopics costs here and on a released Kafka's controllers, alive at once and measured in turns.
+"""What a CreateTopics costs here and on the controllers of a Kafka release, alive at once and measured in turns.
 
 Both have three voters, three fenced-off stand-ins of brokers that send no more heartbeats than it takes to be unfenced,
 and answer on loopback in the clear. Ours are quorum, controller and gateway three times, placer, heartbeat service and
 observer, without traces. CPU is that of all processes of a side. The client is one process of Python: over Kafka's
-wire it has a connection for each request in flight, because a Kafka takes the next request of a connection only when it
-has answered the last; over gRPC one channel for all.
+wire it has a connection for each request in flight, because a Kafka controller takes the next request of a connection
+only when it has answered the last; over gRPC one channel for all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A released Kafka's controllers and ours, alive at once on loopback in the clear, to be measured in turns."""
+"""Controllers of a Kafka release and ours, alive at once on loopback in the clear, to be measured in turns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Measure = Callable[[MixedQuorum, MixedQuorum, AsyncExitStack], Awaitable[list[Ta
 
 
 def run_both(measure: Measure, settings: Settings = PATIENT) -> list[Table]:
-    """Starts three controllers of a Kafka and three nodes of ours, measures, and ends them.
+    """Starts three Kafka controllers and three nodes of ours, measures, and ends them.
 
     All have the same `settings`. Needs a JDK 17 and Maven.
     """

@@ -1,9 +1,9 @@
-"""Heartbeats and fetches of a hundred callers: over gRPC, at the gateway, and at a Kafka's controller, in turns.
+"""Heartbeats and fetches of a hundred callers: over gRPC, at the gateway, and at a Kafka controller, in turns.
 
 A hundred stand-ins of brokers send heartbeats that change nothing, one in flight each; then as many observers fetch
 the same few kilobytes of the log, one request in flight each, as an observer does that has fallen behind. At the
-gateway and at the Kafka each has a connection; over gRPC a heartbeat is a unary call or a message of a stream, a fetch
-a message of a stream. The client is one process, and takes its part of the processor.
+gateway and at the Kafka controller each has a connection; over gRPC a heartbeat is a unary call or a message of a
+stream, a fetch a message of a stream. The client is one process, and takes its part of the processor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics that Java's Admin clients create through a Kafka's brokers, on our control plane and on Kafka's controllers.
+"""Topics that Java's Admin clients create through Kafka brokers, on our control plane and on Kafka's controllers.
 
 Both control planes have three voters and three brokers of the same release, are alive at once on loopback in the clear,
 and are measured in turns. Measured are topics one at a time and 64 at once, and the time after them until the brokers
@@ -128,7 +128,7 @@ async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack)
     for _ in range(ROUNDS):
         for fleet in fleets:
             rounds.add(fleet.name, {"kill -9 of the active controller": await fleet.kill_active()})
-    return [ratio_table(f"Through a Kafka's brokers: {rounds.told}", "CreateTopics, RF 3", rounds.found, SIDES)]
+    return [ratio_table(f"Through Kafka brokers: {rounds.told}", "CreateTopics, RF 3", rounds.found, SIDES)]
 
 
 async def _fleet(name: str, quorum: MixedQuorum, life: AsyncExitStack) -> Fleet:

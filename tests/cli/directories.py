@@ -41,7 +41,7 @@ from quorate.wire.codec import encode
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
 KAFKA_NODES = sorted(path.parent for path in FIXTURES.rglob("meta.properties"))
-"""Log directories of a released Kafka's nodes."""
+"""Log directories of nodes of a Kafka release."""
 LOG_NAME = "00000000000000000000.log"
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"

@@ -1,4 +1,4 @@
-"""A directory of a released Kafka whose later checkpoints lack users that its log has: `tests/interop/unsound`."""
+"""A directory of a Kafka controller whose later checkpoints lack users that its log has: `tests/interop/unsound`."""
 
 from __future__ import annotations
 

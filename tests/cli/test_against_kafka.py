@@ -1,4 +1,4 @@
-"""What we format and dump beside what the tools of a released Kafka do (`make interop`)."""
+"""What we format and dump beside what the tools of a Kafka release do (`make interop`)."""
 
 from __future__ import annotations
 

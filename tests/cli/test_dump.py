@@ -34,7 +34,7 @@ from tests.strategies import instance
 
 GOLDEN = Path(__file__).parent / "golden"
 DUMPS = sorted(FIXTURES.rglob("*.dump.txt"))
-"""What a released Kafka's DumpLogSegments printed of the file beside it."""
+"""What Kafka's own DumpLogSegments printed of the file beside it."""
 
 UNKNOWN = UnknownRecord(api_key=99, version=7, body=b"\x01\x02\x03")
 FUTURE = UnknownRecord(api_key=2, version=63, body=b"\x05name")

@@ -1,4 +1,4 @@
-"""`quorate storage format`: the files of a released Kafka, refusals that change nothing, and a format cut short."""
+"""`quorate storage format`: the same files as Kafka's tool, refusals that change nothing, and a format cut short."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_release_begins_with_the_features_that_kafka_gives_it(
 
 
 def test_static_voters_leave_the_bytes_that_kafka_leaves(tmp_path: Path) -> None:
-    """The fixture was formatted by a released Kafka: its 411 bytes, the times aside."""
+    """The fixture was formatted by a Kafka release: its 411 bytes, the times aside."""
     ran = run("storage", "format", "-c", static(tmp_path), "-t", CLUSTER_ID)
 
     assert f"Formatting metadata directory {tmp_path}/data with metadata.version 4.3-IV0." == ran.out.splitlines()[-1]

@@ -47,7 +47,7 @@ from tests.cli.directories import (
 
 GOLDEN = Path(__file__).parent / "golden" / "image.txt"
 CONTROLLER = next(node for node in KAFKA_NODES if node.name == "controller-3")
-"""A node of a released Kafka with a whole log and checkpoints in it."""
+"""The directory of a Kafka controller with a whole log and checkpoints in it."""
 
 
 def state_below(offset: int) -> ClusterState:

@@ -1,4 +1,4 @@
-"""Where the jars of released Kafkas are on this machine, and the message JSON inside them."""
+"""Where the jars of Kafka releases are on this machine, and the message JSON inside them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDED: Final = ("kafka-clients", "kafka-metadata")
 """The requests, responses and control records are in the one, the metadata records in the other."""
 
 ABSENT: Final = (
-    f"no released Kafka >= {'.'.join(map(str, OLDEST))} on this machine, so the schema is compared with NOTHING: "
+    f"no Kafka release >= {'.'.join(map(str, OLDEST))} on this machine, so the schema is compared with NOTHING: "
     f"run `make interop-setup`, or set {JARS_VARIABLE} to a directory with kafka-clients-<version>.jar, "
     f"kafka-metadata-<version>.jar and slf4j-api-<version>.jar"
 )

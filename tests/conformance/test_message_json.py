@@ -1,4 +1,4 @@
-"""The schema against the message JSON and the classes inside released Kafkas: nothing differs that they tell."""
+"""The schema against the message JSON and the classes inside Kafka releases: nothing differs that they tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access control entries as a released Kafka 4.4.0 creates and deletes them (`kafka/acl_changes.jsonl`)."""
+"""Access control entries as Kafka 4.4.0 creates and deletes them (`kafka/acl_changes.jsonl`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first records of a new active controller, against a released Kafka."""
+"""The first records of a new active controller, against a Kafka release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be configured of brokers, against a released Kafka; and where a value comes from."""
+"""What can be configured of brokers, against a Kafka release; and where a value comes from."""
 
 from __future__ import annotations
 

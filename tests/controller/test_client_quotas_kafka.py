@@ -1,4 +1,4 @@
-"""Client quotas as a released Kafka 4.4.0 changes and describes them (`kafka/client_quotas.jsonl`)."""
+"""Client quotas as Kafka 4.4.0 changes and describes them (`kafka/client_quotas.jsonl`)."""
 
 from __future__ import annotations
 

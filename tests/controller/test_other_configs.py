@@ -1,4 +1,4 @@
-"""What can be configured of groups and of client metrics subscriptions, against a released Kafka."""
+"""What can be configured of groups and of client metrics subscriptions, against a Kafka release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One partition's next registration, against a released Kafka and against the rules that must always hold."""
+"""One partition's next registration, against a Kafka release and against the rules that must always hold."""
 
 from __future__ import annotations
 

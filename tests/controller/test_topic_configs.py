@@ -1,4 +1,4 @@
-"""Which topic configs there are and which values they take, against a released Kafka."""
+"""Which topic configs there are and which values they take, against a Kafka release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a released Kafka told of configs: the lines of `kafka/other_configs.jsonl`, by kind."""
+"""What a Kafka release told of configs: the lines of `kafka/other_configs.jsonl`, by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An observer's process on a Kafka's controllers, and what it answers to reads."""
+"""An observer's process on Kafka controllers, and what it answers to reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Observing:
         self._reads = ObserverStub(channel)
 
     def says(self, level: str) -> list[str]:
-        """The lines of its log at a level that tell of a Kafka's log."""
+        """The lines of its log at a level that tell of reading the Kafka controllers' log."""
         lines = self._log.read_text().splitlines()
         return [line for line in lines if f"level={level} logger=services.observer.kafka_log" in line]
 

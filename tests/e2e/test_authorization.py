@@ -106,7 +106,7 @@ async def test_topics_are_created_seen_and_deleted_by_whom_entries_allow(decided
 
 
 async def test_what_is_allowed_for_every_group_is_not_for_one_that_begins_with_the_wildcard(decided: Cluster) -> None:
-    """As with a Kafka's StandardAuthorizer."""
+    """As with Kafka's StandardAuthorizer."""
     names = ("readers", "*", "*readers", "readers*")
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(resource_type=configs.GROUP, resource_name=name)

@@ -181,7 +181,7 @@ class Moving:
         await eventually(least, lambda count: count >= MORE)
 
     async def at_a_gateway(self, name: str) -> ErrorCode:
-        """How it ends that a Kafka's client, who has no name, creates a topic at the gateway beside node 1."""
+        """The error code when an anonymous Kafka client creates a topic at the gateway beside node 1."""
         host, _, port = self.plain.bootstrap_controllers.split(",")[0].rpartition(":")
         request = CreateTopicsOnTheWire((CreateTopicsOnTheWire.CreatableTopic(name, 1, 3),), DEADLINE_MS)
 

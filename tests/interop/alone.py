@@ -1,4 +1,4 @@
-"""One controller of a released Kafka, or one node of ours with its gateway: alike but for who it is, to be compared."""
+"""One Kafka controller, or one node of ours with its gateway: alike but for the implementation, to be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A released Kafka's brokers on the controllers of a quorum, and clients of theirs that write all the time."""
+"""Brokers of a Kafka release on the controllers of a quorum, and their clients, which write all the time."""
 
 from __future__ import annotations
 

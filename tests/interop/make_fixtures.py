@@ -1,4 +1,4 @@
-"""Runs clusters of a released Kafka through their lives and keeps their metadata logs: `make fixtures`.
+"""Runs clusters of a Kafka release through their lives and keeps their metadata logs: `make fixtures`.
 
 For each cluster below `fixtures/`, `unsound/` and `diverged/`: a directory for each node, what Kafka's dump tool says
 of each file beside it, what an Admin client saw (`described.json`), and what was done when (`timeline.json`).

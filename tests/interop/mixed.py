@@ -1,4 +1,4 @@
-"""A released Kafka's controller directories under our processes: copied, started on, and what was seen meanwhile."""
+"""Directories of Kafka controllers under our processes: copied, started on, and what was seen meanwhile."""
 
 from __future__ import annotations
 

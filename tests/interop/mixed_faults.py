@@ -1,4 +1,4 @@
-"""Faults at random in a quorum of our nodes and a released Kafka's controllers: `python -m tests.interop.mixed_faults`.
+"""Faults at random in a quorum of our nodes and Kafka controllers: `python -m tests.interop.mixed_faults`.
 
 Nodes are killed, stopped, paused and started again, controllers of ours apart from their nodes, and leadership is
 handed over, never more at once than a minority, while topics are made through whichever node leads. At the end all

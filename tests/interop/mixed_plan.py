@@ -1,4 +1,4 @@
-"""The plan of a quorum of our nodes and a released Kafka's controllers: who listens where, and speaks what."""
+"""The plan of a quorum of our nodes and Kafka controllers: who listens where, and speaks what."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ PASSWORD: Final = "a secret, of all nodes"
 LOGIN_MODULES: Final = "org.apache.kafka.common.security."
 OF_QUORUM: Final = ("controller.quorum.", "metadata.max.retention.", "metadata.log.cleaning.", "file.delete.")
 OF_CONTROLLER: Final = ("metadata.log.max.",)
-"""How the settings begin that are for our quorum nodes and controllers; a Kafka gets all."""
+"""How the settings begin that are for our quorum nodes and controllers; a Kafka controller gets all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """Which release the Kafkas are of, and what all speak on Kafka's wire.
+    """Which release the Kafka controllers are of, and what all speak on Kafka's wire.
 
     With an `issuer` it is TLS; with a `mechanism` all log in as `USER`, else TLS wants certificates of all.
-    `level` is what the cluster is formatted with: a metadata.version that the release knows. `options` are those of the
-    Kafkas' JVMs.
+    `level` is what the cluster is formatted with: a metadata.version that the release knows. `options` are those of
+    the JVMs.
     """
 
     pom: Path = POM
@@ -71,7 +71,7 @@ class Peers:
         return (f'{self.mechanism}=[name={USER},password="{PASSWORD}"]',)
 
     def listener(self, password: str = PASSWORD) -> dict[str, str]:
-        """The settings of a listener for Kafka's wire, the same for gateways, our nodes' peers, and Kafkas."""
+        """The settings of a listener for Kafka's wire: of gateways, of our nodes' peers, and of Kafka controllers."""
         return {**self._stores(), **self._logins(password)}
 
     def client(self) -> dict[str, str]:
@@ -189,7 +189,7 @@ def as_properties(settings: Mapping[str, object]) -> str:
 
 
 def _controller(plan: ClusterPlan, node_id: NodeId, address: str, settings: Mapping[str, object], peers: Peers) -> Node:
-    """A Kafka's controller; its settings say what it knows of the others, and are a tool's, too."""
+    """A Kafka controller; its settings say what it knows of the others, and tools use them, too."""
     data = data_of(plan.directory, node_id)
     own = {
         "process.roles": "controller",

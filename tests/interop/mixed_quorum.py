@@ -1,4 +1,4 @@
-"""Quorums of our nodes and a released Kafka's controllers: their plan, their processes, and what is asked of them."""
+"""Quorums of our nodes and Kafka controllers: their plan, their processes, and what is asked of them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MixedQuorum(Cluster):
         return [int(each.settings["node.id"]) for each in self.plan.quorum]
 
     def kafka_address(self, node_id: NodeId) -> str:
-        """Where a node speaks Kafka's wire: a gateway of ours, or a Kafka's controller."""
+        """Where a node speaks Kafka's wire: a gateway of ours, or a Kafka controller."""
         if node_id in self.kafkas:
             return str(self.kafkas[node_id].properties["listeners"]).partition("://")[2]
         return self.plan.bootstrap_controllers.split(",")[self.ours.index(node_id)]
@@ -124,7 +124,7 @@ class MixedQuorum(Cluster):
         await asyncio.to_thread(self.kafkas[node_id].stop)
 
     async def refuse_kafka(self, node_id: NodeId) -> str:
-        """A Kafka starts with a wrong password, hears that it is wrong, and ends; what it said."""
+        """Starts a Kafka controller with a wrong password, and waits until it is refused and ends; what it said."""
         node = self.kafkas[node_id]
         node.configure(self.peers.listener(WRONG))
         node.start()
@@ -145,7 +145,7 @@ class MixedQuorum(Cluster):
         """
         servers = ",".join(self.kafka_address(each) for each in by) or self.plan.bootstrap_controllers
         at = ("--bootstrap-controller", servers)
-        # A controller is added with its own settings; for a removal those of any Kafka say how to reach the nodes.
+        # A controller is added with its own settings; for a removal any Kafka controller's say how to reach the nodes.
         of = self.kafkas.get(node_id) or next(iter(self.kafkas.values()))
         arguments = [*at, "--command-config", of.directory / "server.properties", how]
         if how == "remove-controller":

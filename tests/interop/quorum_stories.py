@@ -1,4 +1,4 @@
-"""Lives of small clusters of a released Kafka: a quorum that grows and shrinks, a checkpoint that loses users, and a
+"""Lives of small clusters of a Kafka release: a quorum that grows and shrinks, a checkpoint that loses users, and a
 leader that is deposed with records that nobody else has.
 """
 

@@ -1,4 +1,4 @@
-"""The lives that clusters of a released Kafka are led through, so that their metadata logs hold every kind of change.
+"""The lives that clusters of a Kafka release are led through, so that their metadata logs hold every kind of change.
 
 Each story answers: node name → (directory with its metadata log, what it is), moments described, timeline.
 """

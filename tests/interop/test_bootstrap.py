@@ -1,4 +1,4 @@
-"""The records with which a cluster begins: left by a released Kafka's formatter and by ours, begun by the other one."""
+"""The records with which a cluster begins: left by Kafka's formatter and by ours, begun by the other one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that the tables of APIs cite are where they say: each class and method is one of a released Kafka's."""
+"""The rules that the tables of APIs cite are where they say: each class and method is in a Kafka release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every config that a released Kafka has is in our tables, with its type and default, and is a secret where it is one.
+"""Every config that a Kafka release has is in our tables, with its type and default, and is a secret where it is one.
 
 The tables are of 4.4.0, asked in `tests/controller/kafka`; the release that runs here is older, and has nothing else.
 """

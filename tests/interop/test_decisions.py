@@ -1,4 +1,4 @@
-"""Our authorizer decides as a released Kafka's StandardAuthorizer does, but where that one misses a denial."""
+"""Our authorizer decides as Kafka's own StandardAuthorizer does, but where that one misses a denial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers of two releases enforce of our log and of a Kafka's controller's: one script, the same answers.
+"""What brokers of two releases enforce of our log and of a Kafka controller's: one script, the same answers.
 
 Kafka's own Java clients ask; each test runs on either side.
 """

@@ -1,4 +1,4 @@
-"""A released Kafka's files: read by us and written again they are the same bytes, and say what its tools print."""
+"""Files that a Kafka release wrote: read and written by us they are the same bytes, and say what its tools print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A released Kafka's metadata log, replayed by us, is the cluster that its own Admin client saw."""
+"""The metadata log of a Kafka release, replayed by us, is the cluster that its own Admin client saw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every API that a broker of the newest release passes on by Envelope, asked of one: on our nodes as on a Kafka's.
+"""Every API that a broker of the newest release passes on by Envelope, asked of one: on our controllers as on Kafka's.
 
 A stranger asks for each before the owner of all rights does: the controller judges the client, not the broker.
 """

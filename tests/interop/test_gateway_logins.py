@@ -1,4 +1,4 @@
-"""A released Kafka's own tools at gateways that want to know who asks: TLS, PLAIN, SCRAM, a delegation token."""
+"""Kafka's own tools at gateways that require a login: TLS, PLAIN, SCRAM, a delegation token."""
 
 from __future__ import annotations
 

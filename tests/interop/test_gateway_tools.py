@@ -1,4 +1,4 @@
-"""A released Kafka's own tools at our gateways; what a gateway lists is what Kafka's controller lists."""
+"""Kafka's own tools at our gateways; what a gateway lists is what a Kafka controller lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our bytes of a message are those of a released Kafka's serializer, and say to us what they say to it."""
+"""Our bytes of a message are those of Kafka's own serializer, and we read from them what it reads."""
 
 from __future__ import annotations
 

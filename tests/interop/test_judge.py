@@ -1,4 +1,4 @@
-"""The judge itself: a released Kafka starts where we wrote, goes on, and sees what is damaged."""
+"""The judge itself: a Kafka release starts where we wrote, goes on, and sees what is damaged."""
 
 from __future__ import annotations
 

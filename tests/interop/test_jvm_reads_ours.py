@@ -1,4 +1,4 @@
-"""A released Kafka reads what Quorate wrote: its dump tool, its metadata shell, and a controller on our directory."""
+"""A Kafka release reads what Quorate wrote: its dump tool, its metadata shell, and a controller on our directory."""
 
 from __future__ import annotations
 

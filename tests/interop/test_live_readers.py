@@ -1,4 +1,4 @@
-"""`quorate log dump` and `image show` read live quorums of released Kafkas, and leave no trace on them."""
+"""`quorate log dump` and `image show` read live quorums of Kafka releases, and leave no trace on them."""
 
 from __future__ import annotations
 

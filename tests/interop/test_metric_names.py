@@ -1,4 +1,4 @@
-"""Our table of metrics names every metric of a released Kafka's quorum, as that spells it."""
+"""Our table of metrics names every quorum metric of a Kafka release, as Kafka spells it."""
 
 from __future__ import annotations
 

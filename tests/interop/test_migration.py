@@ -1,7 +1,7 @@
-"""A Kafka's controllers are moved to Quorate and back, with brokers and a client at work: MIXED.md, step by step.
+"""Kafka controllers are replaced by Quorate and back, with brokers and a client at work: MIXED.md, step by step.
 
-Three controllers of a released Kafka; three of our nodes that join them; ours alone; three new Kafkas that join ours;
-Kafkas alone. A broker's client writes all the time, and a topic is made through a broker at each stage.
+Three Kafka controllers; three of our nodes that join them; ours alone; three new Kafka controllers that join ours;
+Kafka controllers alone. A broker's client writes all the time, and a topic is made through a broker at each stage.
 """
 
 from __future__ import annotations

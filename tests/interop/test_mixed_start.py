@@ -1,4 +1,4 @@
-"""A released Kafka's controllers stop, and our processes go on from their directories; then Kafka's go on from ours."""
+"""Kafka controllers stop, and our processes go on from their directories; then Kafka's go on from ours."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fixture_nodes(cluster: str, **names: str) -> Callable[[Path], Mapping[NodeId
 
 
 def live_nodes(*, count: int, are_static: bool) -> Callable[[Path], Mapping[NodeId, Path]]:
-    """Of a Kafka that runs now, and stops."""
+    """Directories of a Kafka cluster that runs now, and stops."""
     return partial(short_life, count=count, are_static=are_static)
 
 
@@ -80,7 +80,7 @@ JUDGED: Final = (pytest.mark.interop, pytest.mark.skipif(absent() is not None, r
 
 
 def judged(test: Callable[..., None]) -> Callable[..., None]:
-    """A test that needs a released Kafka."""
+    """A test that needs a Kafka release."""
     for mark in JUDGED:
         test = mark(test)
     return test
@@ -250,7 +250,7 @@ async def life_of_ours(directory: Path) -> ClusterPlan:
 
 
 def gone_on(ours: Mapping[NodeId, Path], scratch: Path, voters: Voters) -> dict[NodeId, Path]:
-    """A Kafka's controllers on copies of our directories go on with writing, and stop; the copies.
+    """Kafka controllers on copies of our directories go on with writing, and stop; the copies.
 
     They replay strictly: what does not fit the record before ends the process.
     """

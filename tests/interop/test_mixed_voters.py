@@ -1,4 +1,4 @@
-"""A released Kafka's controller votes in a quorum of ours, and a node of ours in a Kafka's, by SASL."""
+"""A Kafka controller votes in a quorum of ours, and a node of ours in a quorum of Kafka controllers, by SASL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OURS: Final = (1, 2)
 KAFKA: Final = 3
 KAFKAS: Final = (2, 3)
 ELECTIONS_MAX: Final = 12
-"""Both the other Kafka and ours stand for election at once: each wins about as often."""
+"""The other Kafka controller and our node stand for election at once: each wins about as often."""
 
 
 async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_kafka_puts_voters_into_the_log_and_ours_joins_votes_leads_and_l
 
 
 async def test_ours_puts_voters_into_the_log_among_them_a_kafka_that_is_removed_and_added(tmp_path: Path) -> None:
-    """With passwords in the log. What a Kafka with a wrong one says names it, and it gets nothing."""
+    """With passwords in the log. A Kafka controller with a wrong one is refused, and its log says why."""
     async with static_quorum(tmp_path, ours=2, kafkas=1, peers=Peers(mechanism="SCRAM-SHA-512")) as quorum:
         await quorum.create_by_one_of("at-0", (*OURS, KAFKA))
         epoch = await quorum.transfer(to=KAFKA) if (await leads(quorum)) in OURS else -1
@@ -168,7 +168,7 @@ async def replicas(quorum: MixedQuorum, *, at: NodeId = 1) -> tuple[tuple[NodeId
 
 
 async def they_stand_by(quorum: MixedQuorum) -> None:
-    """While a Kafka leads, our nodes say so to who speaks Kafka's wire, pass nothing on, and have what it writes."""
+    """While a Kafka controller leads, our gateways name it and forward nothing, and our nodes replicate its log."""
     host, _, port = quorum.kafka_address(KAFKA).rpartition(":")
     topic = CreateTopicsRequest.CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
     partition = FetchRequest.FetchTopic.FetchPartition(current_leader_epoch=0, last_fetched_epoch=0)
@@ -185,7 +185,7 @@ async def they_stand_by(quorum: MixedQuorum) -> None:
 
 
 async def it_votes(quorum: MixedQuorum, *, after: int) -> None:
-    """One of our two is killed: what is elected and written then has the Kafka's vote and its copy."""
+    """One of our two is killed: who is elected needs the Kafka controller's vote, and what is written its copy."""
     leader = (await quorum.led_by(OURS)).leader_id
     async with restarted(quorum, leader):
         elected = await quorum.led_by([*OURS, KAFKA], after=after)

@@ -1,4 +1,4 @@
-"""The observer service on quorums of released Kafkas: it tells what Kafka's own tools tell, and leaves no trace."""
+"""The observer service on quorums of Kafka releases: it tells what Kafka's own tools tell, and leaves no trace."""
 
 from __future__ import annotations
 

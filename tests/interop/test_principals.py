@@ -1,4 +1,4 @@
-"""A released Kafka, by Java's name for a certificate and its own mapper, says who its client is; we say the same."""
+"""The principal of a client's certificate by Java's names and Kafka's own mapper; ours is the same."""
 
 from __future__ import annotations
 

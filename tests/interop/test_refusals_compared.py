@@ -160,9 +160,9 @@ ASKED: Final[Mapping[str, Callable[[Asked], Message]]] = {
     "update in an epoch that is over": lambda to: to.update(2, ANY, current_leader_epoch=0),
 }
 FROM_VERSION_1: Final = ("update of another directory", "update without a listener")
-"""A Kafka's controller at kraft.version 0 ends its process when it is asked to update the leader as somebody else."""
+"""A Kafka controller at kraft.version 0 ends its process when it is asked to update the leader as somebody else."""
 OURS: Final = {"vote for the id that is asked": ["NONE", "INVALID_REQUEST"]}
-"""Another process runs with the id of this node. A Kafka's leader gives it no vote, and has no error for it."""
+"""Another process runs with the id of this node. A Kafka leader gives it no vote, and has no error for it."""
 
 
 @pytest.mark.parametrize("kraft_version", [0, 1])

@@ -1,4 +1,4 @@
-"""`make run KAFKA=1 ONCE=1`, as a person would call it: brokers and tools of a released Kafka on the control plane."""
+"""`make run KAFKA=1 ONCE=1`, as a person would call it: brokers and tools of a Kafka release on the control plane."""
 
 from __future__ import annotations
 

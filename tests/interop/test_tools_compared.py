@@ -1,4 +1,4 @@
-"""A released Kafka's tools and two other clients at a controller of that release, and at a gateway: the same answers.
+"""Tools of a Kafka release and two other clients at a controller of that release, and at a gateway: the same answers.
 
 Sentences of refusals are each one's own, so of these the exceptions are compared; and so are offsets and times.
 """
@@ -48,7 +48,7 @@ OURS: Final[Mapping[str, str]] = {
     LOGGERS: "refused: InvalidRequestException",  # there are no such loggers here
     BAD_VALUE: "refused: InvalidRequestException",  # by Kafka a broker refuses it that passes it on, and nobody here
 }
-"""What we answer by intent, where a Kafka's controller grants it."""
+"""What we answer by intent, where a Kafka controller grants it."""
 CHANCE: Final = (
     (r"\d{13}", "TIME"),
     (r"(?<=Epoch: )\d+", "OFFSET"),

@@ -1,4 +1,4 @@
-"""Our client speaks to the controllers of released Kafkas: every version that both know, and every way to log in."""
+"""Our client speaks to the controllers of Kafka releases: every version that both know, and every way to log in."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ASK_CONTROLLERS: Final = DescribeClusterRequest(endpoint_type=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """A controller of a released Kafka that listens three times."""
+    """A Kafka controller with three listeners."""
 
     plaintext: int
     sasl: int

@@ -363,4 +363,4 @@ STEPS: tuple[Step, ...] = (
     remove_token,
     no_op,
 )
-"""The steps that a real Kafka takes too."""
+"""The steps that Kafka takes too."""

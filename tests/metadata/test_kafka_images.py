@@ -1,4 +1,4 @@
-"""A released Kafka judges: what it made of each log is what we make of it (`kafka_images/make.py`)."""
+"""A Kafka release judges: what it made of each log is what we make of it (`kafka_images/make.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs and checkpoints that a released Kafka wrote: replay, and compare at every checkpoint.
+"""Logs and checkpoints that a Kafka release wrote: replay, and compare at every checkpoint.
 
 Looks for `*.log` and `*.checkpoint` below `tests/interop/fixtures`. The bytes are read by kafka-python, which
 shares no code with ours.
@@ -24,9 +24,9 @@ LOGS = sorted({path.parent for path in FIXTURES.rglob("*.log") if path.stem.isdi
 CHECKPOINTS = sorted(path for path in FIXTURES.rglob("*.checkpoint") if path.name[:20].strip("0").isdigit())
 
 needs_logs = pytest.mark.skipif(
-    not LOGS, reason=f"no logs of a real Kafka below {FIXTURES.name}/: `make interop` makes them"
+    not LOGS, reason=f"no logs of Kafka nodes below {FIXTURES.name}/: `make interop` makes them"
 )
-needs_checkpoints = pytest.mark.skipif(not CHECKPOINTS, reason=f"no checkpoints of a real Kafka below {FIXTURES.name}/")
+needs_checkpoints = pytest.mark.skipif(not CHECKPOINTS, reason=f"no checkpoints of Kafka nodes below {FIXTURES.name}/")
 
 
 def values(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -83,7 +83,7 @@ def controller(script: Script, id: str, how: str) -> None:
 
 
 def old(script: Script, id: str) -> None:
-    """old 2: node 2 is of a Kafka before 4.0, which knows no pre-vote, and says so."""
+    """old 2: node 2 runs a Kafka release before 4.0, which has no pre-vote, and says so."""
     script.old.add(int(id))
 
 

@@ -93,7 +93,7 @@ class Plan:
             return cls(profile=profile, delay_mean_ms=random.choice([2, 10, 30]))
         plan = _Draw(random, profile).plan()
         if profile == KAFKA:
-            return replace(plan, rot_every_ms=0, misdirected=0.0)  # a Kafka cuts its log at what has rotted
+            return replace(plan, rot_every_ms=0, misdirected=0.0)  # a Kafka voter cuts its log at what has rotted
         return plan
 
 

@@ -12,7 +12,7 @@
 * A lost election: when a majority has refused; ours counts voters that cannot be reached, too.
 * APIs: those of the KIPs, without AlterQuorum, TransferLeadership and ControllerPresence.
 
-All else is our core, which `tests/interop/test_mixed_voters.py` tries against a released Kafka.
+All else is our core, which `tests/interop/test_mixed_voters.py` tries against a Kafka release.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from tests.sim.driver import Driver
 from tests.sim.node import Node
 
 OURS_ALONE: Final = (AlterQuorumRequest, ControllerPresenceRequest, TransferLeadershipRequest)
-"""Requests that no Kafka knows: its ApiVersions does not list them, so that they are not even sent."""
+"""Requests that Kafka does not have: its ApiVersions does not list them, so they are not even sent."""
 
 
 class KafkaVoter(Node):
-    """A Kafka's controller as other voters see it."""
+    """A Kafka controller as other voters see it."""
 
     is_kafka = True
 
@@ -82,7 +82,7 @@ def pretending(kafkas: Collection[NodeId]) -> Iterator[None]:
 
 
 class _Kafka:
-    """Puts Kafka's way in the place of ours, for the nodes that are Kafkas."""
+    """Replaces our rules by Kafka's, for the nodes that are Kafka voters."""
 
     def __init__(self, kafkas: Collection[NodeId], patch: pytest.MonkeyPatch) -> None:
         self._kafkas = kafkas

@@ -1,4 +1,4 @@
-"""Directories that a released Kafka left: opened, read whole, closed, and the same for Kafka as before."""
+"""Directories that a Kafka release left: opened, read whole, closed, and the same for Kafka as before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ each_directory = pytest.mark.parametrize("kept", DIRECTORIES, ids=TITLES)
 
 def test_there_are_directories_to_open() -> None:
     if not DIRECTORIES:
-        pytest.skip(f"NOTHING of a real Kafka under {FIXTURES}: run `make fixtures`; the tests below show nothing")
+        pytest.skip(f"NOTHING of a Kafka cluster under {FIXTURES}: run `make fixtures`; the tests below show nothing")
 
     assert all(any(directory.rglob("*.log")) for directory in DIRECTORIES)
 

@@ -1,4 +1,4 @@
-"""Configs altered request after request, at random, as a released Kafka altered them: the same errors, and records."""
+"""Configs altered request after request, at random, as a Kafka release altered them: the same errors, and records."""
 
 from __future__ import annotations
 

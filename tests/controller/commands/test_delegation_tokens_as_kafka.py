@@ -1,4 +1,4 @@
-"""Delegation tokens as a released Kafka answers: one long history of requests, while time passes."""
+"""Delegation tokens as a Kafka release answers: one long history of requests, while time passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials as a released Kafka changes and describes them, and what no refusal shows."""
+"""SCRAM credentials as a Kafka release changes and describes them, and what no refusal shows."""
 
 from __future__ import annotations
 

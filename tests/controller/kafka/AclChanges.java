@@ -1,4 +1,4 @@
-// Asks a released Kafka to create and delete random access control entries, one request after the other; JSON lines.
+// Asks a Kafka release to create and delete random access control entries, one request after the other; JSON lines.
 // The class is not public: compile into its package. The ids of entries are random, and are not told.
 //
 //     javac -d "$OUT" -cp "$KAFKA_JARS" AclChanges.java

@@ -1,4 +1,4 @@
-// Asks a released Kafka what a new active controller writes first; JSON lines. Its methods are not public: compile into its package.
+// Asks a Kafka release what a new active controller writes first; JSON lines. Its methods are not public: compile into its package.
 //
 //     javac -d "$OUT" -cp "$KAFKA_JARS" ActivationRecords.java
 //     java -cp "$OUT:$KAFKA_JARS" org.apache.kafka.controller.ActivationRecords > activation_records.jsonl

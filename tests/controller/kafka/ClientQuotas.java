@@ -1,4 +1,4 @@
-// Asks a released Kafka about random changes of client quotas, one request after the other, and after each what filters
+// Asks a Kafka release about random changes of client quotas, one request after the other, and after each what filters
 // match; JSON lines. The class is not public: compile into its package.
 //
 //     javac -d "$OUT" -cp "$KAFKA_JARS" ClientQuotas.java

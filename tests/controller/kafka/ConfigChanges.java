@@ -1,4 +1,4 @@
-// Asks a released Kafka what it answers and writes when configs are altered, request after request; JSON lines, one a
+// Asks a Kafka release what it answers and writes when configs are altered, request after request; JSON lines, one a
 // cluster. Its methods are not public: compile into its package. The class path is the whole broker's (kafka_2.13).
 //
 //     javac -d "$OUT" -cp "$KAFKA_JARS" ConfigChanges.java

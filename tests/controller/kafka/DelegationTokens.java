@@ -1,4 +1,4 @@
-// Asks a released Kafka about random requests for delegation tokens, one after the other, while time passes; JSON lines.
+// Asks a Kafka release about random requests for delegation tokens, one after the other, while time passes; JSON lines.
 // The classes are not public: compile into their package. Token ids are random: the file is another after each run.
 //
 //     javac -d "$OUT" -cp "$KAFKA_JARS" DelegationTokens.java

@@ -1,4 +1,4 @@
-// Asks a released Kafka what can be configured of brokers, groups and client metrics, and which values it takes; JSON
+// Asks a Kafka release what can be configured of brokers, groups and client metrics, and which values it takes; JSON
 // lines. It needs the class path of the whole broker (kafka_2.13), as its configs are spread over all of Kafka's jars.
 //
 //     java -cp "$KAFKA_JARS" OtherConfigs.java > other_configs.jsonl

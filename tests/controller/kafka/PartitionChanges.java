@@ -1,4 +1,4 @@
-// Asks a released Kafka what becomes of random partitions under random wishes; one JSON object a line.
+// Asks a Kafka release what becomes of random partitions under random wishes; one JSON object a line.
 //
 //     java -cp "$KAFKA_JARS" PartitionChanges.java 7 600 > partition_changes.jsonl
 

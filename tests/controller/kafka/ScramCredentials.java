@@ -1,4 +1,4 @@
-// Asks a released Kafka about random changes of SCRAM credentials, one after the other; JSON lines. The classes are not
+// Asks a Kafka release about random changes of SCRAM credentials, one after the other; JSON lines. The classes are not
 // public: compile into their package.
 //
 //     javac -d "$OUT" -cp "$KAFKA_JARS" ScramCredentials.java

@@ -1,4 +1,4 @@
-// Asks a released Kafka which values it takes for which topic config, and which configs a new topic has; JSON lines.
+// Asks a Kafka release which values it takes for which topic config, and which configs a new topic has; JSON lines.
 //
 //     java -cp "$KAFKA_JARS" TopicConfigs.java > topic_configs.jsonl
 

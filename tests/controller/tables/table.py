@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """All that `command` decides. `kafka` is where a released Kafka does."""
+    """All that `command` decides. `kafka` is the class or method of Kafka that decides it."""
 
     api: str
     kafka: str

@@ -1,4 +1,4 @@
-"""What a released Kafka's StandardAuthorizer decides in random worlds: kept in `fixtures/decisions.jsonl.gz`.
+"""What Kafka's own StandardAuthorizer decides in random worlds: kept in `fixtures/decisions.jsonl.gz`.
 
 python -m tests.interop.kafka.decisions     writes the file anew (`make fixtures` does it too)
 """

@@ -1,4 +1,4 @@
-"""Drives a cluster of a released Kafka through its own Admin client, and notes when it did what."""
+"""Drives a Kafka cluster through Kafka's own Admin client, and notes when it did what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers of released Kafkas on gateways, and the tools that ask them or the gateways."""
+"""Brokers of Kafka releases on gateways, and the tools that ask them or the gateways."""
 
 from __future__ import annotations
 

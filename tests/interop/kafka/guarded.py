@@ -1,4 +1,4 @@
-"""Brokers of two releases with an authorizer, on our control plane or on a Kafka's controller, and their clients.
+"""Brokers of two releases with an authorizer, on our control plane or on a Kafka controller, and their clients.
 
 Each broker has a listener for clients that log in by SCRAM, and one for tools, where everybody is a super user.
 """

@@ -1,4 +1,4 @@
-"""What a released Kafka says of files: of its own in the fixtures, and of those that Quorate wrote."""
+"""What a Kafka release says of files: of its own in the fixtures, and of those that Quorate wrote."""
 
 from __future__ import annotations
 

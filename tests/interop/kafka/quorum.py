@@ -1,4 +1,4 @@
-"""A whole quorum of a released Kafka: led through a short life from its first format on, or started on directories."""
+"""A whole quorum of Kafka controllers: led through a short life from its first format on, or started on directories."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ JAVAC_TIMEOUT_S: Final = 300
 def absent(pom: Path = POM) -> str | None:
     """Why there can be no judge here, or None when there can."""
     why = missing(pom, programs=("java", "javac"))
-    return why and f"No released Kafka can judge here: this test is SKIPPED and shows nothing: {why}"
+    return why and f"No Kafka release can judge here: this test is SKIPPED and shows nothing: {why}"
 
 
 def java(main: str, *arguments: object, level: str = "error", source: Path | None = None, pom: Path = POM) -> list[str]:
@@ -75,4 +75,4 @@ def schema_jars() -> Path:
 if __name__ == "__main__":
     if (why := absent()) is not None:
         raise SystemExit(why)
-    print(f"a released Kafka: {jars()}, {jars(OPERATIONS_POM)}, {jars(OLDEST_POM)}\nthe message JSON: {schema_jars()}")
+    print(f"a Kafka release: {jars()}, {jars(OPERATIONS_POM)}, {jars(OLDEST_POM)}\nthe message JSON: {schema_jars()}")

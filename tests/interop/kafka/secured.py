@@ -1,4 +1,4 @@
-"""A controller of a released Kafka that everybody must log in at, over TLS, and that asks for rights."""
+"""A Kafka controller at which every client must log in, over TLS, and that asks for rights."""
 
 from __future__ import annotations
 

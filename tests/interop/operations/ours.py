@@ -89,7 +89,7 @@ class AtGateway:
         return self._acknowledged
 
     async def ask(self, request: Message, *, version: int | None = None) -> Outcome:
-        """In the version that is asked for, as by a Kafka."""
+        """Asks in the version that is given, as a Kafka client does."""
         response = await self._client.ask(request, version=version)
         described = await self._client.ask_for(DescribeQuorumResponse, HIGH_WATERMARK)
         self._acknowledged = max(self._acknowledged, described.topics[0].partitions[0].high_watermark)

@@ -1,6 +1,6 @@
-"""One script of admin operations to a released Kafka's quorum, to ours, and to ours through a gateway: all is equal.
+"""One script of admin operations to Kafka controllers, to ours, and to ours through a gateway: all is equal.
 
-Then a controller of that Kafka goes on from our log of the script, and what it makes of it is our state.
+Then a controller of the same Kafka release goes on from our log of the script, and what it makes of it is our state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STEPS_MIN: Final = 200
 NOT_SERVED: Final = frozenset(
     {"DescribeClientQuotas", "DescribeDelegationToken", "DescribeTopicPartitions", "DescribeUserScramCredentials"}
 )
-"""Reads that a Kafka's controller leaves to its brokers. What they would read is in the states, which are compared."""
+"""Reads that a Kafka controller leaves to its brokers. What they would read is in the states, which are compared."""
 OF_THE_HEARTBEAT_SERVICE: Final = frozenset({"BrokerHeartbeat"})
 GOES_ON_TIMEOUT_S: Final = 300
 SHELL_TRIES_MAX: Final = 10

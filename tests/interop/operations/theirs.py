@@ -1,4 +1,4 @@
-"""The script's first target: a quorum of a released Kafka's controllers."""
+"""The script's first target: a quorum of Kafka controllers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONLY_THEIRS: Final = {
 
 
 class Theirs:
-    """The active controller of a Kafka, over one connection for the script and one for heartbeats."""
+    """The active Kafka controller, over one connection for the script and one for heartbeats."""
 
     name = "Kafka"
 

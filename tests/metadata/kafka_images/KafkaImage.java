@@ -14,7 +14,7 @@ import org.apache.kafka.image.writer.RecordListWriter;
 import org.apache.kafka.metadata.MetadataRecordSerde;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
-/** Asks a released Kafka: a line of records as hex goes in, the line of records of its checkpoint comes out. */
+/** Asks a Kafka release: a line of records as hex goes in, the line of records of its checkpoint comes out. */
 public class KafkaImage {
     public static void main(String[] args) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));

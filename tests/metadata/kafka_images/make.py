@@ -1,4 +1,4 @@
-"""Asks a released Kafka what a log amounts to, and keeps the answers: `images.txt`.
+"""Asks a Kafka release what a log amounts to, and keeps the answers: `images.txt`.
 
     CLASSPATH="jars/*" python -m tests.metadata.kafka_images.make
 
@@ -23,7 +23,7 @@ RECORDS = 45
 
 
 def logs() -> list[str]:
-    """A log for each level that a Kafka 4.x has, and two more at the newest."""
+    """A log for each level that Kafka 4.x has, and two more at the newest."""
     found = []
     for seed, level in enumerate((*RELEASES, LATEST, LATEST)):
         log = [FeatureLevelRecord("metadata.version", level), *write(Random(seed), RECORDS)]

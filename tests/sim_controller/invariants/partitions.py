@@ -64,7 +64,7 @@ def judge_eligible(model: Model, key: Key) -> None:
     is_enough = model.has_elr and len(part.isr) >= model.min_isr(key)
     what = (model.names[key[0]], key[1], part, model.min_isr(key))
     require(not is_enough or not part.elr, "I-49", "an ISR that suffices ends E", *what)
-    is_led = part.leader != NOBODY  # a released Kafka remembers the last leader of an ISR that suffices and cannot lead
+    is_led = part.leader != NOBODY  # Kafka remembers the last leader of an ISR that suffices and cannot lead
     require(not (is_enough and is_led) or not part.last_known, "I-49", "an ISR that suffices ends K", *what)
 
 
