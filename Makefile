@@ -54,13 +54,13 @@ protos-check: setup ## buf lint, and buf breaking against the last commit on mai
 tidy: setup ## the shape of the tree: sizes, names, docstrings
 	@$(RUN) pytest tests/tidy
 
-interop: setup interop-setup ## against a released Kafka (needs a JDK 17 and Maven)
+interop: setup interop-setup ## against Kafka releases (needs a JDK 17 and Maven)
 	@$(RUN) pytest $(PARALLEL) tests/interop tests/conformance tests/cli/test_against_kafka.py tests/storage/test_indexes.py
 
-interop-setup: setup ## fetch the jars of the released Kafka into build/
+interop-setup: setup ## fetch the jars of these releases into build/
 	@$(RUN) python -m tests.interop.kafka.release
 
-mixed-faults: setup interop-setup ## faults at random in quorums of our nodes and a released Kafka's, for MINUTES (SEED=)
+mixed-faults: setup interop-setup ## faults at random in quorums of our nodes and Kafka controllers, for MINUTES (SEED=)
 	@$(RUN) python -m tests.interop.mixed_faults --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 broker-faults: setup interop-setup ## FAULTS under producers' load, on our control plane and on Kafka's controllers (SEED=)
@@ -128,7 +128,7 @@ wheel: setup ## pyspark-kraft: the pipeline's data source as a wheel for any PyS
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
 	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
-fixtures: setup ## run a released Kafka again and keep its directories as fixtures
+fixtures: setup ## run clusters of a Kafka release again and keep their directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures
 
 bench: setup ## print the figures of tests/bench

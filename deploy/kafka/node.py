@@ -1,4 +1,4 @@
-"""A node of a released Kafka as a child process: formatted, started, stopped, killed; and a command-line tool.
+"""A Kafka node, broker or controller, as a child process: formatted, started, stopped, killed; and a command-line tool.
 
 Everything listens on loopback; only processes that were started here are ended.
 """

@@ -1,4 +1,4 @@
-"""The jars of a released Kafka: fetched once by Maven, and called.
+"""The jars of a Kafka release: fetched once by Maven, and called.
 
 The release is the one that a POM names, `pom.xml` unless said otherwise; its jars go to `build/kafka-<version>/`,
 outside git.
@@ -29,7 +29,7 @@ SERVER: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:Init
 """Those of Kafka's own start scripts: for whoever measures it."""
 
 HOW_TO_GET: Final = (
-    "a released Kafka needs a JDK 17 and Maven 3.8 (Debian, Ubuntu: `apt-get install openjdk-17-jdk-headless maven`; "
+    "a Kafka release needs a JDK 17 and Maven 3.8 (Debian, Ubuntu: `apt-get install openjdk-17-jdk-headless maven`; "
     "macOS: `brew install openjdk@17 maven`)"
 )
 

@@ -3,7 +3,7 @@
 plan        the processes with their ports and settings
 processes   starts the processes, waits until they are ready, and stops them
 broker      stand-ins for brokers: they register, follow the log, send heartbeats
-kafka       brokers and tools of a released Kafka in their place
+kafka       brokers and tools of a Kafka release in their place
 client      the calls of the demonstration
 show        the output of the demonstration
 """

@@ -29,7 +29,7 @@ async def main(*, once: bool, directory: Path, with_gateways: bool = False, with
     """Runs the demonstration, then waits for Ctrl-C unless `once`; stops everything. Returns the exit code.
 
     `with_gateways`: a gateway runs beside each node, for clients that speak Kafka's own wire. `with_kafka`: the brokers
-    are those of a released Kafka, on gateways, and its own tools do the demonstration.
+    are Kafka's, on gateways, and Kafka's own tools do the demonstration.
     """
     console = Console(highlight=False)
     if with_kafka and (why := missing()) is not None:
@@ -104,7 +104,7 @@ if __name__ == "__main__":
     parser.add_argument("--once", action="store_true", help="exit after the demonstration")
     parser.add_argument("--gateways", action="store_true", help="a gateway beside each node, for Kafka's own tools")
     parser.add_argument(
-        "--kafka", action="store_true", help="brokers of a released Kafka, on gateways, and its own tools"
+        "--kafka", action="store_true", help="brokers of a Kafka release, on gateways, and Kafka's own tools"
     )
     parser.add_argument("--directory", type=Path, help="where state is kept; a temporary directory if not given")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A released Kafka's brokers on the control plane, and its own tools: what `make run KAFKA=1` shows."""
+"""Brokers of a Kafka release on the control plane, and Kafka's own tools: what `make run KAFKA=1` shows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS: Final = {
 
 
 class KafkaBrokers:
-    """The plan's brokers, each a process of a released Kafka that knows the gateways as its controllers."""
+    """The plan's brokers, each a Kafka process that has the gateways as its controllers."""
 
     called: Final = "brokers of Kafka"
 

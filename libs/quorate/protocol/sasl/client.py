@@ -17,7 +17,7 @@ Begin = Callable[[], ClientMechanism]
 """Begins an exchange: a new one for each login, since a nonce is used once."""
 
 HANDSHAKE_VERSION_MIN: Final = 1
-"""After version 0 messages come without headers; every Kafka since 1.0 has version 1 (KIP-152)."""
+"""After version 0 messages come without headers; every Kafka release since 1.0 has version 1 (KIP-152)."""
 
 
 class ClientAuthenticator:
