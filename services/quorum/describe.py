@@ -16,7 +16,6 @@ from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
 
 UNKNOWN: Final = -1
-LISTENER: Final = "CONTROLLER"
 
 
 def describe_quorum(driver: QuorumDriver, endpoints: NodeEndpoints) -> DescribeQuorumResponse:
@@ -43,7 +42,7 @@ def describe_quorum(driver: QuorumDriver, endpoints: NodeEndpoints) -> DescribeQ
                 node_id=node_id,
                 listeners=[
                     node.Listener(name=listener.name, host=listener.host, port=listener.port)
-                    for listener in _listeners(driver, node_id) or endpoints.configured_listener(node_id, LISTENER)
+                    for listener in _listeners(driver, node_id) or endpoints.configured_listener(node_id)
                 ],
             )
             for node_id in endpoints.ids
@@ -52,7 +51,7 @@ def describe_quorum(driver: QuorumDriver, endpoints: NodeEndpoints) -> DescribeQ
 
 
 def _listeners(driver: QuorumDriver, node_id: NodeId) -> tuple[Listener, ...]:
-    """Returns a voter's listeners from the voters record; empty for static voters, which have one unnamed address."""
+    """Returns a voter's listeners from the voters record; empty for static voters, which have one address."""
     voter = driver.core.log.voters.latest.by_id(node_id)
     return () if voter is None else voter.endpoints
 

@@ -105,10 +105,14 @@ class NodeEndpoints(Mapping[NodeId, Address]):
             return heard
         return voting or self._configured.get(node_id) or self.bootstrap.get(node_id)
 
-    def configured_listener(self, node_id: NodeId, unnamed: str) -> list[ListenerEndpoint]:
-        """Returns where a static voter listens, by the name that the configuration gives, or else `unnamed`."""
+    def configured_listener(self, node_id: NodeId) -> list[ListenerEndpoint]:
+        """Returns where a static voter listens, under the name that its entry in the configuration has.
+
+        An entry without a name is for the listener at which this node calls its peers, as in Kafka
+        (KafkaRaftClient.initialize).
+        """
         found = self.peer(node_id)
-        name = self._listeners.get(node_id) or unnamed
+        name = self._listeners.get(node_id) or self._protocols.preferred
         return [] if found is None else [ListenerEndpoint(name, found.address.host, found.address.port)]
 
     def on(self, listener: str | None) -> Mapping[NodeId, Address]:

@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from kraft import Uuid
+from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, add_QuorumServicer_to_server
 from quorate.errors import ApiError, ErrorCode
@@ -153,7 +154,7 @@ async def node(tmp_path: Path, **settings: str) -> AsyncIterator[dict[str, grpc.
     found: QuorumConfig = config(QuorumConfig, tmp_path, stores | settings)
     driver = driver_of(open_disk(tmp_path, voters=3))
     driver.start(Silent(), pytest.fail)  # type: ignore[arg-type]  # what of Peers is used here
-    endpoints = NodeEndpoints((), (), driver.core.log.voters, found.listener_protocols)
+    endpoints = NodeEndpoints(found.voters, (), driver.core.log.voters, found.listener_protocols)
     transport = transport_of(found)
     server = Server(transport=transport, guard=guard_of(found, transport))
     peer = PeerServicer(driver, endpoints, cluster_id="c", node_id=1, transport=transport)
@@ -209,3 +210,24 @@ async def test_a_caller_in_the_clear_has_no_name_and_with_an_authorizer_no_right
     assert 1 == found.node_id
     assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED is refused.value.code
     assert "User:ANONYMOUS" in refused.value.message
+
+
+@pytest.mark.parametrize("called", ["CONTROLLER", "SECURE"])
+async def test_a_static_voters_listener_has_the_name_of_the_one_at_which_voters_are_called(
+    tmp_path: Path, called: str
+) -> None:
+    """As in Kafka the first of controller.listener.names; here an entry may name its own."""
+    voters = {
+        "controller.quorum.voters": "1@one:1,2@two:2,3@KAFKA://three:3",
+        "kafka.listener.security.protocol.map": "KAFKA:SSL",
+        "controller.listener.names": called,
+    }
+    topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[{}])
+    async with node(tmp_path, **voters) as channels:
+        answer = await QuorumStub(channels["SECURE"]).DescribeQuorum(
+            DescribeQuorumRequest(topics=[topic]), timeout=PATIENCE_S
+        )
+
+    assert {1: [(called, "one", 1)], 2: [(called, "two", 2)], 3: [("KAFKA", "three", 3)]} == {
+        each.node_id: [(at.name, at.host, at.port) for at in each.listeners] for each in answer.nodes
+    }
