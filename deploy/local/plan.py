@@ -84,8 +84,9 @@ class ClusterPlan:
 
     @property
     def bootstrap_controllers(self) -> str:
-        """Where Kafka's own tools reach the gateways, as the value of `--bootstrap-controller`."""
-        return ",".join(each.settings["listeners"].partition("://")[2] for each in self.gateways)
+        """Where Kafka's own tools reach the gateways' first listeners, as the value of `--bootstrap-controller`."""
+        firsts = (each.settings["listeners"].split(",")[0] for each in self.gateways)
+        return ",".join(first.partition("://")[2] for first in firsts)
 
     @property
     def initial_controllers(self) -> str:

@@ -1,4 +1,4 @@
-"""The gateway service: Kafka's own wire on a controller listener, passed on to the gRPC services beside it.
+"""The gateway service: Kafka's own wire on a controller's listeners, passed on to the gRPC services beside it.
 
 handler                 the pass-through: Kafka's bytes to gRPC and back
 apis                    the APIs that it serves, and the service that answers each
@@ -7,7 +7,7 @@ refusals                answers that refuse a whole request
 endpoints               the gateways' addresses in answers
 envelope                requests that a broker passes on for its client
 features                the answer to ApiVersions
-security, guard         the listener's settings; CLUSTER_ACTION for raft APIs and heartbeats
+security, guard         the listeners' settings; CLUSTER_ACTION for raft APIs and heartbeats
 logins                  logins by SASL
 config, metrics         configuration, metrics
 """

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from quorate.network.connections import ConnectionCounts
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import open_channel
@@ -18,16 +19,16 @@ from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.server import Server
+from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.runtime.transport_settings import PLAINTEXT
 from services.gateway.apis import SERVED, Backend
 from services.gateway.config import GatewayConfig
-from services.gateway.endpoints import Endpoints
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
 from services.gateway.metrics import watch
-from services.gateway.security import ListenerSecurity, listener_prefix
+from services.gateway.security import ListenerSecurity
 
 log = logger(__name__)
 
@@ -40,8 +41,7 @@ GRACE_S: Final = 2.0
 async def main(life: ServiceLife) -> None:
     """Serves Kafka's wire, once the controller beside it has answered, until asked to stop."""
     start_logs(os.environ)
-    prefix = listener_prefix(sys.argv[1:], os.environ)
-    config = load(GatewayConfig, sys.argv[1:], os.environ, others=OF_QUORUM_NODE, prefix=prefix)
+    config = load(GatewayConfig, sys.argv[1:], os.environ, others=OF_QUORUM_NODE)
     security = _security(config)
     name = f"gateway-{config.node_id}"
     transport = _transport(config)
@@ -81,11 +81,10 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
     channels = {
         backend: MultiplexedChannel(open_channel(str(address), transport)) for backend, address in addresses.items()
     }
-    endpoints = Endpoints({each.id: each.endpoint for each in config.gateways}, config.listeners.name)
     try:
         stubs = {backend: backend.stub(each) for backend, each in channels.items()}
         guard = ClusterActionGuard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
-        yield Gateway(stubs, endpoints, telemetry, guard, node_ids_of(config.node_rules))
+        yield Gateway(stubs, config.gateways_at, telemetry, guard, node_ids_of(config.node_rules))
     finally:
         for channel in channels.values():
             await channel.close()
@@ -98,55 +97,79 @@ def _transport(config: GatewayConfig) -> Transport:
     return Transport(keystore=config.grpc_keystore, truststore=config.grpc_truststore)
 
 
-def _security(config: GatewayConfig) -> ListenerSecurity:
-    """Raises ConfigError for a file that the settings name and that is not as they say."""
-    try:
-        return ListenerSecurity.of(config, config.listeners.name)
-    except ValueError as problem:
-        raise ConfigError([str(problem)]) from None
+def _security(config: GatewayConfig) -> dict[str, ListenerSecurity]:
+    """Returns what each listener speaks, by its name. Raises ConfigError for each file that is not as it should be."""
+    found: dict[str, ListenerSecurity] = {}
+    problems = []
+    for name, settings in config.of_listeners.items():
+        protocol = config.security_protocol(name)
+        assert protocol is not None, name
+        try:
+            found[name] = ListenerSecurity.of(settings, protocol)
+        except ValueError as problem:
+            problems.append(f"{problem} (the listener {name})")
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 async def _open(
-    config: GatewayConfig, security: ListenerSecurity, gateway: Gateway, health: Server, life: ServiceLife
+    config: GatewayConfig,
+    security: Mapping[str, ListenerSecurity],
+    gateway: Gateway,
+    health: Server,
+    life: ServiceLife,
 ) -> None:
     """Listens once the controller's features are known, and is ready then. Raises CannotListen."""
     await gateway.features.known.wait()
-    listening = Listening(
+    counts = ConnectionCounts(limit=config.connections_max, limit_per_ip=config.connections_per_ip_max)
+    servers: dict[str, KafkaServer] = {}
+    async with AsyncExitStack() as opened:
+        for each in config.listeners:
+            listening = _listening(config, each.name, security[each.name], gateway, counts)
+            servers[each.name] = server = await opened.enter_async_context(_served(listening, each.endpoint))
+            log.info(
+                "speaking Kafka's protocol",
+                listener=f"{each.name}://{each.endpoint.host}:{server.port}",
+                security_protocol=security[each.name].protocol,
+            )
+        watch(servers)
+        await health.set_ready(True)
+        await life.stopping()
+        async with asyncio.TaskGroup() as draining:
+            for server in servers.values():
+                draining.create_task(server.drain(GRACE_S))
+
+
+def _listening(
+    config: GatewayConfig, name: str, security: ListenerSecurity, gateway: Gateway, counts: ConnectionCounts
+) -> Listening:
+    return Listening(
+        name=name,
         handle=gateway,
         served=SERVED,
         describe_versions=gateway.features.describe,
-        settings=config.connection_settings,
-        connections_max=config.connections_max,
-        connections_per_ip_max=config.connections_per_ip_max,
+        settings=config.connection_settings(name),
+        connections_max=config.of_listeners[name].connections_max,
+        counts=counts,
         tls=security.tls,
         certified=security.certified,
         mechanisms=security.mechanisms(gateway.controller),
         report=_report,
     )
-    at = config.listeners.endpoint
-    async with _served(listening, at.host, at.port) as server:
-        watch(server)
-        log.info(
-            "speaking Kafka's protocol",
-            listener=f"{config.listeners.name}://{at.host}:{server.port}",
-            security_protocol=security.protocol,
-        )
-        await health.set_ready(True)
-        await life.stopping()
-        await server.drain(GRACE_S)
 
 
 @asynccontextmanager
-async def _served(listening: Listening, host: str, port: int) -> AsyncIterator[KafkaServer]:
+async def _served(listening: Listening, at: Endpoint) -> AsyncIterator[KafkaServer]:
     try:
-        async with serving(listening, host, port) as server:
+        async with serving(listening, at.host, at.port) as server:
             yield server
     except OSError as problem:
-        raise CannotListen(f"cannot listen on {host}:{port}: {problem.strerror}") from None
+        raise CannotListen(f"cannot listen on {at}: {problem.strerror}") from None
 
 
 def _report(reason: str, client: ConnectedClient) -> None:
-    log.info("a connection was closed", client=f"{client.host}:{client.port}", reason=reason)
+    log.info("a connection was closed", client=f"{client.host}:{client.port}", listener=client.listener, reason=reason)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.network.connections import NO_LIMIT
+from quorate.nouns import NodeId
 from quorate.protocol import ServerSettings
 from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
-from quorate.runtime.config import setting
+from quorate.runtime.config import of_each_listener, setting
+from quorate.runtime.named_endpoints import NamedVoter, named_voter
 from quorate.runtime.setting_types import (
-    ConfiguredVoter,
     Endpoint,
     ListenerAddress,
     choice,
@@ -20,15 +22,16 @@ from quorate.runtime.setting_types import (
     integer,
     list_of,
     listener,
+    listeners,
     milliseconds,
+    named_choice,
     optional,
     path,
     principals,
     size,
-    voter,
 )
 from quorate.runtime.transport_settings import KEYSTORE, PLAINTEXT, PROTOCOLS, SSL, TRUSTSTORE
-from services.gateway.security import SecuritySettings
+from services.gateway.security import SECURITY_PROTOCOLS, ListenerSettings
 
 REQUEST_BYTES_MAX: Final = 4 << 20
 """What the services take in one gRPC message; Kafka takes 100 MiB."""
@@ -36,21 +39,28 @@ INT32_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig(SecuritySettings):
+class GatewayConfig:
     """The settings of one gateway."""
 
     node_id: int = setting("node.id", integer(0, INT32_MAX), "The id of this node: that of the quorum node beside it.")
-    listeners: ListenerAddress = setting("listeners", listener(), "Where it speaks Kafka's own wire.")
+    listeners: tuple[ListenerAddress, ...] = setting("listeners", listeners(), "Where it speaks Kafka's own wire.")
+    security_protocols: tuple[tuple[str, str], ...] = setting(
+        "listener.security.protocol.map",
+        list_of(named_choice(*SECURITY_PROTOCOLS), low=0, distinct=lambda each: each[0]),
+        "The protocol of each listener by name; without a map it is the name itself, or else PLAINTEXT.",
+        default=(),
+    )
+    of_listeners: Mapping[str, ListenerSettings] = of_each_listener(ListenerSettings)
     health_listeners: ListenerAddress = setting(
         "health.listeners", listener(), "Where gRPC health is asked for, by probes."
     )
     quorum: Endpoint = setting("quorum.endpoint", endpoint(), "The quorum node beside it.")
     controller: Endpoint = setting("controller.endpoint", endpoint(), "The controller beside it.")
     heartbeat: Endpoint = setting("heartbeat.endpoint", endpoint(), "The heartbeat service.")
-    gateways: tuple[ConfiguredVoter, ...] = setting(
+    gateways: tuple[NamedVoter, ...] = setting(
         "controller.quorum.voters",
-        list_of(voter(), distinct=lambda each: each.id),
-        "Where a Kafka reaches each node, this one too: the gateways, as brokers have them in the same setting.",
+        list_of(named_voter(), distinct=lambda each: (each.id, each.listener)),
+        "Where a Kafka reaches each node, this one too: the gateways. Of several listeners each entry names one.",
     )
     request_bytes_max: int = setting(
         "socket.request.max.bytes",
@@ -65,13 +75,13 @@ class GatewayConfig(SecuritySettings):
         default=ServerSettings().idle_ms_max,
     )
     connections_max: int = setting(
-        "max.connections", integer(1, INT32_MAX), "How many connections are open at once.", default=INT32_MAX
+        "max.connections", integer(1, NO_LIMIT), "How many connections are open at once, in all.", default=NO_LIMIT
     )
     connections_per_ip_max: int = setting(
         "max.connections.per.ip",
-        integer(1, INT32_MAX),
+        integer(1, NO_LIMIT),
         "How many of them come from one address.",
-        default=INT32_MAX,
+        default=NO_LIMIT,
     )
 
     authorizer: str | None = setting(
@@ -95,25 +105,62 @@ class GatewayConfig(SecuritySettings):
     grpc_keystore: Path | None = setting("grpc.ssl.keystore.location", optional(path()), KEYSTORE, default=None)
     grpc_truststore: Path | None = setting("grpc.ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
 
-    @property
-    def connection_settings(self) -> ServerSettings:
-        """What is accepted from one connection."""
+    def connection_settings(self, listener: str) -> ServerSettings:
+        """Returns what is accepted from one connection at a listener."""
+        of_listener = self.of_listeners[listener]
         return ServerSettings(
             request_bytes_max=self.request_bytes_max,
             idle_ms_max=self.idle_ms_max,
-            sasl_receive_bytes_max=self.sasl_receive_bytes_max,
-            reauth_ms_max=self.reauth_ms_max,
-            failed_authentication_delay_ms=self.failed_authentication_delay_ms,
+            sasl_receive_bytes_max=of_listener.sasl_receive_bytes_max,
+            reauth_ms_max=of_listener.reauth_ms_max,
+            failed_authentication_delay_ms=of_listener.failed_authentication_delay_ms,
         )
 
+    def security_protocol(self, listener: str) -> str | None:
+        """Returns the protocol of a listener; None if there is a map without it. Kafka's rule for controllers."""
+        if self.security_protocols:
+            return dict(self.security_protocols).get(listener)
+        return listener if listener in SECURITY_PROTOCOLS else PLAINTEXT
+
+    @property
+    def gateways_at(self) -> dict[str, dict[NodeId, Endpoint]]:
+        """Where a Kafka reaches each node, by listener and node id."""
+        names = [each.name for each in self.listeners]
+        return {
+            name: {each.id: each.endpoint for each in self.gateways if (each.listener or names[0]) == name}
+            for name in names
+        }
+
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules: those of the listener, and that this node is among the gateways."""
-        yield from self.security_problems(self.listeners.name)
-        yield from claim_problems(self.node_rules, protocol=self.security_protocol(self.listeners.name))
+        """Yields the violated rules: those of the listeners, and that this node is among the gateways at each."""
+        yield from self._listener_problems()
+        yield from self._gateway_problems()
         stores = {"keystore": self.grpc_keystore, "truststore": self.grpc_truststore}
         for name in [name for name, store in stores.items() if store is None and self.grpc_protocol == SSL]:
             instead = f"grpc.security.protocol = {PLAINTEXT}"
             yield f"grpc.ssl.{name}.location: is missing; the services speak {SSL}, in the clear only by {instead}"
-        if self.node_id not in {each.id for each in self.gateways}:
-            known = ",".join(map(str, self.gateways))
-            yield f"controller.quorum.voters = {known}: must have an entry for node.id {self.node_id}, this gateway"
+
+    def _listener_problems(self) -> Iterator[str]:
+        for name, settings in self.of_listeners.items():
+            protocol = self.security_protocol(name)
+            if protocol is None:
+                known = ",".join(map(":".join, self.security_protocols))
+                yield f"listener.security.protocol.map = {known}: must have an entry for {name}, the listener"
+            else:
+                yield from settings.problems_of(name, protocol)
+        spoken = {self.security_protocol(name) for name in self.of_listeners}
+        yield from claim_problems(self.node_rules, protocol=PLAINTEXT if PLAINTEXT in spoken else None)
+
+    def _gateway_problems(self) -> Iterator[str]:
+        names = [each.name for each in self.listeners]
+        what = f"controller.quorum.voters = {','.join(map(str, self.gateways))}"
+        several = len(names) > 1
+        for each in self.gateways:
+            if several and not each.listener:
+                named = NamedVoter(each.id, each.endpoint, names[0])
+                yield f"{what}: {each} must name one of the listeners {', '.join(names)}, as {named} does"
+            elif each.listener and each.listener not in names:
+                yield f"{what}: {each} names {each.listener}, which is not among listeners: {', '.join(names)}"
+        for name in [name for name, nodes in self.gateways_at.items() if self.node_id not in nodes]:
+            where = f" at its listener {name}" if several else ""
+            yield f"{what}: must have an entry for node.id {self.node_id}, this gateway{where}"

@@ -28,24 +28,25 @@ CONTROLLERS: Final = 2
 
 
 class Endpoints:
-    """Where each node's gateway is, by node id, and the name of the listener.
+    """Where each node's gateway is at the listener on which a request came, by node id, as Kafka answers it (KIP-103).
 
     A Kafka's controllers may be among them. In raft answers the quorum node beside the gateway also names those that
     are not, by the name of the listener. Any other node is left out of an answer: at its own address nobody speaks
-    Kafka's protocol.
+    Kafka's protocol, or not by this listener's security protocol. DescribeQuorum alone names all listeners of a node.
     """
 
-    def __init__(self, gateways: Mapping[NodeId, Endpoint], listener: str) -> None:
-        self._gateways = dict(gateways)
-        self._listener = listener
+    def __init__(self, gateways: Mapping[str, Mapping[NodeId, Endpoint]], listener: str) -> None:
+        """`gateways` has the nodes of each listener by its name."""
+        self._by_listener = gateways
+        self._gateways = gateways[listener]
         self.metadata: Final = ((LISTENER, listener),)
         """What a call to the quorum node says of the listener."""
 
     def reachable(self, response: M) -> M:
         """Returns the response with addresses that a Kafka can reach."""
         if isinstance(response, DescribeQuorumResponse):
-            nodes = tuple(self._listening(each) for each in response.nodes if each.node_id in self._gateways)
-            return replace(response, nodes=nodes)
+            described = (replace(each, listeners=self._listeners(each.node_id)) for each in response.nodes)
+            return replace(response, nodes=tuple(each for each in described if each.listeners))
         if isinstance(response, DescribeClusterResponse):
             return self._cluster(response)  # type: ignore[return-value]  # M is this class here
         if isinstance(response, UpdateRaftVoterResponse):
@@ -77,9 +78,12 @@ class Endpoints:
         at = self._gateways.get(leader.leader_id)
         return leader if at is None else replace(leader, host=at.host, port=at.port)
 
-    def _listening(self, node: DescribeQuorumResponse.Node) -> DescribeQuorumResponse.Node:
-        at = self._gateways[node.node_id]
-        return replace(node, listeners=(DescribeQuorumResponse.Node.Listener(self._listener, at.host, at.port),))
+    def _listeners(self, node_id: NodeId) -> tuple[DescribeQuorumResponse.Node.Listener, ...]:
+        return tuple(
+            DescribeQuorumResponse.Node.Listener(name, nodes[node_id].host, nodes[node_id].port)
+            for name, nodes in self._by_listener.items()
+            if node_id in nodes
+        )
 
 
 def _leader_of(response: Any) -> NodeId:

@@ -14,7 +14,7 @@ from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.update_features import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.server import ConnectedClient, Unanswerable
-from quorate.nouns import ANONYMOUS, Principal
+from quorate.nouns import ANONYMOUS, NodeId, Principal
 from quorate.protocol import ApiMessageType, Request
 from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.client import call
@@ -29,6 +29,7 @@ from quorate.runtime.passing_on import (
     client_id_text,
     principal_text,
 )
+from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
 from quorate.tls.node_ids import NodeIds
@@ -68,13 +69,13 @@ Metadata = Sequence[tuple[str, str]]
 class Gateway:
     """Passes requests on. `stubs` are the services beside this gateway; without a `guard` nothing is authorized here.
 
-    The controller authorizes what it is asked itself.
+    The controller authorizes what it is asked itself. `gateways` has where each node is reached, by listener and id.
     """
 
     def __init__(
         self,
         stubs: Mapping[Backend, Any],
-        endpoints: Endpoints,
+        gateways: Mapping[str, Mapping[NodeId, Endpoint]],
         telemetry: Telemetry = OFF,
         guard: ClusterActionGuard | None = None,
         nodes: NodeIds | None = None,
@@ -82,7 +83,7 @@ class Gateway:
         self._stubs = stubs
         self._guard = guard
         self._nodes = nodes
-        self._endpoints = endpoints
+        self._endpoints = {name: Endpoints(gateways, name) for name in gateways}
         self._telemetry = telemetry
         self.features = ApiVersionsCache(self._ask_features, SERVED)
 
@@ -112,7 +113,7 @@ class Gateway:
             _check_token_request(request.api, is_token=request.is_token)
             await self._check_right(request, caller)
             self._check_node(request, newest, client)
-            response = await self._asked(request.api, newest, header.request_api_version, caller)
+            response = await self._asked(request.api, newest, header.request_api_version, caller, client.listener)
         except ApiError as refusal:
             response = _refused(request.api, newest, refusal, header.request_api_version, request.principal)
         return answered_in(header.request_api_version, newest, response)
@@ -155,7 +156,7 @@ class Gateway:
             newest = as_newest(inside.message, version)
             try:
                 _check_token_request(inside.api, is_token=inside.is_token)
-                response = await self._asked(inside.api, newest, version, caller)
+                response = await self._asked(inside.api, newest, version, caller, client.listener)
             except ApiError as refusal:
                 if refusal.code is ErrorCode.NOT_CONTROLLER or HOP in refusal.metadata:
                     raise
@@ -166,24 +167,26 @@ class Gateway:
             ERRORS.add(1, {"kraft.api": "Envelope", "kraft.error": refusal.code.name})
             return EnvelopeResponse(error_code=int(refusal.code))
 
-    async def _asked(self, api: ApiMessageType, message: Message, version: int, caller: Metadata) -> Message:
-        """Returns the service's answer, with addresses that a Kafka can reach. Raises ApiError or Unanswerable."""
+    async def _asked(
+        self, api: ApiMessageType, message: Message, version: int, caller: Metadata, listener: str
+    ) -> Message:
+        """Returns the service's answer, with addresses at `listener`. Raises ApiError or Unanswerable."""
         if isinstance(message, DescribeClusterRequest):
             _check_endpoint_type(message, version)
-        backend = ROUTES[api.key]
+        backend, endpoints = ROUTES[api.key], self._endpoints[listener]
         try:
             answer = await call(
                 getattr(self._stubs[backend], api.name),
                 to_protobuf(message),
                 deadline_ms=_deadline_ms(message),
                 telemetry=self._telemetry,
-                metadata=caller if backend is Backend.CONTROLLER else self._endpoints.metadata,
+                metadata=caller if backend is Backend.CONTROLLER else endpoints.metadata,
             )
         except ApiError as refusal:
             raise _gone_or(refusal, f"{api.name}: the {backend.name.lower()} service does not answer") from None
         if isinstance(message, UpdateFeaturesRequest):
             await self.features.refresh()
-        return self._endpoints.reachable(_read(answer))
+        return endpoints.reachable(_read(answer))
 
     async def _ask_features(self) -> ApiVersionsResponse:
         answer = await call(self._stubs[Backend.CONTROLLER].ApiVersions, ApiVersionsRequest(), deadline_ms=ASK_MS)

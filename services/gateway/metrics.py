@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
-from quorate.runtime.metric_rows import Row, declare, one
+from quorate.runtime.metric_rows import Row, declare
 from quorate.runtime.metrics import counter, histogram
 
 REQUEST: Final = "kafka.network:type=RequestMetrics,name="
 
 
-class Open(Protocol):
+class Listener(Protocol):
     """What has connections."""
 
     def __len__(self) -> int:
@@ -23,16 +24,16 @@ TIME: Final = histogram(
 ERRORS: Final = counter("kraft.gateway.errors", "{error}", "Requests that were refused as a whole, by API and error.")
 
 ROWS: Final = (
-    Row[Open](
+    Row[Mapping[str, Listener]](
         name="kraft.gateway.connections",
         kind="gauge",
         unit="{connection}",
-        help="Connections that are open.",
+        help="Connections that are open, by listener.",
         kafka=("kafka.server:type=socket-server-metrics,name=connection-count",),
-        read=one(len),
+        read=lambda listeners: [(len(each), {"kraft.listener": name}) for name, each in listeners.items()],
     ),
 )
-"""The metrics that are read from the server."""
+"""The metrics that are read from the listeners."""
 
 watch = declare(ROWS)
-"""Binds them to a server, whose values are read at each export."""
+"""Binds them to the listeners by name, whose values are read at each export."""

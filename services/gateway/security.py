@@ -1,26 +1,28 @@
-"""Who may speak to a gateway, and as whom: the settings of its listener, under Kafka's names.
+"""Who may speak to a gateway, and as whom: the settings of each of its listeners, under Kafka's names.
 
-Each may have `listener.name.<name>.` before it, with the listener's name in small letters, and then counts more.
+Each is for all listeners; with `listener.name.<name>.` before it, the name in small letters, it is for one of them, and
+counts more (KIP-103).
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from quorate.network.connections import NO_LIMIT
 from quorate.protocol import ServerSettings
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.sasl.server import Mechanisms
-from quorate.runtime.config import given_texts, setting
+from quorate.runtime.config import listener_prefix, setting
 from quorate.runtime.setting_types import (
     SettingType,
     choice,
+    integer,
     list_of,
     milliseconds,
-    named_choice,
     optional,
     path,
     size,
@@ -31,7 +33,7 @@ from quorate.tls.listener_tls import CLIENT_AUTH, PROTOCOLS, listener_tls
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 from services.gateway.logins import PLAIN_USERS, SCRAM_MECHANISMS, mechanisms_of, plain_users
 
-__all__ = ["SECURITY_PROTOCOLS", "ListenerSecurity", "SecuritySettings", "listener_prefix"]
+__all__ = ["SECURITY_PROTOCOLS", "ListenerSecurity", "ListenerSettings"]
 
 INT32_MAX: Final = 2**31 - 1
 
@@ -53,12 +55,6 @@ SECURITY_PROTOCOLS: Final = {
 PEM: Final = "PEM"
 
 
-def listener_prefix(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """Returns what may stand before a setting of the listener, or None if `listeners` does not name one."""
-    name, parted, _ = given_texts(argv, environ, ["listeners"]).get("listeners", "").partition("://")
-    return f"listener.name.{name.lower()}." if parted else None
-
-
 def _plain_users() -> SettingType[str]:
     def parse(value: str) -> str:
         if value and not plain_users(value):
@@ -73,15 +69,9 @@ def _anything() -> SettingType[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecuritySettings:
-    """The settings of one listener's security."""
+class ListenerSettings:
+    """The settings that each listener has."""
 
-    security_protocols: tuple[tuple[str, str], ...] = setting(
-        "listener.security.protocol.map",
-        list_of(named_choice(*SECURITY_PROTOCOLS), low=0, distinct=lambda each: each[0]),
-        "The protocol of each listener by name; without a map it is the name itself, or else PLAINTEXT.",
-        default=(),
-    )
     keystore_type: str = setting("ssl.keystore.type", choice(PEM), "How the key store is written.", default=PEM)
     keystore: Path | None = setting(
         "ssl.keystore.location", optional(path()), "The private key and its certificates, in one file.", default=None
@@ -150,27 +140,25 @@ class SecuritySettings:
         default=ServerSettings().failed_authentication_delay_ms,
     )
 
-    def security_problems(self, name: str) -> Iterator[str]:
-        """Yields the violated rules of the listener with this name."""
-        protocol = self.security_protocol(name)
-        if protocol is None:
-            known = ",".join(map(":".join, self.security_protocols))
-            yield f"listener.security.protocol.map = {known}: must have an entry for {name}, the listener"
-            return
-        if SECURITY_PROTOCOLS[protocol].tls and self.keystore is None:
-            yield f"ssl.keystore.location: is missing; the listener {name} speaks {protocol}"
-        if SECURITY_PROTOCOLS[protocol].sasl and not self.sasl_mechanisms:
-            yield f"sasl.enabled.mechanisms: is missing; the listener {name} speaks {protocol}"
-        if SECURITY_PROTOCOLS[protocol].sasl and PLAIN in self.sasl_mechanisms and not self.plain_jaas:
-            yield f"listener.name.{name.lower()}.plain.sasl.jaas.config: is missing; {PLAIN} is enabled"
-        if self.client_auth != "none" and self.truststore is None:
-            yield f"ssl.client.auth = {self.client_auth}: takes ssl.truststore.location, which is missing"
+    connections_max: int = setting(
+        "max.connections",
+        integer(1, NO_LIMIT),
+        "How many connections are open at once, in all, and with the listener's name before it at this one.",
+        default=NO_LIMIT,
+    )
 
-    def security_protocol(self, name: str) -> str | None:
-        """Returns the protocol of a listener; None if there is a map without it. Kafka's rule for controllers."""
-        if self.security_protocols:
-            return dict(self.security_protocols).get(name)
-        return name if name in SECURITY_PROTOCOLS else "PLAINTEXT"
+    def problems_of(self, name: str, protocol: str) -> Iterator[str]:
+        """Yields the violated rules of the listener with this name, which speaks this protocol."""
+        security = SECURITY_PROTOCOLS[protocol]
+        if security.tls and self.keystore is None:
+            yield f"ssl.keystore.location: is missing; the listener {name} speaks {protocol}"
+        if security.sasl and not self.sasl_mechanisms:
+            yield f"sasl.enabled.mechanisms: is missing; the listener {name} speaks {protocol}"
+        if security.sasl and PLAIN in self.sasl_mechanisms and not self.plain_jaas:
+            yield f"{listener_prefix(name)}plain.sasl.jaas.config: is missing; {PLAIN} is enabled"
+        if security.tls and self.client_auth != "none" and self.truststore is None:
+            what = f"ssl.client.auth = {self.client_auth}: takes ssl.truststore.location"
+            yield f"{what}, which is missing for the listener {name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +172,8 @@ class ListenerSecurity:
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(settings: SecuritySettings, name: str) -> ListenerSecurity:
+    def of(settings: ListenerSettings, protocol: str) -> ListenerSecurity:
         """Reads the files that the settings name. Raises ValueError, which names setting and file."""
-        protocol = settings.security_protocol(name)
-        assert protocol is not None, name
         security = SECURITY_PROTOCOLS[protocol]
         users = plain_users(settings.plain_jaas) if settings.plain_jaas else {}
         return ListenerSecurity(
@@ -203,7 +189,7 @@ class ListenerSecurity:
         return mechanisms_of(self.sasl_mechanisms, self.plain_users, controller) if self.sasl_mechanisms else None
 
 
-def _tls(settings: SecuritySettings) -> ssl.SSLContext:
+def _tls(settings: ListenerSettings) -> ssl.SSLContext:
     assert settings.keystore is not None, settings
     return listener_tls(
         keystore=settings.keystore,

@@ -9,6 +9,7 @@ from pathlib import Path
 from quorate.raft.settings import RaftSettings
 from quorate.runtime.claims import NodeSettings, claim_problems
 from quorate.runtime.config import setting
+from quorate.runtime.named_endpoints import NamedEndpoint, NamedVoter, named_endpoint, named_voter
 from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
     ListenerAddress,
@@ -24,11 +25,7 @@ from services.quorum.cleaner import RetentionLimits
 from services.quorum.listeners import (
     GRPC,
     ListenerProtocols,
-    NamedEndpoint,
-    PeerVoter,
     listener_protocol,
-    peer_endpoint,
-    peer_voter,
 )
 
 DEFAULTS = RaftSettings()
@@ -45,9 +42,9 @@ class QuorumConfig(NodeSettings):
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node.")
     metadata_log_dir: Path = setting("metadata.log.dir", path(), "The formatted directory that holds the log.")
-    voters: tuple[PeerVoter, ...] = setting(
+    voters: tuple[NamedVoter, ...] = setting(
         "controller.quorum.voters",
-        list_of(peer_voter(), low=0, distinct=lambda voter: voter.id),
+        list_of(named_voter(), low=0, distinct=lambda voter: voter.id),
         "The static voter set; empty where the log has the voters (KIP-853).",
         default=(),
     )
@@ -59,7 +56,7 @@ class QuorumConfig(NodeSettings):
     )
     bootstrap_servers: tuple[NamedEndpoint, ...] = setting(
         "controller.quorum.bootstrap.servers",
-        list_of(peer_endpoint(), low=0),
+        list_of(named_endpoint(), low=0),
         "Nodes that may know the leader: for a node that does not vote yet (KIP-853).",
         default=(),
     )

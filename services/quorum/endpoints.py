@@ -8,9 +8,10 @@ from typing import Any, Final
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.history import History
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
+from quorate.runtime.named_endpoints import NamedEndpoint, NamedVoter
 from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
 from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
-from services.quorum.listeners import GRPC, ListenerProtocols, NamedEndpoint, PeerAddress, PeerVoter
+from services.quorum.listeners import GRPC, ListenerProtocols, PeerAddress
 from services.quorum.translate import Address
 
 FIRST_BOOTSTRAP_ID: Final = -2
@@ -37,7 +38,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
 
     def __init__(
         self,
-        configured: Sequence[ConfiguredVoter | PeerVoter],
+        configured: Sequence[ConfiguredVoter | NamedVoter],
         bootstrap: Sequence[ConfiguredEndpoint | NamedEndpoint],
         voters: History[VoterSet],
         protocols: ListenerProtocols | None = None,
@@ -190,7 +191,7 @@ class _OnListener(Mapping[NodeId, Address]):
 
 
 def _listener_of(entry: ConfiguredVoter | ConfiguredEndpoint | NamedEndpoint) -> str:
-    return entry.listener if isinstance(entry, PeerVoter | NamedEndpoint) else ""
+    return entry.listener if isinstance(entry, NamedVoter | NamedEndpoint) else ""
 
 
 def _endpoint_of(server: ConfiguredEndpoint | NamedEndpoint) -> ConfiguredEndpoint:

@@ -6,21 +6,18 @@ security protocols. Every other name is of a listener for gRPC, and so is an add
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.network.client_config import PROTOCOLS
-from quorate.runtime.setting_types import ConfiguredVoter, Endpoint, SettingType, endpoint, named_choice, voter
+from quorate.runtime.setting_types import SettingType, named_choice
 from services.quorum.translate import Address
 
-__all__ = ["GRPC", "ListenerProtocols", "NamedEndpoint", "PeerAddress", "PeerVoter"]
+__all__ = ["GRPC", "ListenerProtocols", "PeerAddress", "listener_protocol"]
 
 GRPC: Final = "GRPC"
 """The protocol of our own nodes' listeners; the others are Kafka's security protocols."""
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +34,6 @@ class PeerAddress:
 
     def __str__(self) -> str:
         return str(self.address) if self.is_grpc else f"{self.protocol} at {self.address}"
-
-
-@dataclass(frozen=True, slots=True)
-class NamedEndpoint:
-    """One entry of `controller.quorum.bootstrap.servers`: an address, with its listener's name if it is given."""
-
-    endpoint: Endpoint
-    listener: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.listener}://{self.endpoint}" if self.listener else str(self.endpoint)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerVoter(ConfiguredVoter):
-    """One entry of `controller.quorum.voters`, with the listener's name if it is given."""
-
-    listener: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.id}@{NamedEndpoint(self.endpoint, self.listener)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,35 +80,3 @@ class ListenerProtocols:
 def listener_protocol() -> SettingType[tuple[str, str]]:
     """Setting type: an entry of `kafka.listener.security.protocol.map`."""
     return named_choice(*PROTOCOLS)
-
-
-def peer_voter() -> SettingType[PeerVoter]:
-    """Setting type: a voter as in `controller.quorum.voters`; `id@NAME://host:port` names the listener, too."""
-
-    def parse(value: str) -> PeerVoter:
-        node_id, _, rest = value.partition("@")
-        name, address = _named(rest)
-        plain = voter().parse(f"{node_id}@{address}")
-        return PeerVoter(plain.id, plain.endpoint, name)
-
-    return SettingType("id@host:port or id@NAME://host:port", parse)
-
-
-def peer_endpoint() -> SettingType[NamedEndpoint]:
-    """Setting type: a node to ask first; `NAME://host:port` names the listener, too."""
-
-    def parse(value: str) -> NamedEndpoint:
-        name, address = _named(value)
-        return NamedEndpoint(endpoint().parse(address), name)
-
-    return SettingType("host:port or NAME://host:port, with a port from 1 to 65535", parse)
-
-
-def _named(value: str) -> tuple[str, str]:
-    """Splits `NAME://host:port`; the name is "" if there is none. Raises ValueError."""
-    name, parted, address = value.partition("://")
-    if not parted:
-        return "", value
-    if not _NAME.fullmatch(name):
-        raise ValueError
-    return name, address

@@ -18,6 +18,7 @@ from kraft.api.describe_quorum import DescribeQuorumRequest
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Disconnected, Timeouts, connect
+from quorate.network.connections import ConnectionCounts
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, Request, ServerSettings
@@ -265,14 +266,18 @@ async def test_idle_connections_are_ended_and_many_of_them_disturb_nobody() -> N
 @pytest.mark.parametrize(
     ("cap", "says"),
     [
-        ({"connections_max": 2}, "2 connections are open, as many as max.connections allows"),
         (
-            {"connections_per_ip_max": 2},
+            {"connections_max": 2, "name": "CONTROLLER"},
+            "2 connections are open at CONTROLLER, as many as its max.connections allows",
+        ),
+        ({"counts": ConnectionCounts(limit=2)}, "2 connections are open, as many as max.connections allows"),
+        (
+            {"counts": ConnectionCounts(limit_per_ip=2)},
             "2 connections from 127.0.0.1 are open, as many as max.connections.per.ip allows",
         ),
     ],
 )
-async def test_beyond_the_cap_a_connection_is_closed(cap: dict[str, int], says: str) -> None:
+async def test_beyond_the_cap_a_connection_is_closed(cap: dict[str, object], says: str) -> None:
     reports = Reports()
     async with served(Handler(), report=reports, **cap) as server:
         kept = [await connect(LOOPBACK, server.port) for _ in range(2)]
@@ -285,6 +290,29 @@ async def test_beyond_the_cap_a_connection_is_closed(cap: dict[str, int], says: 
         assert await again.ask(DescribeClusterRequest())
         for client in (again, kept[1]):
             await client.close()
+
+
+async def test_listeners_share_the_count_of_connections_and_each_tells_its_name() -> None:
+    """Kafka's max.connections is of the process, and what is closed at one listener is free at the other."""
+    handler, counts = Handler(), ConnectionCounts(limit=2)
+    async with (
+        served(handler, name="PLAIN", counts=counts) as plain,
+        served(handler, name="SECURE", counts=counts) as secure,
+    ):
+        first, second = await connect(LOOPBACK, plain.port), await connect(LOOPBACK, secure.port)
+        with pytest.raises(Disconnected):
+            await connect(LOOPBACK, plain.port)
+        assert (1, 1) == (len(plain), len(secure))
+        await first.ask(DescribeClusterRequest())
+        await second.ask(DescribeClusterRequest())
+        await first.close()
+        await until(lambda: len(plain) == 0)
+        third = await connect(LOOPBACK, secure.port)
+        await third.ask(DescribeClusterRequest())
+        for client in (second, third):
+            await client.close()
+
+    assert ["PLAIN", "SECURE", "SECURE"] == [client.listener for client in handler.clients]
 
 
 async def test_when_the_server_ends_its_clients_hear_it() -> None:

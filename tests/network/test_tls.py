@@ -14,6 +14,7 @@ import pytest
 
 from kraft.api.describe_cluster import DescribeClusterRequest
 from quorate.network.client import Connection, Disconnected, Timeouts, connect
+from quorate.network.connections import ConnectionCounts
 from quorate.network.server import KafkaServer
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
@@ -141,7 +142,7 @@ async def test_a_connection_counts_before_its_handshake_is_over(issuer: Authorit
     """So that who opens many and says nothing takes no place from others for free."""
     handler, reports = Handler(), Reports()
     tls = listener_tls(keystore=issuer.issue("server", "/CN=localhost"))
-    async with served(handler, tls=tls, report=reports, connections_max=1) as server:
+    async with served(handler, tls=tls, report=reports, counts=ConnectionCounts(limit=1)) as server:
         _, silent = await asyncio.open_connection(LOOPBACK, server.port)
         await until(lambda: len(server) == 1)
         with pytest.raises(OSError, match=r".*"):

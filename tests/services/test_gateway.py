@@ -42,14 +42,17 @@ from quorate.wire.fitting import fitted
 from quorate.wire.protobuf import json_form, to_protobuf
 from quorate.wire.schema import FieldType, Layout, layout_of
 from services.gateway.apis import FORWARDABLE, ROUTES, SERVED, Backend
-from services.gateway.endpoints import Endpoints
 from services.gateway.handler import Gateway
 from services.gateway.older import answered_in, as_newest
 from services.gateway.refusals import refused
 
 LOOPBACK: Final = "127.0.0.1"
 ELSEWHERE: Final = "grpc.example"
-GATEWAYS: Final = {1: Endpoint("one.example", 9093), 2: Endpoint("two.example", 9093)}
+GATEWAYS: Final = {
+    "KAFKA": {1: Endpoint("one.example", 9093), 2: Endpoint("two.example", 9093)},
+    "SECURE": {1: Endpoint("one.example", 19093), 3: Endpoint("three.example", 19093)},
+}
+"""By listener; node 2 is about to get the other one, and node 3 has only that."""
 APIS: Final = {api.name: api for api in all_apis().values()}
 REFUSAL: Final = ApiError(ErrorCode.POLICY_VIOLATION, "not here")
 BY_ITEM: Final = frozenset(
@@ -104,11 +107,11 @@ def failed(status: grpc.StatusCode, trailing: Any = (), details: str = "") -> gr
 
 
 @asynccontextmanager
-async def gateway(services: Services, client_id: str = "tool") -> AsyncIterator[Connection]:
-    """A client's connection to a gateway before these services."""
-    made = Gateway(dict.fromkeys(Backend, services), Endpoints(GATEWAYS, "KAFKA"))
+async def gateway(services: Services, client_id: str = "tool", listener: str = "KAFKA") -> AsyncIterator[Connection]:
+    """A client's connection to a listener of a gateway before these services."""
+    made = Gateway(dict.fromkeys(Backend, services), GATEWAYS)
     await made.features.refresh()
-    listening = Listening(handle=made, served=SERVED, describe_versions=made.features.describe)
+    listening = Listening(name=listener, handle=made, served=SERVED, describe_versions=made.features.describe)
     async with (
         serving(listening, LOOPBACK) as server,
         await connect(LOOPBACK, server.port, settings=ClientSettings(client_id=client_id)) as client,
@@ -333,37 +336,53 @@ def test_what_an_older_version_said_elsewhere_is_where_the_newest_has_it() -> No
 # Addresses
 
 
-async def test_addresses_are_those_of_the_gateways() -> None:
+@pytest.mark.parametrize(
+    ("listener", "leader_id", "leader", "cluster"),
+    [
+        ("KAFKA", 2, ("two.example", 9093), {1: ("one.example", 9093), 2: ("two.example", 9093)}),
+        ("SECURE", 3, ("three.example", 19093), {1: ("one.example", 19093), 3: ("three.example", 19093)}),
+    ],
+)
+async def test_addresses_are_those_of_the_gateways_at_the_listener_that_is_asked(
+    listener: str, leader_id: int, leader: tuple[str, int], cluster: dict[int, tuple[str, int]]
+) -> None:
+    """As Kafka takes them from registrations and voters by the listener's name. KIP-103, KIP-919."""
     node, broker = FetchResponse.NodeEndpoint, DescribeClusterResponse.DescribeClusterBroker
-    described = DescribeQuorumResponse.Node
     services = Services(
-        Fetch=FetchResponse(node_endpoints=(node(2, ELSEWHERE, 1),)),
+        Fetch=FetchResponse(node_endpoints=(node(leader_id, ELSEWHERE, 1),)),
         DescribeCluster=DescribeClusterResponse(
-            endpoint_type=2, brokers=tuple(broker(number, ELSEWHERE, 1) for number in (1, 2, 3))
-        ),
-        DescribeQuorum=DescribeQuorumResponse(
-            nodes=(described(1, (described.Listener("GRPC", ELSEWHERE, 1),)), described(3))
+            endpoint_type=2, brokers=tuple(broker(number, ELSEWHERE, 1) for number in (1, 2, 3, 4))
         ),
         UpdateRaftVoter=UpdateRaftVoterResponse(
-            current_leader=UpdateRaftVoterResponse.CurrentLeader(2, 5, ELSEWHERE, 1)
+            current_leader=UpdateRaftVoterResponse.CurrentLeader(leader_id, 5, ELSEWHERE, 1)
         ),
     )
-    async with gateway(services) as client:
+    async with gateway(services, listener=listener) as client:
         fetched = await client.ask_for(FetchResponse, FetchRequest())
-        cluster = await client.ask_for(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=2))
-        quorum = await client.ask_for(DescribeQuorumResponse, DescribeQuorumRequest())
-        updated = await client.ask_for(UpdateRaftVoterResponse, UpdateRaftVoterRequest())
+        described = await client.ask_for(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=2))
+        updated = (await client.ask_for(UpdateRaftVoterResponse, UpdateRaftVoterRequest())).current_leader
+    told = {rpc: metadata for rpc, _, metadata in services.asked}
 
-    assert [(2, "two.example", 9093)] == [(each.node_id, each.host, each.port) for each in fetched.node_endpoints]
-    assert [(1, "one.example"), (2, "two.example")] == [(each.broker_id, each.host) for each in cluster.brokers]
-    assert [(1, [("KAFKA", "one.example")])] == [
-        (each.node_id, [(at.name, at.host) for at in each.listeners]) for each in quorum.nodes
-    ]
-    assert (2, 5, "two.example") == (
-        updated.current_leader.leader_id,
-        updated.current_leader.leader_epoch,
-        updated.current_leader.host,
-    )
+    assert [(leader_id, *leader)] == [(each.node_id, each.host, each.port) for each in fetched.node_endpoints]
+    assert cluster == {each.broker_id: (each.host, each.port) for each in described.brokers}
+    assert (leader_id, 5, *leader) == (updated.leader_id, updated.leader_epoch, updated.host, updated.port)
+    assert {LISTENER: [listener]} == told["Fetch"] == told["UpdateRaftVoter"]
+
+
+@pytest.mark.parametrize("listener", GATEWAYS)
+async def test_the_quorum_is_described_with_all_listeners_of_each_node(listener: str) -> None:
+    """As Kafka does at each of its listeners (RaftUtil.singletonDescribeQuorumResponse)."""
+    node = DescribeQuorumResponse.Node
+    own = (node.Listener("GRPC", ELSEWHERE, 1),)
+    services = Services(DescribeQuorum=DescribeQuorumResponse(nodes=tuple(node(each, own) for each in (1, 2, 3, 4))))
+    async with gateway(services, listener=listener) as client:
+        quorum = await client.ask_for(DescribeQuorumResponse, DescribeQuorumRequest())
+
+    assert {
+        1: [("KAFKA", "one.example", 9093), ("SECURE", "one.example", 19093)],
+        2: [("KAFKA", "two.example", 9093)],
+        3: [("SECURE", "three.example", 19093)],
+    } == {each.node_id: [(at.name, at.host, at.port) for at in each.listeners] for each in quorum.nodes}
 
 
 # Whose request it is
@@ -464,10 +483,10 @@ def test_what_an_envelope_may_contain_is_passed_to_controllers() -> None:
 async def test_features_are_asked_for_again_after_a_change() -> None:
     """Whoever has raised a level, and connects again, finds it."""
     services = Services()
-    made = Gateway(dict.fromkeys(Backend, services), Endpoints(GATEWAYS, "KAFKA"))
+    made = Gateway(dict.fromkeys(Backend, services), GATEWAYS)
     await made.features.refresh()
     services.answers["ApiVersions"] = APIS["ApiVersions"].response(finalized_features_epoch=9)
-    listening = Listening(handle=made, served=SERVED, describe_versions=made.features.describe)
+    listening = Listening(name="KAFKA", handle=made, served=SERVED, describe_versions=made.features.describe)
     async with serving(listening, LOOPBACK) as server:
         async with await connect(LOOPBACK, server.port) as client:
             assert -1 == client.node.finalized_features_epoch
@@ -486,7 +505,7 @@ async def test_drain_waits_for_answers() -> None:
         await released.wait()
         return DescribeClusterResponse()
 
-    made = Gateway(dict.fromkeys(Backend, Services()), Endpoints(GATEWAYS, "KAFKA"))
+    made = Gateway(dict.fromkeys(Backend, Services()), GATEWAYS)
     await made.features.refresh()
     listening = Listening(handle=slow, served=SERVED, describe_versions=made.features.describe)
     async with serving(listening, LOOPBACK) as server, await connect(LOOPBACK, server.port) as client:

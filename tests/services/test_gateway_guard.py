@@ -28,7 +28,6 @@ from quorate.tls.node_ids import NodeIds
 from quorate.wire.protobuf import to_protobuf
 from services.controller.authorizing import AT_OTHER_SERVICES
 from services.gateway.apis import ROUTES, SERVED, Backend
-from services.gateway.endpoints import Endpoints
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
 from tests.services.test_gateway import LOOPBACK, failed
@@ -75,10 +74,12 @@ async def as_user(
     """A user's connection to a gateway before these."""
     stubs = {Backend.QUORUM: others, Backend.HEARTBEAT: others, Backend.CONTROLLER: controller}
     guard = ClusterActionGuard(controller, SUPER) if guarded else None
-    made = Gateway(stubs, Endpoints({}, "KAFKA"), guard=guard, nodes=nodes)
+    made = Gateway(stubs, {"KAFKA": {}}, guard=guard, nodes=nodes)
     await made.features.refresh()
     mechanisms = {"PLAIN": lambda: PlainServer(lambda *_: True)}
-    listening = Listening(handle=made, served=SERVED, describe_versions=made.features.describe, mechanisms=mechanisms)
+    listening = Listening(
+        name="KAFKA", handle=made, served=SERVED, describe_versions=made.features.describe, mechanisms=mechanisms
+    )
     async with (
         serving(listening, LOOPBACK) as server,
         await connect(LOOPBACK, server.port, begin=lambda: PlainClient(user, "x")) as client,

@@ -1,4 +1,4 @@
-"""The settings of a gateway's listener: what is refused at the start, and in which words."""
+"""The settings of a gateway's listeners: which of them each has, what is refused at the start, and in which words."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from quorate.runtime.config import ConfigError, describe, load
+from quorate.runtime.setting_types import Endpoint
 from services.gateway.config import GatewayConfig
-from services.gateway.security import ListenerSecurity, listener_prefix
+from services.gateway.security import ListenerSecurity, ListenerSettings
 from tests.network.certificates import authority
 
 GATEWAY = {
@@ -23,15 +24,17 @@ GATEWAY = {
     "grpc.security.protocol": "PLAINTEXT",
 }
 SSL = {"listener.security.protocol.map": "CONTROLLER:SSL", "ssl.keystore.location": "/a/store.pem"}
-
-
 SASL = {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT", "sasl.enabled.mechanisms": "PLAIN"}
 PLAIN = "listener.name.controller.plain.sasl.jaas.config"
 
 
 def config(settings: Mapping[str, str]) -> GatewayConfig:
     argv = [word for name, value in {**GATEWAY, **settings}.items() for word in ("--set", f"{name}={value}")]
-    return load(GatewayConfig, argv, {}, prefix=listener_prefix(argv, {}))
+    return load(GatewayConfig, argv, {})
+
+
+def at(settings: Mapping[str, str], listener: str = "CONTROLLER") -> ListenerSettings:
+    return config(settings).of_listeners[listener]
 
 
 @pytest.mark.parametrize(
@@ -51,17 +54,15 @@ def config(settings: Mapping[str, str]) -> GatewayConfig:
 def test_a_listener_has_the_protocol_of_its_name(settings: Mapping[str, str], protocol: str) -> None:
     found = config(settings)
 
-    assert protocol == found.security_protocol(found.listeners.name)
+    assert protocol == found.security_protocol(found.listeners[0].name)
 
 
 def test_a_setting_of_the_listener_counts_more_than_that_of_all() -> None:
     """Kafka: `listener.name.<name>.` in small letters."""
     of_listener = {"listener.name.controller.ssl.keystore.location": "/of/it.pem"}
 
-    assert Path("/of/it.pem") == config({**SSL, **of_listener}).keystore
-    assert Path("/a/store.pem") == config(SSL).keystore
-    with pytest.raises(ConfigError, match=r"listener\.name\.broker\.ssl\.keystore\.location .*is not a setting"):
-        config({**SSL, "listener.name.broker.ssl.keystore.location": "/a"})
+    assert Path("/of/it.pem") == at({**SSL, **of_listener}).keystore
+    assert Path("/a/store.pem") == at(SSL).keystore
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_setting_of_the_listener_counts_more_than_that_of_all() -> None:
         ({**SSL, "ssl.keystore.type": "JKS"}, "ssl.keystore.type = 'JKS' (--set): must be one of PEM"),
         (
             {**SSL, "ssl.client.auth": "required"},
-            "ssl.client.auth = required: takes ssl.truststore.location, which is missing",
+            "ssl.client.auth = required: takes ssl.truststore.location, which is missing for the listener CONTROLLER",
         ),
         ({**SSL, "ssl.client.auth": "yes"}, "must be one of none, requested, required"),
         ({**SSL, "ssl.enabled.protocols": "TLSv1.1"}, "each one of TLSv1.2, TLSv1.3"),
@@ -125,7 +126,7 @@ def test_settings_of_logins_that_do_not_fit_are_refused_by_name(settings: Mappin
 
 def test_the_users_of_plain_are_in_no_log() -> None:
     found = config({**SASL, PLAIN: 'x.PlainLoginModule required username="u" user_a-b@c="hid den" user_d=hidden;'})
-    security = ListenerSecurity.of(found, "CONTROLLER")
+    security = ListenerSecurity.of(found.of_listeners["CONTROLLER"], "SASL_PLAINTEXT")
 
     assert {"a-b@c": "hid den", "d": "hidden"} == security.plain_users
     assert "hid" not in f"{describe(found)} {found} {security}"
@@ -136,9 +137,147 @@ def test_the_password_of_a_key_is_in_no_log(tmp_path: Path) -> None:
     locked = config({**SSL, "ssl.keystore.location": str(keystore), "ssl.key.password": "hidden"})
 
     assert "hidden" not in f"{describe(locked)} {locked}"
-    assert ListenerSecurity.of(locked, "CONTROLLER").tls is not None
+    assert ListenerSecurity.of(locked.of_listeners["CONTROLLER"], "SSL").tls is not None
     with pytest.raises(ValueError, match=r"ssl\.keystore\.location = .*locked\.pem: .*ssl\.key\.password") as refused:
-        ListenerSecurity.of(
-            config({**SSL, "ssl.keystore.location": str(keystore), "ssl.key.password": "false"}), "CONTROLLER"
-        )
+        ListenerSecurity.of(at({**SSL, "ssl.keystore.location": str(keystore), "ssl.key.password": "false"}), "SSL")
     assert "false" not in str(refused.value)
+
+
+BOTH = {
+    "listeners": "CONTROLLER://127.0.0.1:9093,SECURE://127.0.0.1:19093",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+    "controller.quorum.voters": "1@CONTROLLER://127.0.0.1:9093,1@SECURE://127.0.0.1:19093,2@SECURE://two:19093",
+    "listener.name.secure.ssl.keystore.location": "/a/store.pem",
+    "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.secure.plain.sasl.jaas.config": 'Module required user_a="hidden";',
+}
+
+
+def test_each_listener_has_what_is_for_it_and_what_is_for_all() -> None:
+    found = config(
+        {**BOTH, "max.connections": "100", "listener.name.secure.max.connections": "7", "ssl.client.auth": "none"}
+    )
+    clear, secure = found.of_listeners["CONTROLLER"], found.of_listeners["SECURE"]
+
+    assert ["PLAINTEXT", "SASL_SSL"] == [found.security_protocol(name) for name in ("CONTROLLER", "SECURE")]
+    assert (None, Path("/a/store.pem")) == (clear.keystore, secure.keystore)
+    assert ((), ("PLAIN",)) == (clear.sasl_mechanisms, secure.sasl_mechanisms)
+    assert (100, 100, 7) == (found.connections_max, clear.connections_max, secure.connections_max)
+    assert {
+        "CONTROLLER": {1: Endpoint("127.0.0.1", 9093)},
+        "SECURE": {1: Endpoint("127.0.0.1", 19093), 2: Endpoint("two", 19093)},
+    } == found.gateways_at
+
+
+def test_what_is_in_force_is_described_so_that_it_can_be_read_again() -> None:
+    """What all listeners have is said once; what is of one of them under its name; no secret."""
+    told = describe(config(BOTH))
+    secret = {key for key, text in told.items() if text == "***"}
+    again = describe(config({key: text for key, text in told.items() if key not in secret} | BOTH))
+
+    assert told == again
+    assert ("none", "/a/store.pem", "") == (
+        told["ssl.client.auth"],
+        told["listener.name.secure.ssl.keystore.location"],
+        told["listener.name.controller.ssl.keystore.location"],
+    )
+    assert "ssl.keystore.location" not in told
+    assert "hidden" not in str(told)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            {"listener.name.broker.ssl.keystore.location": "/a"},
+            "listener.name.broker.ssl.keystore.location (--set): is for a listener broker, "
+            "and listeners has CONTROLLER, SECURE",
+        ),
+        (
+            {"listener.name.secure.node.id": "2"},
+            "listener.name.secure.node.id (--set): is not a setting of this service",
+        ),
+        (
+            {"listeners": "CONTROLLER://127.0.0.1:9093,SECURE://localhost:9093"},
+            "listeners = 'CONTROLLER://127.0.0.1:9093,SECURE://localhost:9093' (--set): must be "
+            "a comma-separated list, each NAME://host:port with a port from 0 to 65535, none twice, at least 1; "
+            "names differ, and so do ports, except 0 and those of one IPv4 and one IPv6 address",
+        ),
+        ({"listeners": "SECURE://127.0.0.1:9093,Secure://127.0.0.1:19093"}, "names differ"),
+        ({"listeners": ""}, "listeners = '' (--set): must be a comma-separated list"),
+        (
+            {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"},
+            "listener.security.protocol.map = CONTROLLER:PLAINTEXT: must have an entry for SECURE, the listener",
+        ),
+        (
+            {"listener.name.secure.ssl.keystore.location": ""},
+            "ssl.keystore.location: is missing; the listener SECURE speaks SASL_SSL",
+        ),
+        (
+            {"listener.name.secure.ssl.client.auth": "required"},
+            "ssl.client.auth = required: takes ssl.truststore.location, which is missing for the listener SECURE",
+        ),
+        (
+            {"listener.name.secure.sasl.enabled.mechanisms": ""},
+            "sasl.enabled.mechanisms: is missing; the listener SECURE speaks SASL_SSL",
+        ),
+        (
+            {"listener.name.secure.plain.sasl.jaas.config": ""},
+            "listener.name.secure.plain.sasl.jaas.config: is missing; PLAIN is enabled",
+        ),
+        (
+            {"listener.name.secure.ssl.enabled.protocols": "SSLv3"},
+            "listener.name.secure.ssl.enabled.protocols = 'SSLv3' (--set): must be a comma-separated list, each one of",
+        ),
+        (
+            {"principal.node.id.mapping.rules": "RULE:^a$/1/"},
+            "principal.node.id.mapping.rules = RULE:^a$/1/: takes a listener with certificates",
+        ),
+        (
+            {"controller.quorum.voters": "1@127.0.0.1:9093"},
+            "controller.quorum.voters = 1@127.0.0.1:9093: 1@127.0.0.1:9093 must name one of the listeners "
+            "CONTROLLER, SECURE, as 1@CONTROLLER://127.0.0.1:9093 does",
+        ),
+        (
+            {"controller.quorum.voters": "1@CONTROLLER://one:1,1@SECURE://one:2,1@OTHER://one:3"},
+            "1@OTHER://one:3 names OTHER, which is not among listeners: CONTROLLER, SECURE",
+        ),
+        (
+            {"controller.quorum.voters": "1@CONTROLLER://one:1,2@SECURE://two:2"},
+            "controller.quorum.voters = 1@CONTROLLER://one:1,2@SECURE://two:2: must have an entry for node.id 1, "
+            "this gateway at its listener SECURE",
+        ),
+        ({"controller.quorum.voters": "1@SECURE://one:1,1@SECURE://one:2"}, "none twice"),
+    ],
+)
+def test_listeners_that_do_not_fit_are_refused_by_name(settings: Mapping[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config({**BOTH, **settings})
+
+    assert problem in str(refused.value)
+    assert "hidden" not in str(refused.value)
+
+
+def test_a_problem_of_all_listeners_is_told_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        config({**BOTH, "ssl.keystore.type": "JKS"})
+
+    assert ("ssl.keystore.type = 'JKS' (--set): must be one of PEM",) == refused.value.problems
+
+
+def test_one_address_of_each_family_may_share_a_port() -> None:
+    """Kafka's rule since KIP-797."""
+    of_both = "CONTROLLER://0.0.0.0:9093,SECURE://[::]:9093"
+
+    assert of_both == ",".join(map(str, config({**BOTH, "listeners": of_both}).listeners))
+
+
+def test_a_listener_has_its_settings_from_the_environment_and_from_a_file_alike(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in {**GATEWAY, **BOTH}.items()))
+    environ = {"QUORATE_LISTENER_NAME_SECURE_SSL_KEYSTORE_LOCATION": "/of/environment.pem"}
+
+    assert Path("/a/store.pem") == load(GatewayConfig, ["--config", str(file)], {}).of_listeners["SECURE"].keystore
+    found = load(GatewayConfig, ["--config", str(file)], environ)
+    assert Path("/of/environment.pem") == found.of_listeners["SECURE"].keystore
+    assert None is found.of_listeners["CONTROLLER"].keystore

@@ -29,10 +29,11 @@ from quorate.raft import messages as raft
 from quorate.raft.history import History
 from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint, VersionRange, VoterSet
+from quorate.runtime.named_endpoints import NamedVoter
 from quorate.runtime.setting_types import Endpoint
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.kafka_wire import KafkaWire
-from services.quorum.listeners import ListenerProtocols, PeerVoter
+from services.quorum.listeners import ListenerProtocols
 from services.quorum.peers import Peers
 from services.quorum.translate import Address
 
@@ -118,7 +119,7 @@ async def served(kafka: Kafka, versions: Versions = ALL) -> AsyncIterator[int]:
 async def asking(port: int) -> AsyncIterator[tuple[Peers, NodeEndpoints, Told]]:
     """Node 1, whose peer 2 listens there for Kafka's wire."""
     told = Told()
-    voter = PeerVoter(PEER, Endpoint(LOOPBACK, port), "CONTROLLER")
+    voter = NamedVoter(PEER, Endpoint(LOOPBACK, port), "CONTROLLER")
     endpoints = NodeEndpoints((voter,), (), History(VoterSet.of(1, PEER)), PROTOCOLS)
     async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
         peers = Peers(

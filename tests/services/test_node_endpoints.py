@@ -15,11 +15,12 @@ from quorate.raft.history import History
 from quorate.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
 from quorate.runtime.client import open_channel
+from quorate.runtime.named_endpoints import NamedVoter
 from quorate.runtime.server import Server
 from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
 from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
 from services.quorum.endpoints import NodeEndpoints
-from services.quorum.listeners import ListenerProtocols, PeerVoter
+from services.quorum.listeners import ListenerProtocols
 from services.quorum.servicer import PeerServicer
 from services.quorum.translate import Address
 from services.quorum.translate.asking import to_begin, to_end
@@ -128,7 +129,7 @@ def mixed(*named: tuple[int, str, str]) -> NodeEndpoints:
     voters = tuple(
         Voter(key=ReplicaKey(node_id, Uuid(b"1" * 16)), endpoints=tuple(each)) for node_id, each in listeners.items()
     )
-    kafka = PeerVoter(7, ConfiguredEndpoint("seven", 7), "CONTROLLER")
+    kafka = NamedVoter(7, ConfiguredEndpoint("seven", 7), "CONTROLLER")
     return NodeEndpoints((kafka,), (), History(VoterSet(voters)), MIXED)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from quorate.runtime.config import ConfigError, load
+from quorate.runtime.named_endpoints import NamedEndpoint, NamedVoter
 from quorate.runtime.setting_types import Endpoint
 from services.quorum.config import QuorumConfig
-from services.quorum.listeners import NamedEndpoint, PeerVoter
 
 NODE = {
     "node.id": "1",
@@ -37,7 +37,7 @@ def test_peers_are_named_with_their_listeners(tmp_path: Path) -> None:
         found.bootstrap_servers
     )
     assert servers == ",".join(map(str, found.bootstrap_servers))
-    assert (PeerVoter(1, Endpoint("one", 9090)), PeerVoter(3, Endpoint("three", 9093), "CONTROLLER")) == voters
+    assert (NamedVoter(1, Endpoint("one", 9090)), NamedVoter(3, Endpoint("three", 9093), "CONTROLLER")) == voters
     assert "1@one:9090,3@CONTROLLER://three:9093" == ",".join(map(str, voters))
 
 

@@ -1,6 +1,7 @@
 """Kafka's protocol over sockets: asyncio drivers of `quorate.protocol`, a server and a client.
 
 server          serves connections, and answers by a handler
+connections     how many connections there are and may be
 tls             TLS of one connection of the server
 client          one connection to a node: asks, waits, renews its login
 jaas            the options of a sasl.jaas.config

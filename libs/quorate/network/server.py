@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from kraft import Message
 from quorate.errors import Corrupt
+from quorate.network.connections import NO_LIMIT, ConnectionCounts
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import Close, Evaluate, Request, ServerConnection, ServerSettings
@@ -29,12 +29,13 @@ WRITE_BUFFER_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedClient:
-    """Who is at the other end: its address, what its library calls itself, and whether the connection is TLS."""
+    """Who is at the other end: its address, what its library calls itself, and the listener at which it has come."""
 
     host: str
     port: int
     software: tuple[str, str]
     is_tls: bool
+    listener: str = ""
 
 
 class Unanswerable(Exception):
@@ -53,20 +54,22 @@ Report = Callable[[str, ConnectedClient], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """What a port accepts. `served` are its APIs and versions; with `mechanisms` a client must log in (SASL)."""
+    """What a listener accepts. `served` are its APIs and versions; with `mechanisms` a client must log in (SASL)."""
 
     handle: Handle
     served: Versions
     describe_versions: DescribeVersions
+    name: str = ""
+    """The listener's name, by which a handler knows where a client has come."""
     mechanisms: Mechanisms | None = None
     settings: ServerSettings = field(default_factory=ServerSettings)
     tls: ssl.SSLContext | None = None
     certified: Certified | None = None
     """Who a client is by its certificate, where there is no SASL; None makes everybody User:ANONYMOUS."""
-    connections_max: int = (1 << 31) - 1
-    """Kafka's `max.connections`; Kafka leaves more of them waiting, here they are closed."""
-    connections_per_ip_max: int = (1 << 31) - 1
-    """Kafka's `max.connections.per.ip`: more from one address are closed at once."""
+    connections_max: int = NO_LIMIT
+    """Kafka's `listener.name.<name>.max.connections`: beyond it a connection is closed."""
+    counts: ConnectionCounts = field(default_factory=ConnectionCounts)
+    """The connections of all listeners of the process."""
     report: Report = lambda _reason, _client: None
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
@@ -79,7 +82,6 @@ class KafkaServer:
         self.port = 0
         self._tasks = tasks
         self._open: set[_Driver] = set()
-        self._by_host: Counter[str] = Counter()
         self.close: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
@@ -92,21 +94,20 @@ class KafkaServer:
 
     def admits(self, host: str) -> str | None:
         """Returns why another connection from `host` is refused, or None."""
+        if refusal := self.listening.counts.admits(host):
+            return refusal
         if len(self._open) >= self.listening.connections_max:
-            return f"{len(self._open)} connections are open, as many as max.connections allows"
-        if self._by_host[host] >= self.listening.connections_per_ip_max:
-            return f"{self._by_host[host]} connections from {host} are open, as many as max.connections.per.ip allows"
+            name = self.listening.name
+            return f"{len(self._open)} connections are open at {name}, as many as its max.connections allows"
         return None
 
     def add(self, driver: _Driver) -> None:
         self._open.add(driver)
-        self._by_host[driver.client.host] += 1
+        self.listening.counts.add(driver.client.host)
 
     def remove(self, driver: _Driver) -> None:
         self._open.discard(driver)
-        self._by_host[driver.client.host] -= 1
-        if not self._by_host[driver.client.host]:
-            del self._by_host[driver.client.host]
+        self.listening.counts.remove(driver.client.host)
 
     def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(work)
@@ -171,7 +172,13 @@ class _Driver(asyncio.Protocol):
         self._idle: asyncio.TimerHandle | None = None
         self._admitted = False
         self._closing = False
-        self.client = ConnectedClient(host="", port=0, software=("unknown", "unknown"), is_tls=False)
+        self.client = ConnectedClient(
+            host="",
+            port=0,
+            software=self._connection.software,
+            is_tls=self._tls is not None,
+            listener=self._listening.name,
+        )
 
     # -- what asyncio calls
 
@@ -180,9 +187,7 @@ class _Driver(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername") or ("", 0)
-        self.client = ConnectedClient(
-            host=peer[0], port=peer[1], software=self._connection.software, is_tls=self._tls is not None
-        )
+        self.client = replace(self.client, host=peer[0], port=peer[1])
         if refusal := self._server.admits(self.client.host):
             self._end(Close(reason=refusal))
             return
@@ -261,12 +266,7 @@ class _Driver(asyncio.Protocol):
         self._read_or_not()
 
     async def _answer(self, request: Request) -> None:
-        client = ConnectedClient(
-            host=self.client.host,
-            port=self.client.port,
-            software=self._connection.software,
-            is_tls=self.client.is_tls,
-        )
+        client = replace(self.client, software=self._connection.software)
         try:
             response = await self._listening.handle(request, client)
             if self._connection.closing is not None or self._transport is None:

@@ -5,7 +5,7 @@ config, setting_types, call_settings     configuration
 server, wrapped_server, door, guard, entry_guard, audit, claims, admission, caps, decoding
                                          a gRPC server, the wrapper of its handlers, who may call, limits, requests
 statuses, health, symbols                errors as statuses, health checks, reflection
-client, reaching                         a client that finds the leader; advertised listeners
+client, reaching, named_endpoints        a client that finds the leader; advertised listeners; nodes' named listeners
 stream_requests, multiplexed_calls, multiplexed_channel
                                          many requests in one stream: of one API, and any unary calls
 transport, transport_settings, reloading_channel

@@ -8,6 +8,9 @@ A service declares its settings once:
         fetch_timeout_ms: int = setting("controller.quorum.fetch.timeout.ms", milliseconds(1), "…", default=2000)
 
 Later sources win: the default, `--config FILE` (or QUORATE_CONFIG), QUORATE_NODE_ID for `node.id`, `--set node.id=1`.
+
+A service whose listeners may differ declares what each of them has in a class of its own (`of_each_listener`). A key of
+that class is for every listener; with `listener.name.<name>.` before it, it is for one, and counts more (KIP-103).
 """
 
 from __future__ import annotations
@@ -23,10 +26,24 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from quorate.properties import parse_properties
 from quorate.runtime.setting_types import SettingType
 
-__all__ = ["Checked", "ConfigError", "HelpAsked", "describe", "given_texts", "load", "setting", "settings_table"]
+__all__ = [
+    "Checked",
+    "ConfigError",
+    "HelpAsked",
+    "describe",
+    "given_texts",
+    "listener_prefix",
+    "load",
+    "of_each_listener",
+    "setting",
+    "settings_table",
+]
 
 ENV_PREFIX: Final = "QUORATE_"
 FILE_VARIABLE: Final = ENV_PREFIX + "CONFIG"
+OF_LISTENER: Final = "listener.name."
+LISTENERS: Final = "listeners"
+"""The field, and the setting, that has the listeners."""
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -98,34 +115,48 @@ def setting(
     return made
 
 
-def load(
-    cls: type[C],
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    others: Collection[str] = (),
-    prefix: str | None = None,
-) -> C:
+def of_each_listener(cls: type[C]) -> Mapping[str, C]:
+    """Declares a field with what each of `listeners` has: a `cls` by the listener's name, in their order."""
+    made: Mapping[str, C] = dataclasses.field(metadata={"of_each_listener": cls})
+    return made
+
+
+def listener_prefix(name: str) -> str:
+    """Returns what stands before a key that is for the listener of this name alone.
+
+    >>> listener_prefix("CONTROLLER") + "ssl.client.auth"
+    'listener.name.controller.ssl.client.auth'
+    """
+    return f"{OF_LISTENER}{name.lower()}."
+
+
+def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, others: Collection[str] = ()) -> C:
     """Returns the configuration from `argv` (without the program's name) and `environ`.
 
-    `others` are keys of other services that the file may contain; they are ignored. A key may also be given with
-    `prefix` before it, and counts more than without, as Kafka's `listener.name.<name>.`. Raises ConfigError with every
+    `others` are keys of other services that the file may contain; they are ignored. Raises ConfigError with every
     problem of single settings, or, if there is none, with every violated rule between settings; raises HelpAsked with
     the table of settings for `--help`.
     """
-    declared = _declared(cls)
+    declared, of_listeners = _declared(cls), _of_listeners(cls)
     if "--help" in argv or "-h" in argv:
         raise HelpAsked(settings_table(cls))
     problems: list[str] = []
-    known = {each.key for each in declared.values()}
-    prefixed = {} if prefix is None else {prefix + key: key for key in known}
-    given = _given(argv, environ, [*known, *prefixed], problems)
-    problems += _unknown(given, known, known | set(others) | set(prefixed))
-    values = {
-        name: _value(each, _given_as(each.key, given, prefix), given, problems) for name, each in declared.items()
-    }
-    if problems:
-        raise ConfigError(problems)
+    misfits: list[str] = []
+    for_each = {each.key for kind in of_listeners.values() for each in _declared(kind).values()}
+    known = {each.key for each in declared.values()} | for_each
+    given = _given(argv, environ, known, problems)
+    values: dict[str, Any] = {name: _value(each, each.key, given, misfits) for name, each in declared.items()}
+    names = [each.name for each in values.get(LISTENERS) or ()] if of_listeners else []
+    prefixed = {listener_prefix(name) + key for name in names for key in for_each}
+    if prefixed:
+        given = _given(argv, environ, known | prefixed, [])
+    for field, kind in of_listeners.items():
+        values[field] = {name: _of_listener(kind, listener_prefix(name), given, misfits) for name in names}
+    # Without a list of listeners nothing can be said of what is for one of them.
+    unsaid = {key for key in given if key.startswith(OF_LISTENER)} if of_listeners and not names else set()
+    problems += _unknown(given, known, known | set(others) | prefixed | unsaid, names)
+    if problems or misfits:
+        raise ConfigError(list(dict.fromkeys([*problems, *misfits])))
     config = cls(**values)
     if isinstance(config, Checked) and (unfit := list(config.problems())):
         raise ConfigError(unfit)
@@ -139,17 +170,30 @@ def given_texts(argv: Sequence[str], environ: Mapping[str, str], keys: Collectio
 
 
 def describe(config: object) -> dict[str, str]:
-    """Returns every setting in force as text, by Kafka's name; secrets as `***`. For the log at start."""
-    return {
+    """Returns every setting in force as text, by Kafka's name; secrets as `***`. For the log at start.
+
+    What is not the same at all listeners has the listener's name before it.
+    """
+    told: dict[str, str] = {}
+    for field in _of_listeners(type(config)):
+        by_name = {name: describe(each) for name, each in getattr(config, field).items()}
+        for name, texts in by_name.items():
+            for key, text in texts.items():
+                is_common = {text} == {others[key] for others in by_name.values()}
+                told[key if is_common else listener_prefix(name) + key] = text
+    own = {
         each.key: "***" if each.secret else each.kind.write(getattr(config, name))
         for name, each in _declared(type(config)).items()
     }
+    return told | own
 
 
 def settings_table(cls: type) -> str:
     """Returns the help text: for each setting its name, default, unit, environment variable, meaning and rule."""
     lines = ["Settings: --config FILE (properties), --set NAME=VALUE, or the environment variable.", ""]
-    for each in _declared(cls).values():
+    of_listeners = (each for kind in _of_listeners(cls).values() for each in _declared(kind).values())
+    by_key = {each.key: each for each in of_listeners} | {each.key: each for each in _declared(cls).values()}
+    for each in by_key.values():
         default = f"{each.default_text} {each.kind.unit}".strip() if each.default_text != "required" else "required"
         lines.append(f"{each.key}  [{default or 'empty'}]  {each.variable}")
         lines += textwrap.wrap(
@@ -166,12 +210,20 @@ def _declared(cls: type) -> dict[str, _Setting]:
     """Returns the declared settings of `cls` by field name."""
     declared: dict[str, _Setting] = {}
     for field in dataclasses.fields(cls):
+        if "of_each_listener" in field.metadata:
+            continue
         each = field.metadata.get("setting")
         assert isinstance(each, _Setting), f"{cls.__name__}.{field.name} is not declared with setting()"
         declared[field.name] = each
     variables = [each.variable for each in declared.values()]
     assert len(set(variables)) == len(variables), variables
     return declared
+
+
+def _of_listeners(cls: type) -> dict[str, type]:
+    """Returns the classes that are declared with of_each_listener(), by field name."""
+    declared = {each.name: each.metadata.get("of_each_listener") for each in dataclasses.fields(cls)}
+    return {name: kind for name, kind in declared.items() if kind is not None}
 
 
 def _arguments(argv: Sequence[str], problems: list[str]) -> tuple[str | None, dict[str, _Given]]:
@@ -230,16 +282,30 @@ def _variable(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", "_").replace("-", "_")
 
 
-def _unknown(given: Mapping[str, _Given], known: Collection[str], allowed: Collection[str]) -> Iterator[str]:
+def _unknown(
+    given: Mapping[str, _Given], known: Collection[str], allowed: Collection[str], listeners: Sequence[str]
+) -> Iterator[str]:
+    names = {name.lower() for name in listeners}
     for key in given:
-        if key not in allowed:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            yield f"{key} ({given[key].source}): is not a setting of this service{hint}"
+        if key in allowed:
+            continue
+        name = key.removeprefix(OF_LISTENER).partition(".")[0] if names and key.startswith(OF_LISTENER) else None
+        if name is not None and name not in names:
+            yield f"{key} ({given[key].source}): is for a listener {name}, and listeners has {', '.join(listeners)}"
+            continue
+        near = difflib.get_close_matches(key, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        yield f"{key} ({given[key].source}): is not a setting of this service{hint}"
 
 
-def _given_as(key: str, given: Mapping[str, _Given], prefix: str | None) -> str:
-    return key if prefix is None or prefix + key not in given else prefix + key
+def _of_listener(cls: type, prefix: str, given: Mapping[str, _Given], problems: list[str]) -> object:
+    """Returns what a listener has; None and `problems` for settings that cannot be read."""
+    count = len(problems)
+    values = {
+        name: _value(each, prefix + each.key if prefix + each.key in given else each.key, given, problems)
+        for name, each in _declared(cls).items()
+    }
+    return cls(**values) if len(problems) == count else None
 
 
 def _value(declared: _Setting, key: str, given: Mapping[str, _Given], problems: list[str]) -> object:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
+from ipaddress import ip_address
+from itertools import combinations
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -20,6 +22,7 @@ __all__ = [
     "integer",
     "list_of",
     "listener",
+    "listeners",
     "milliseconds",
     "named_choice",
     "optional",
@@ -175,6 +178,20 @@ def listener() -> SettingType[ListenerAddress]:
     return SettingType("NAME://host:port with a port from 0 to 65535", _listener)
 
 
+def listeners() -> SettingType[tuple[ListenerAddress, ...]]:
+    """Setting type: `listeners`, at least one. Names differ by more than their case, as in Kafka, and so do ports."""
+    kind = list_of(listener(), distinct=lambda each: each.name.upper())
+
+    def parse(value: str) -> tuple[ListenerAddress, ...]:
+        found = kind.parse(value)
+        if any(_is_one_port(one.endpoint, other.endpoint) for one, other in combinations(found, 2)):
+            raise ValueError
+        return found
+
+    rule = f"{kind.rule}; names differ, and so do ports, except 0 and those of one IPv4 and one IPv6 address"
+    return replace(kind, rule=rule, parse=parse)
+
+
 def named_choice(*values: str) -> SettingType[tuple[str, str]]:
     """Setting type: a name and one of the given words after it, as in CONTROLLER:SSL."""
 
@@ -246,6 +263,21 @@ def _host_and_port(value: str) -> tuple[str, int]:
     if match is None or int(match[3]) > 65535:
         raise ValueError
     return match[1] or match[2], int(match[3])
+
+
+def _is_one_port(one: Endpoint, other: Endpoint) -> bool:
+    """Whether two listeners would share a port: Kafka's rule, which does not look at host names."""
+    if one.port != other.port or not one.port:
+        return False
+    return {_ip_version(one.host), _ip_version(other.host)} != {4, 6}
+
+
+def _ip_version(host: str) -> int | None:
+    """Returns 4 or 6; None for a host's name."""
+    try:
+        return ip_address(host).version
+    except ValueError:
+        return None
 
 
 def _voter(value: str) -> ConfiguredVoter:

@@ -16,6 +16,7 @@ from quorate.runtime.setting_types import (
     choice,
     list_of,
     listener,
+    listeners,
     named_choice,
     optional,
     path,
@@ -63,7 +64,7 @@ class TransportSettings(CallSettings):
 
     listeners: tuple[ListenerAddress, ...] = setting(
         "listeners",
-        list_of(listener(), distinct=lambda each: each.name),
+        listeners(),
         "Where this process is reached: one listener, or two while the cluster changes from clear text to TLS.",
     )
     controller_listeners: tuple[str, ...] = setting(
