@@ -19,7 +19,7 @@ from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.server import Server
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.runtime.transport_settings import PLAINTEXT
@@ -127,7 +127,7 @@ async def _open(
     async with AsyncExitStack() as opened:
         for each in config.listeners:
             listening = _listening(config, each.name, security[each.name], gateway, counts)
-            servers[each.name] = server = await opened.enter_async_context(_served(listening, each.endpoint))
+            servers[each.name] = server = await opened.enter_async_context(_served(listening, each))
             log.info(
                 "speaking Kafka's protocol",
                 listener=f"{each.name}://{each.endpoint.host}:{server.port}",
@@ -160,9 +160,9 @@ def _listening(
 
 
 @asynccontextmanager
-async def _served(listening: Listening, at: Endpoint) -> AsyncIterator[KafkaServer]:
+async def _served(listening: Listening, at: ListenerAddress) -> AsyncIterator[KafkaServer]:
     try:
-        async with serving(listening, at.host, at.port) as server:
+        async with serving(listening, at.endpoint.host, at.endpoint.port) as server:
             yield server
     except OSError as problem:
         raise CannotListen(f"cannot listen on {at}: {problem.strerror}") from None

@@ -43,6 +43,7 @@ from quorate.wire.protobuf import json_form, to_protobuf
 from quorate.wire.schema import FieldType, Layout, layout_of
 from services.gateway.apis import FORWARDABLE, ROUTES, SERVED, Backend
 from services.gateway.handler import Gateway
+from services.gateway.metrics import ROWS
 from services.gateway.older import answered_in, as_newest
 from services.gateway.refusals import refused
 
@@ -478,6 +479,16 @@ async def test_an_envelope_itself_is_refused_if_another_controller_or_another_se
 
 def test_what_an_envelope_may_contain_is_passed_to_controllers() -> None:
     assert {Backend.CONTROLLER} == {ROUTES[key] for key in FORWARDABLE}
+
+
+def test_open_connections_are_counted_by_listener() -> None:
+    """So that one can see who still has to move before a listener goes."""
+    (row,) = [each for each in ROWS if each.name == "kraft.gateway.connections"]
+    assert row.read is not None
+
+    assert {"CONTROLLER": 2, "SECURE": 0} == {
+        labels["kraft.listener"]: value for value, labels in row.read({"CONTROLLER": "ab", "SECURE": ""})
+    }
 
 
 async def test_features_are_asked_for_again_after_a_change() -> None:

@@ -1,0 +1,47 @@
+"""The listeners of a plan's gateways: where each node is at each of them, and the settings that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deploy.local.plan import ClusterPlan
+from deploy.local.ports import HOST, free_ports
+from quorate.nouns import NodeId
+
+
+@dataclass(frozen=True)
+class KafkaListeners:
+    """Each node's address at each listener, by the listener's name and the node's id, on free ports of loopback."""
+
+    node_ids: Sequence[NodeId]
+    protocols: Mapping[str, str]
+    """The security protocol of each by its name."""
+    addresses: dict[str, dict[NodeId, tuple[str, int]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.protocols.keys() - self.addresses.keys():
+            ports = free_ports(len(self.node_ids))
+            self.addresses[name] = {node_id: (HOST, port) for node_id, port in zip(self.node_ids, ports, strict=True)}
+
+    @staticmethod
+    def beside(plan: ClusterPlan, protocols: Mapping[str, str]) -> KafkaListeners:
+        """The first of `protocols` is the listener that the plan's gateways have; the others are to come."""
+        node_ids = range(1, len(plan.gateways) + 1)
+        hosts = (each.rpartition(":") for each in plan.bootstrap_controllers.split(","))
+        at = {node_id: (host, int(port)) for node_id, (host, _, port) in zip(node_ids, hosts, strict=True)}
+        return KafkaListeners(node_ids, protocols, {next(iter(protocols)): at})
+
+    def settings(self, node_id: NodeId, *names: str) -> dict[str, str]:
+        """What the gateway of this node has to say to listen at these."""
+        return {
+            "listeners": ",".join(f"{name}://{_text(self.addresses[name][node_id])}" for name in names),
+            "listener.security.protocol.map": ",".join(f"{name}:{self.protocols[name]}" for name in names),
+            "controller.quorum.voters": ",".join(
+                f"{other}@{name}://{_text(self.addresses[name][other])}" for name in names for other in self.node_ids
+            ),
+        }
+
+
+def _text(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"
