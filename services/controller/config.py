@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.metadata.scram import MECHANISMS
+from quorate.network.client_config import PROTOCOLS as KAFKA_PROTOCOLS
 from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised, reached_at
@@ -20,6 +21,7 @@ from quorate.runtime.setting_types import (
     integer,
     list_of,
     milliseconds,
+    named_choice,
     optional,
     path,
     principals,
@@ -39,6 +41,12 @@ class ControllerConfig(TransportSettings):
         "advertised.listeners",
         list_of(advertised(), low=0, distinct=lambda each: each.name),
         "Where others reach this controller, if not by `listeners`, and its gateway: they go into the log (KIP-919).",
+        default=(),
+    )
+    kafka_protocols: tuple[tuple[str, str], ...] = setting(
+        "kafka.listener.security.protocol.map",
+        list_of(named_choice(*KAFKA_PROTOCOLS), low=0, distinct=lambda each: each[0]),
+        "What is spoken at its gateway's listeners that are advertised, for the log; by default what this one's speak.",
         default=(),
     )
     quorum: Endpoint = setting("quorum.endpoint", endpoint(), "The quorum node beside it.")
@@ -216,11 +224,9 @@ class ControllerConfig(TransportSettings):
 
         What is advertised and is no listener of this process is its gateway's.
         """
-        own = {each.name for each in self.listeners}
+        own = {each.name: self.security_protocol(each.name) for each in self.listeners}
+        known, other = dict(self.kafka_protocols) | own, self.security_protocol(self.controller_listener)
         listeners = self.advertised_listeners or tuple(
             reached_at(each, None, port=port) for each, port in zip(self.listeners, ports, strict=True)
         )
-        return tuple(
-            (each, self.security_protocol(each.name if each.name in own else self.controller_listener))
-            for each in listeners
-        )
+        return tuple((each, known.get(each.name, other)) for each in listeners)

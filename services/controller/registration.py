@@ -29,7 +29,7 @@ log = logger(__name__)
 
 RETRY_S: Final = 0.2
 DEADLINE_MS: Final = 5_000
-SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {PLAINTEXT: 0, SSL: 1}
+SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {PLAINTEXT: 0, SSL: 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """The numbers of Kafka's SecurityProtocol."""
 
 

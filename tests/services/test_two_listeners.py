@@ -27,6 +27,7 @@ from quorate.runtime.server import Server
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import transport_of
 from services.controller.config import STANDARD_AUTHORIZER, ControllerConfig
+from services.controller.registration import SECURITY_PROTOCOLS
 from services.quorum.config import QuorumConfig
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols
@@ -94,6 +95,17 @@ def test_a_controller_registers_each_listener_with_its_security_protocol(tmp_pat
         (each.name, protocol) for each, protocol in told.registered([7, 8])
     ]
     assert ("CONTROLLER", "SECURE") == (own.listener_name, told.listener_name)
+
+
+def test_a_controller_registers_its_gateways_listeners_with_what_is_spoken_there(tmp_path: Path) -> None:
+    advertised = "CONTROLLER://c:1,SECURE://c:2,GATEWAY://c:3,LOGINS://c:4,MORE://c:5"
+    spoken = {"kafka.listener.security.protocol.map": "GATEWAY:PLAINTEXT,LOGINS:SASL_SSL"}
+    settings = CONTROLLER | CALLS_SECURE | spoken | {"advertised.listeners": advertised}
+    told = config(ControllerConfig, tmp_path, settings).registered([7, 8])
+
+    assert {"CONTROLLER": 0, "SECURE": 1, "GATEWAY": 0, "LOGINS": 3, "MORE": 1} == {
+        each.name: SECURITY_PROTOCOLS[protocol] for each, protocol in told
+    }
 
 
 @pytest.mark.parametrize(
