@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import confluent_kafka
 from confluent_kafka import admin as confluent
@@ -14,10 +14,10 @@ from confluent_kafka import admin as confluent
 from deploy.kafka.node import Node, Properties
 from deploy.kafka.release import QUICK
 from deploy.local.kafka import broker_of
+from deploy.local.plan import ClusterPlan
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import NodeId
 from tests.e2e.calls import eventually
-from tests.interop.mixed_quorum import MixedQuorum
 
 PARTITIONS: Final = 2
 WITHIN_S: Final = 300.0
@@ -28,12 +28,21 @@ A_TRANSACTION: Final = 5
 """Records in each."""
 
 
+class Controllers(Protocol):
+    """A plan's cluster, and where a Kafka reaches its nodes."""
+
+    plan: ClusterPlan
+
+    def kafka_address(self, node_id: NodeId) -> str:
+        """The host and port of the node for Kafka's wire."""
+
+
 class Brokers:
     """Kafka's brokers, which know all of `controllers` from the beginning."""
 
     def __init__(
         self,
-        quorum: MixedQuorum,
+        quorum: Controllers,
         ids: Sequence[NodeId],
         controllers: Sequence[NodeId],
         settings: Properties | None = None,
