@@ -27,10 +27,11 @@ class KafkaListeners:
     @staticmethod
     def beside(plan: ClusterPlan, protocols: Mapping[str, str]) -> KafkaListeners:
         """The first of `protocols` is the listener that the plan's gateways have; the others are to come."""
-        node_ids = range(1, len(plan.gateways) + 1)
-        hosts = (each.rpartition(":") for each in plan.bootstrap_controllers.split(","))
-        at = {node_id: (host, int(port)) for node_id, (host, _, port) in zip(node_ids, hosts, strict=True)}
-        return KafkaListeners(node_ids, protocols, {next(iter(protocols)): at})
+        at = {}
+        for node_id, gateway in enumerate(plan.gateways, start=1):
+            host, _, port = gateway.settings["listeners"].partition("://")[2].rpartition(":")
+            at[node_id] = (host, int(port))
+        return KafkaListeners(list(at), protocols, {next(iter(protocols)): at})
 
     def settings(self, node_id: NodeId, *names: str) -> dict[str, str]:
         """What the gateway of this node has to say to listen at these."""
