@@ -24,10 +24,13 @@ DEFAULT: Final[Json] = {
 """Every namespace has it."""
 
 
-def quorum(*, release: str = "q", replicas: int = 3, first: int = 0) -> Json:
+def quorum(*, release: str = "q", replicas: int = 3, first: int = 0, cluster: str = "") -> Json:
     """The StatefulSet that a release has made."""
     about = {"name": QUORUM, "namespace": NAMESPACE, "annotations": {"meta.helm.sh/release-name": release}}
-    spec = {"replicas": replicas, **({"ordinals": {"start": first}} if first else {})}
+    spec: Json = {"replicas": replicas, **({"ordinals": {"start": first}} if first else {})}
+    if cluster:
+        environment = [{"name": "POD_NAME", "valueFrom": {}}, {"name": "QUORATE_CLUSTER_ID", "value": cluster}]
+        spec["template"] = {"spec": {"initContainers": [{"name": "format", "env": environment}]}}
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": about, "spec": spec}
 
 
@@ -107,6 +110,16 @@ def test_nodes_that_are_there_keep_their_ids(had: int, wanted: int) -> None:
     says = refused({"quorum": {"firstNodeId": wanted}}, [quorum(first=had)], is_upgrade=True)
 
     assert f"quorum.firstNodeId = {wanted}: the quorum was installed with {had}, and its nodes keep their ids" in says
+
+
+def test_a_cluster_keeps_its_id() -> None:
+    """Else the nodes would refuse their volumes, one after the other."""
+    values, other = {"clusterId": f"{'a' * 21}A"}, f"{'b' * 21}A"
+
+    says = refused(values, [quorum(cluster=other)], is_upgrade=True)
+
+    assert f"clusterId = {values['clusterId']}: the quorum was installed with {other}, and its volumes keep" in says
+    assert made(values, [quorum(cluster=values["clusterId"])], is_upgrade=True)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,14 @@
 {{- if ne $first (int .Values.quorum.firstNodeId) -}}
 {{- fail (printf "quorum.firstNodeId = %d: the quorum was installed with %d, and its nodes keep their ids" (int .Values.quorum.firstNodeId) $first) -}}
 {{- end -}}
+{{- $id := include "quorate.clusterId" . -}}
+{{- range dig "spec" "template" "spec" "initContainers" list $found -}}
+{{- range .env -}}
+{{- if and (eq .name "QUORATE_CLUSTER_ID") (ne .value $id) -}}
+{{- fail (printf "clusterId = %s: the quorum was installed with %s, and its volumes keep that id" $id .value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and (eq .Values.tls.source "certManager") (not (.Capabilities.APIVersions.Has "cert-manager.io/v1")) -}}
 {{- fail "tls.source = certManager: the cluster does not have cert-manager.io/v1; install cert-manager first (for `helm template`: --api-versions cert-manager.io/v1)" -}}
