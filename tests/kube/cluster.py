@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.kube import kernel_settings
 from tests.kube.control_plane import start_control_plane
-from tests.kube.identities import Identities
+from tests.kube.identities import IDENTITIES, Identities
 from tests.kube.kubectl import Kubectl
 from tests.kube.machine import Machine, connect, start_machine
 from tests.kube.network import CONTROL, node_address
@@ -22,7 +22,7 @@ from tests.kube.volumes import manifest, storage_class, volume
 from tests.kube.waiting import until
 
 NODES: Final = 3
-VOLUMES: Final = 3
+VOLUMES: Final = 6
 """On each node at the start."""
 RECORD: Final = STATE / "cluster.json"
 
@@ -37,7 +37,7 @@ class Cluster:
     @property
     def kubectl(self) -> Kubectl:
         """The administrator's."""
-        return Kubectl(self.control, STATE / "identities" / "admin.kubeconfig")
+        return Kubectl(self.control, IDENTITIES / "admin.kubeconfig")
 
     def node(self, name: str) -> Machine:
         """One of the nodes."""
@@ -61,7 +61,7 @@ def up(*, nodes: int = NODES) -> Cluster:
     control, workers = machines[0], machines[1:]
     connect(control, workers)
     route_pods([(each, number) for number, each in enumerate(workers, start=1)], control)
-    identities = Identities(STATE / "identities")
+    identities = Identities(IDENTITIES)
     start_control_plane(control, identities)
     cluster = Cluster(control, workers)
     cluster.kubectl.apply(manifest([storage_class()]))

@@ -37,7 +37,13 @@ def start_control_plane(machine: Machine, identities: Identities) -> None:
          f"--service-account-key-file={identities.public('service-accounts')}",
          f"--service-account-signing-key-file={key('service-accounts')}", "--authorization-mode=Node,RBAC",
          "--enable-admission-plugins=NodeRestriction",
-         "--kubelet-preferred-address-types=InternalIP"],
+         "--kubelet-preferred-address-types=InternalIP",
+         # What it hands over to other servers, such as that of metrics, by a certificate that they know.
+         "--enable-aggregator-routing=true", f"--proxy-client-cert-file={identities.public('aggregator')}",
+         f"--proxy-client-key-file={key('aggregator')}", "--requestheader-allowed-names=aggregator",
+         f"--requestheader-client-ca-file={identities.authority.certificate}",
+         "--requestheader-extra-headers-prefix=X-Remote-Extra-", "--requestheader-group-headers=X-Remote-Group",
+         "--requestheader-username-headers=X-Remote-User"],
     )  # fmt: skip
     until("the API server is ready", lambda: _is_ready(machine, identities, server))
     kubeconfig = identities.kubeconfig("controller-manager")
@@ -45,7 +51,11 @@ def start_control_plane(machine: Machine, identities: Identities) -> None:
         "kube-controller-manager",
         [PROGRAMS / "kube-controller-manager", f"--kubeconfig={kubeconfig}", "--leader-elect=false",
          f"--cluster-cidr={PODS}", f"--service-account-private-key-file={key('service-accounts')}",
-         f"--root-ca-file={identities.authority.certificate}", "--use-service-account-credentials=true"],
+         f"--root-ca-file={identities.authority.certificate}", "--use-service-account-credentials=true",
+         # An autoscaler waits for minutes by default, of which nothing would be seen but that.
+         "--horizontal-pod-autoscaler-sync-period=5s", "--horizontal-pod-autoscaler-cpu-initialization-period=15s",
+         "--horizontal-pod-autoscaler-initial-readiness-delay=10s",
+         "--horizontal-pod-autoscaler-downscale-stabilization=20s"],
     )  # fmt: skip
     machine.start(
         "kube-scheduler",

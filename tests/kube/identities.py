@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.kube.network import API, API_SERVICE, CONTROL
+from tests.kube.places import STATE
 from tests.network.certificates import Authority, authority
 
+IDENTITIES: Final = STATE / "identities"
 SUBJECTS: Final = {
     "admin": "/O=system:masters/CN=admin",
     "apiserver-to-kubelets": "/O=system:masters/CN=apiserver",
+    "aggregator": "/CN=aggregator",
     "controller-manager": "/CN=system:kube-controller-manager",
     "scheduler": "/CN=system:kube-scheduler",
     "proxy": "/CN=system:kube-proxy",

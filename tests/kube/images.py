@@ -14,11 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from tests.interop import collector
 from tests.kube.places import CACHE, ROOT, say
 
 SERVICES: Final = ("quorum", "controller", "gateway", "heartbeat", "placer", "observer")
 PIPELINE: Final = "pipeline"
-"""It is ten times as large as the others, and no part of the release that a cluster here gets."""
+"""It is ten times as large as the others, and built where it is asked for."""
 VERSION: Final = "0.1.0"
 SUITE: Final = "bookworm"
 STORE: Final = ("--root", str(CACHE / "storage"), "--runroot", str(CACHE / "storage-run"))
@@ -26,6 +27,7 @@ RUNTIME: Final = "localhost/quorate-base/runtime:2"
 BUILDER: Final = "localhost/quorate-base/builder:1"
 PAUSE: Final = "localhost/quorate-base/pause:1"
 """A base with other packages has another tag, so that a cache of before is not taken for it."""
+COLLECTOR: Final = f"localhost/quorate-test/otelcol:{collector.VERSION}"
 AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
 RUNTIME_PACKAGES: Final = (
@@ -44,15 +46,33 @@ def image(service: str, version: str = VERSION) -> str:
     return f"localhost/quorate/{service}:{version}"
 
 
-def archive(version: str = VERSION) -> Path:
-    """All images of a version in OCI's layout, each layer once."""
-    return CACHE / f"images-{version}.tar"
+def archive(name: str = VERSION) -> Path:
+    """Images in OCI's layout, each layer once: those of a version, or of something else."""
+    return CACHE / f"images-{name}.tar"
 
 
 def build_images(*, root: Path = ROOT, version: str = VERSION) -> None:
     """Builds the images of a tree that a cluster gets, and writes their archive."""
     build(SERVICES, root=root, version=version)
     _archive([PAUSE, *(image(service, version) for service in SERVICES)], archive(version))
+
+
+def build_pipeline() -> str:
+    """Builds the pipeline's image, writes its archive, and returns the archive's name."""
+    build((PIPELINE,))
+    _archive([image(PIPELINE)], archive(PIPELINE))
+    return PIPELINE
+
+
+def build_collector() -> str:
+    """Makes an image of an OpenTelemetry collector, writes its archive, and returns the archive's name."""
+    program = collector.build()
+    container = buildah("from", "scratch").strip()
+    buildah("copy", "--quiet", container, program, "/otelcol")
+    buildah("config", "--entrypoint", '["/otelcol"]', container)
+    buildah("commit", "--quiet", "--rm", container, COLLECTOR)
+    _archive([COLLECTOR], archive("collector"))
+    return "collector"
 
 
 def build(services: tuple[str, ...], *, root: Path = ROOT, version: str = VERSION) -> None:

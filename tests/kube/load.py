@@ -114,7 +114,7 @@ async def lead(stub: ControllerStub, node_id: int) -> dict[str, Any]:
     return await quorum(stub)
 
 
-async def read(transport: Transport, address: str, host: str) -> None:
+async def read(transport: Transport, address: str, host: str, *, between_s: float) -> None:
     """Asks the observers of a name, in turns, as a client does that is left alone with gRPC's own means."""
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
@@ -129,7 +129,7 @@ async def read(transport: Transport, address: str, host: str) -> None:
                 failed += 1
                 print(f"{error.code().name}: {error.details()}", flush=True)
             count += 1
-            await asyncio.sleep(BETWEEN_S)
+            await asyncio.sleep(between_s)
     print(json.dumps({"read": count, "failed": failed}), flush=True)
 
 
@@ -141,7 +141,9 @@ async def main() -> None:
     parser.add_argument("host")
     parser.add_argument("keystore", type=Path)
     parser.add_argument("truststore", type=Path)
-    parser.add_argument("more", nargs="?", help="the file to write, or the node that is to lead")
+    parser.add_argument(
+        "more", nargs="?", help="the file to write, the node that is to lead, or the seconds between reads"
+    )
     chosen = parser.parse_args()
     transport = Transport(keystore=chosen.keystore, truststore=chosen.truststore)
     options = (*OPTIONS, ("grpc.ssl_target_name_override", chosen.host))
@@ -152,7 +154,7 @@ async def main() -> None:
             case "write":
                 await write(stub, Path(chosen.more))
             case "read":
-                await read(transport, chosen.address, chosen.host)
+                await read(transport, chosen.address, chosen.host, between_s=float(chosen.more))
             case "lead":
                 print(json.dumps(await lead(stub, int(chosen.more))))
             case "list":

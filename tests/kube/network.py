@@ -6,6 +6,7 @@ from typing import Final
 
 CONTROL: Final = "10.90.0.1"
 """The machine of the control plane, with the switch and the DNS server."""
+MACHINES: Final = "10.90.0.0/24"
 API: Final = f"https://{CONTROL}:6443"
 PODS: Final = "10.91.0.0/16"
 SERVICES: Final = "10.92.0.0/16"

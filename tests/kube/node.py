@@ -65,9 +65,9 @@ def _write_pod_network(directory: Path, number: int) -> None:
     (directory / "pods.conflist").write_text(json.dumps(conflist))
 
 
-def load_images(machine: Machine, version: str = VERSION) -> None:
-    """Has a node's containerd take the images of a version."""
-    machine.run("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import", archive(version))
+def load_images(machine: Machine, name: str = VERSION) -> None:
+    """Has a node's containerd take the images of an archive."""
+    machine.run("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import", archive(name))
 
 
 def _containerd_config(directory: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The network of a pod, for programs that are not in its image: they run on the host's files."""
+"""Pods that a show adds; and the network of a pod, for programs of the host that are not in its image."""
 
 from __future__ import annotations
 
@@ -6,13 +6,44 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tests.kube.images import image
 from tests.kube.machine import Machine
 from tests.kube.network import CONTROL, DOMAIN
 from tests.kube.node import CONTAINERD
-from tests.kube.places import ROOT, STATE
-from tests.kube.release import NAMESPACE, Release
+from tests.kube.places import ROOT
+from tests.kube.release import Release
+from tests.kube.volumes import manifest
+from tests.kube.waiting import until
 
 COMMAND_S: Final = 300
+USER: Final = 10001
+
+
+def add_pod(
+    release: Release, name: str, labels: Mapping[str, str], *, service: str = "observer", claim: str = ""
+) -> dict[str, Any]:
+    """A pod beside a release, once it is ready: it sleeps, with a service's image and a claim at /claim."""
+    mounts = [{"name": "claim", "mountPath": "/claim"}] if claim else []
+    container = {
+        "name": "it",
+        "image": image(service),
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "2147483647"],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": mounts,
+    }
+    user = {"runAsNonRoot": True, "runAsUser": USER, "fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {
+        "containers": [container],
+        "securityContext": user,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": claim}}] if claim else [],
+    }
+    metadata = {"name": name, "labels": dict(labels)}
+    release.kubectl.apply(manifest([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}]))
+    until(f"pod {release.namespace}/{name} is ready", lambda: release.kubectl.is_ready("pod", name))
+    return release.kubectl.get("pod", name)
 
 
 def process_of(release: Release, pod: Mapping[str, Any], container: str) -> tuple[Machine, str]:
@@ -28,8 +59,10 @@ def process_of(release: Release, pod: Mapping[str, Any], container: str) -> tupl
 def run_in_network(release: Release, pod: Mapping[str, Any], container: str, *command: object) -> str:
     """What a command prints in the network of a pod, with the names that the cluster's DNS has. Raises SystemExit."""
     node, pid = process_of(release, pod, container)
-    names = STATE / "resolv.conf"
-    names.write_text(f"nameserver {CONTROL}\nsearch {NAMESPACE}.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\noptions ndots:5\n")
+    names = release.directory / "resolv.conf"
+    names.write_text(
+        f"nameserver {CONTROL}\nsearch {release.namespace}.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\noptions ndots:5\n"
+    )
     inside = f'mount --bind {names} /etc/resolv.conf && exec "$@"'
     done = subprocess.run(
         [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -28,9 +29,18 @@ OF_DEBIAN: Final = {
     "mmdebstrap": "mmdebstrap",
     "iptables": "iptables",
     "ip": "iproute2",
+    "ipset": "ipset",
     "openssl": "openssl",
 }
 """A program of each package, or a file."""
+ADDONS: Final = {
+    "kube-router": ("github.com/cloudnativelabs/kube-router/v2@v2.1.0", "./cmd/kube-router"),
+    "metrics-server": ("sigs.k8s.io/metrics-server@v0.8.0", "./cmd/metrics-server"),
+    # In later releases each program is a module of its own, which is not published.
+    "cert-manager": ("github.com/cert-manager/cert-manager@v1.11.5", "./cmd/controller"),
+    "cert-manager-webhook": ("github.com/cert-manager/cert-manager@v1.11.5", "./cmd/webhook"),
+}
+"""What clusters have besides Kubernetes: the module of each program, and its package there."""
 VERSION: Final = "k8s.io/component-base/version"
 HELM_VERSION: Final = "helm.sh/helm/v3/internal/version"
 
@@ -58,13 +68,29 @@ def get_programs() -> None:
         _build(["coredns"], ["install", "-ldflags=-s -w", f"github.com/coredns/coredns@v{COREDNS}"])
 
 
-def _build(names: list[str], arguments: list[str]) -> None:
+def get_addon(name: str) -> Path:
+    """The program of an addon, built if it is absent: a minute or two of two cores. Raises CalledProcessError."""
+    program = PROGRAMS / name
+    if not program.exists():
+        module, package = ADDONS[name]
+        _build([name], ["build", "-ldflags=-s -w", "-o", str(program), package], source=source_of(module))
+    return program
+
+
+def source_of(module: str) -> Path:
+    """The files of a module, as MODULE@VERSION; its own go.mod and go.sum say what it is built with."""
+    command = ["go", "mod", "download", "-json", module]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def _build(names: list[str], arguments: list[str], *, source: Path = ROOT / "tests" / "kube" / "kubernetes") -> None:
     say(f"go {arguments[0]} {' '.join(names)}")
     begun = time.monotonic()
     subprocess.run(
         ["nice", "-n", "10", "go", arguments[0], "-trimpath", *arguments[1:]],
         check=True,
-        cwd=ROOT / "tests" / "kube" / "kubernetes",
+        cwd=source,
         env={**os.environ, "CGO_ENABLED": "0", "GOBIN": str(PROGRAMS), "GOFLAGS": "-buildvcs=false"},
     )
     say(f"built in {time.monotonic() - begun:.0f} s")

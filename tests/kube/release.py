@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import Kubectl, Refused
-from tests.kube.network import CONTROL, DOMAIN
+from tests.kube.network import CONTROL, DOMAIN, MACHINES
 from tests.kube.places import ROOT, STATE, say
 from tests.kube.volumes import manifest
 from tests.kube.waiting import until
@@ -31,12 +31,16 @@ OBSERVER_PORT: Final = 9097
 HELM_WAIT: Final = "5m"
 LITTLE: Final = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
 """Nodes here are parts of one machine: what a pod asks for at a minimum is little."""
+CLIENT: Final = {"quorate-client": "true"}
+"""The label of pods that the release's policies take for clients."""
 VALUES: Final[Mapping[str, Any]] = {
     "image": {"registry": "localhost", "pullPolicy": "Never"},
     "quorum": {"resources": LITTLE, "controllerResources": LITTLE, "spreadHosts": False},
     "heartbeat": {"resources": LITTLE},
     "placer": {"resources": LITTLE},
     "observer": {"resources": LITTLE},
+    # The load comes from the machines.
+    "networkPolicy": {"clients": [{"podSelector": {"matchLabels": CLIENT}}, {"ipBlock": {"cidr": MACHINES}}]},
 }
 COMPONENT: Final = "app.kubernetes.io/component"
 
@@ -77,28 +81,39 @@ class Release:
         until(f"{count} x {component} ready", lambda: self.are_ready(component, count))
 
     @property
-    def host(self) -> str:
-        """The name in the controllers' certificates by which clients call any of them."""
-        return f"{FULL_NAME}-controller.{NAMESPACE}.svc"
+    def namespace(self) -> str:
+        """Of Kubernetes."""
+        return self.kubectl.namespace
+
+    @property
+    def directory(self) -> Path:
+        """For what clients of this release need, and what they write."""
+        made = STATE / self.namespace
+        made.mkdir(exist_ok=True)
+        return made
+
+    def host(self, component: str) -> str:
+        """The name of a service of the release, as its certificates have it."""
+        return f"{FULL_NAME}-{component}.{self.namespace}.svc"
 
     def certificate(self) -> tuple[Path, Path]:
         """The admin's key store and trust store, as the cluster has them now."""
         data = self.kubectl.get("secret", self.admin_secret)["data"]
         for name in ("tls-combined.pem", "ca.crt"):
-            new = STATE / f"{name}.new"
+            new = self.directory / f"{name}.new"
             new.write_bytes(base64.b64decode(data[name]))
-            new.replace(STATE / name)
-        return STATE / "tls-combined.pem", STATE / "ca.crt"
+            new.replace(self.directory / name)
+        return self.directory / "tls-combined.pem", self.directory / "ca.crt"
 
     def load(self, command: str, *more: object) -> list[str]:
         """The command line of `tests.kube.load`."""
         address = self.kubectl.get("service", f"{FULL_NAME}-controller")["spec"]["clusterIP"]
-        return self._load(command, f"{address}:{CONTROLLER_PORT}", self.host, *more)
+        return self._load(command, f"{address}:{CONTROLLER_PORT}", self.host("controller"), *more)
 
-    def reads(self) -> list[str]:
+    def reads(self, *, between_s: float = 0.02) -> list[str]:
         """The command line of `tests.kube.load` that reads from all observers, by their name in the cluster's DNS."""
-        host = f"{FULL_NAME}-observer.{NAMESPACE}.svc"
-        return self._load("read", f"dns://{CONTROL}:53/{host}.{DOMAIN}:{OBSERVER_PORT}", host)
+        host = self.host("observer")
+        return self._load("read", f"dns://{CONTROL}:53/{host}.{DOMAIN}:{OBSERVER_PORT}", host, between_s)
 
     def _load(self, command: str, address: str, host: str, *more: object) -> list[str]:
         call = [command, address, host, *self.certificate(), *more]
@@ -129,19 +144,23 @@ class Release:
 
 
 def install(cluster: Cluster) -> Release:
-    """Into a new namespace that admits only pods which are restricted as Kubernetes' strictest standard says."""
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    cluster.kubectl.apply(
-        manifest([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}])
-    )
-    release = Release(cluster, cluster.kubectl.within(NAMESPACE))
+    """Into a new namespace, by the chart's defaults."""
+    release = Release(cluster, new_namespace(cluster, NAMESPACE))
     install_chart(release, CHART)
     return release
 
 
+def new_namespace(cluster: Cluster, name: str) -> Kubectl:
+    """One that admits only pods which are restricted as Kubernetes' strictest standard says."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    cluster.kubectl.apply(manifest([about]))
+    return cluster.kubectl.within(name)
+
+
 def install_chart(release: Release, chart: Path, *settings: str) -> None:
     """A chart, with values as NAME=VALUE; volumes of an earlier release of the name are taken up."""
-    values = STATE / "values.json"
+    values = release.directory / "values.json"
     values.write_text(json.dumps(VALUES))
     more = [part for setting in settings for part in ("--set", setting)]
     release.helm("install", chart, "--values", values, "--wait", "--timeout", HELM_WAIT, *more)
@@ -193,7 +212,7 @@ class Writes:
 @contextmanager
 def under_load(release: Release, what: str) -> Iterator[Callable[[], int]]:
     """Writes go on during the block, which is told how many were acknowledged; then each is looked for."""
-    file = STATE / f"writes-{what.replace(' ', '-')}.jsonl"
+    file = release.directory / f"writes-{what.replace(' ', '-')}.jsonl"
     process = subprocess.Popen(release.load("write", file), cwd=ROOT, env={**os.environ, "GRPC_VERBOSITY": "NONE"})
 
     def count() -> int:
@@ -226,4 +245,14 @@ def read(file: Path) -> Writes:
     return Writes([json.loads(line) for line in text.splitlines() if line.endswith("}")])
 
 
-__all__ = ["Refused", "Release", "Writes", "install", "install_chart", "is_ready", "under_load", "uninstall"]
+__all__ = [
+    "Refused",
+    "Release",
+    "Writes",
+    "install",
+    "install_chart",
+    "is_ready",
+    "new_namespace",
+    "under_load",
+    "uninstall",
+]

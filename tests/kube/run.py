@@ -17,6 +17,7 @@ from tests.kube.shows import (
     gateway,
     kills,
     lost_volume,
+    network_policies,
     observers,
     rolling_restart,
     upgrade,
@@ -24,6 +25,7 @@ from tests.kube.shows import (
 )
 
 SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
+    "network-policies": network_policies.show,
     "kills": kills.show,
     "lost-volume": lost_volume.show,
     "rolling-restart": rolling_restart.show,
