@@ -1,11 +1,17 @@
 {{/* The properties files of the services. */}}
 
-{{/* A dict with root, component, service (the key of its values) and given (what the chart sets): a properties file. */}}
+{{/*
+A dict with given (what the chart sets), settings, where (their key in the values), and ofPod (what each pod's environment
+sets, which counts more than a file): a properties file.
+*/}}
 {{- define "quorate.properties" -}}
 {{- $given := .given -}}
 {{- range $key, $value := .settings -}}
 {{- if hasKey $given $key -}}
 {{- fail (printf "%s: the chart sets %s = %v itself; it cannot be changed there" $.where $key (index $given $key)) -}}
+{{- end -}}
+{{- if has $key ($.ofPod | default list) -}}
+{{- fail (printf "%s: the chart sets %s itself, for each pod another; it cannot be changed there" $.where $key) -}}
 {{- end -}}
 {{- end -}}
 {{- $lines := list -}}
@@ -77,7 +83,7 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- $_ := set $given "metadata.log.dir" "/var/lib/quorate/metadata" -}}
 {{- $_ := set $given "controller.quorum.bootstrap.servers" (include "quorate.nodes" (dict "root" . "port" 9093 "named" false)) -}}
 {{- $_ := set $given "controller.quorum.auto.join.enable" "true" -}}
-{{- include "quorate.properties" (dict "given" $given "settings" .Values.quorum.settings "where" "quorum.settings") -}}
+{{- include "quorate.properties" (dict "given" $given "settings" .Values.quorum.settings "where" "quorum.settings" "ofPod" (list "node.id" "advertised.listeners")) -}}
 {{- end -}}
 
 {{- define "quorate.controller.properties" -}}
@@ -86,7 +92,7 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- $_ := set $given "quorum.endpoint" "localhost:9093" -}}
 {{- $_ := set $given "placer.endpoints" (printf "%s:9096" (include "quorate.host" (dict "root" . "component" "placer"))) -}}
 {{- $_ := set $given "heartbeat.endpoint" (printf "%s:9095" (include "quorate.host" (dict "root" . "component" "heartbeat"))) -}}
-{{- include "quorate.properties" (dict "given" $given "settings" .Values.quorum.controllerSettings "where" "quorum.controllerSettings") -}}
+{{- include "quorate.properties" (dict "given" $given "settings" .Values.quorum.controllerSettings "where" "quorum.controllerSettings" "ofPod" (list "node.id" "advertised.listeners")) -}}
 {{- end -}}
 
 {{- define "quorate.gateway.properties" -}}
@@ -97,7 +103,7 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- $_ := set $given "controller.quorum.voters" (include "quorate.nodes" (dict "root" . "port" 9092 "named" true)) -}}
 {{- $_ := set $given "grpc.ssl.keystore.location" "/etc/quorate/tls/tls-combined.pem" -}}
 {{- $_ := set $given "grpc.ssl.truststore.location" "/etc/quorate/tls/ca.crt" -}}
-{{- include "quorate.properties" (dict "given" $given "settings" .Values.gateway.settings "where" "gateway.settings") -}}
+{{- include "quorate.properties" (dict "given" $given "settings" .Values.gateway.settings "where" "gateway.settings" "ofPod" (list "node.id")) -}}
 {{- end -}}
 
 {{- define "quorate.heartbeat.properties" -}}
