@@ -14,11 +14,13 @@ from tests.kube.programs import get_programs
 from tests.kube.release import Release, install, uninstall
 from tests.kube.shows import (
     certificates,
+    existing_secret,
     gateway,
     kills,
     lost_volume,
     network_policies,
     observers,
+    refusals,
     rolling_restart,
     upgrade,
     voters,
@@ -33,6 +35,8 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "voters": voters.show,
     "certificates": certificates.show,
     "gateway": gateway.show,
+    "refusals": refusals.show,
+    "existing-secret": existing_secret.show,
     "upgrade": upgrade.show,
 }
 
