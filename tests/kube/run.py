@@ -13,6 +13,7 @@ from tests.kube.places import say
 from tests.kube.programs import get_programs
 from tests.kube.release import Release, install, uninstall
 from tests.kube.shows import (
+    cert_manager,
     certificates,
     existing_secret,
     gateway,
@@ -37,6 +38,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "gateway": gateway.show,
     "refusals": refusals.show,
     "existing-secret": existing_secret.show,
+    "cert-manager": cert_manager.show,
     "upgrade": upgrade.show,
 }
 
