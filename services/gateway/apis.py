@@ -1,4 +1,4 @@
-"""The APIs that a gateway serves: those that a released Kafka's controller lists, and which service answers each."""
+"""The APIs that a gateway serves: those that a Kafka controller lists, and which service answers each."""
 
 from __future__ import annotations
 

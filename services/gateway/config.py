@@ -60,7 +60,7 @@ class GatewayConfig:
     gateways: tuple[NamedVoter, ...] = setting(
         "controller.quorum.voters",
         list_of(named_voter(), distinct=lambda each: (each.id, each.listener)),
-        "Where a Kafka reaches each node, this one too: the gateways. Of several listeners each entry names one.",
+        "Where brokers and Kafka clients reach each node, this one too: the gateways. Each names one of several listeners.",
     )
     request_bytes_max: int = setting(
         "socket.request.max.bytes",
@@ -124,7 +124,7 @@ class GatewayConfig:
 
     @property
     def gateways_at(self) -> dict[str, dict[NodeId, Endpoint]]:
-        """Where a Kafka reaches each node, by listener and node id."""
+        """Where brokers and Kafka clients reach each node, by listener and node id."""
         names = [each.name for each in self.listeners]
         return {
             name: {each.id: each.endpoint for each in self.gateways if (each.listener or names[0]) == name}

@@ -1,4 +1,4 @@
-"""Puts addresses that a Kafka can reach in answers: those of the gateways, and of a Kafka's own controllers."""
+"""Puts addresses into answers that brokers and Kafka clients can reach: of gateways, and of Kafka controllers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTROLLERS: Final = 2
 class Endpoints:
     """Where each node's gateway is at the listener on which a request came, by node id, as Kafka answers it (KIP-103).
 
-    A Kafka's controllers may be among them. In raft answers the quorum node beside the gateway also names those that
+    Kafka controllers may be among them. In raft answers the quorum node beside the gateway also names those that
     are not, by the name of the listener. Any other node is left out of an answer: at its own address nobody speaks
     Kafka's protocol, or not by this listener's security protocol. DescribeQuorum alone names all listeners of a node.
     """
@@ -43,7 +43,7 @@ class Endpoints:
         """What a call to the quorum node says of the listener."""
 
     def reachable(self, response: M) -> M:
-        """Returns the response with addresses that a Kafka can reach."""
+        """Returns the response with addresses that brokers and Kafka clients can reach."""
         if isinstance(response, DescribeQuorumResponse):
             described = (replace(each, listeners=self._listeners(each.node_id)) for each in response.nodes)
             return replace(response, nodes=tuple(each for each in described if each.listeners))

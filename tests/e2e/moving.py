@@ -111,7 +111,7 @@ class Moving:
         }
 
     def _gateway_both(self, gateway: Process) -> dict[str, str]:
-        """As for a Kafka's controller: what is of the listener with TLS has its name before it."""
+        """As for a Kafka controller: what is of the listener with TLS has its name before it."""
         of_grpc = self._after[gateway.name].settings
         prefix = f"listener.name.{SECURE.lower()}."
         stores = ("ssl.keystore.location", "ssl.truststore.location")

@@ -29,7 +29,7 @@ A_TRANSACTION: Final = 5
 
 
 class Controllers(Protocol):
-    """A plan's cluster, and where a Kafka reaches its nodes."""
+    """A plan's cluster, and where Kafka brokers reach its nodes."""
 
     plan: ClusterPlan
 

@@ -1,4 +1,4 @@
-"""A released Kafka's brokers move from a gateway's listener in the clear to the one with TLS, and back, at work.
+"""Brokers of a Kafka release move from a gateway's listener in the clear to the one with TLS, and back, at work.
 
 As in services/TO_TLS.md: both listeners at each gateway, then the brokers one after the other, then one listener alone.
 A client of the brokers writes all the time, a topic is made through a broker at each stage, and Kafka's tools ask the

@@ -92,7 +92,7 @@ async def test_a_checkpoint_comes_in_chunks() -> None:
 
 
 class Unwritable(Script):
-    """A leader of epoch 7 that cannot write a refusal of FetchSnapshot, as a Kafka; it has the snapshot `latest`."""
+    """A leader of epoch 7 that cannot write a refusal of FetchSnapshot, as in Kafka; it has the snapshot `latest`."""
 
     def __init__(self, latest: OffsetAndEpoch, checkpoint: bytes) -> None:
         super().__init__(self.fetched, checkpoint=checkpoint)
