@@ -60,7 +60,7 @@ class GatewayConfig:
     gateways: tuple[NamedVoter, ...] = setting(
         "controller.quorum.voters",
         list_of(named_voter(), distinct=lambda each: (each.id, each.listener)),
-        "Where brokers and Kafka clients reach each node, this one too: the gateways. Each names one of several listeners.",
+        "Where brokers and Kafka clients reach each node, this one too: the gateways, each with one of the listeners.",
     )
     request_bytes_max: int = setting(
         "socket.request.max.bytes",
