@@ -1,8 +1,8 @@
-"""Brokers of a Kafka release move from a gateway's listener in the clear to the one with TLS, and back, at work.
+"""Gateways with two listeners, as Kafka controllers have them: what each tells, and brokers that move.
 
-As in services/TO_TLS.md: both listeners at each gateway, then the brokers one after the other, then one listener alone.
-A client of the brokers writes all the time, a topic is made through a broker at each stage, and Kafka's tools ask the
-gateways at the listener that the brokers have moved to.
+The brokers go from the listener in the clear to the one with TLS, and back, as in services/TO_TLS.md: both listeners at
+each gateway, then the brokers one after the other, then one listener alone. A client of the brokers writes all the
+time, a topic is made through a broker at each stage, and Kafka's tools ask the gateways at the brokers' listener.
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ import json
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 pytest.register_assert_rewrite("tests.interop.busy_brokers", "tests.e2e.cluster")
 
-from deploy.local.plan import ClusterPlan  # noqa: E402  # assertions of the helpers tell values from here on
-from quorate.nouns import NodeId  # noqa: E402
+from deploy.kafka.node import Node  # noqa: E402  # assertions of the helpers tell values from here on
+from deploy.local.plan import ClusterPlan  # noqa: E402
+from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse  # noqa: E402
+from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse  # noqa: E402
+from kraft.api.fetch import FetchRequest, FetchResponse  # noqa: E402
+from quorate.network.client import connect  # noqa: E402
+from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId, uuid_text  # noqa: E402
+from quorate.random_uuid import random_uuid  # noqa: E402
+from tests.e2e.calls import eventually  # noqa: E402
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane  # noqa: E402
 from tests.e2e.kafka_listeners import KafkaListeners  # noqa: E402
 from tests.interop.busy_brokers import Brokers, Writer, at_work  # noqa: E402
@@ -38,6 +45,15 @@ PREFIX: Final = "listener.name.secure."
 BROKERS: Final = (101, 102)
 WRITTEN: Final = "written-all-the-time"
 TOOLS: Final = "org.apache.kafka.tools."
+QUORUM: Final = DescribeQuorumRequest(
+    (DescribeQuorumRequest.TopicData(METADATA_TOPIC, (DescribeQuorumRequest.TopicData.PartitionData(0),)),)
+)
+FETCH: Final = FetchRequest(
+    topics=(
+        FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(FetchRequest.FetchTopic.FetchPartition(),)),
+    )
+)
+"""Of another epoch: it is refused, with the leader's address."""
 
 
 class Moving:
@@ -142,3 +158,67 @@ async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_wri
 
             made = {"before", "by-both", "by-tls-alone", "by-both-again", "in-the-clear-again", WRITTEN}
             assert made <= (await cluster.topics(at=1)).keys()
+
+
+@pytest.mark.parametrize(("voters", "names"), [("in the log", ("FIRST", "SECOND")), ("static", ("FIRST",))])
+async def test_a_listener_tells_what_that_of_a_kafkas_controller_tells(
+    tmp_path: Path, voters: str, names: tuple[str, ...]
+) -> None:
+    """At each the addresses of that listener; DescribeQuorum all that the voters record has.
+
+    Static voters have one listener in Kafka, the first of controller.listener.names; a gateway knows of all.
+    """
+    listeners = KafkaListeners(VOTERS, {"FIRST": "PLAINTEXT", "SECOND": "PLAINTEXT"})
+    at_kafka = {name: addresses[1] for name, addresses in listeners.addresses.items()}
+    theirs = {}
+    with Node(tmp_path / "kafka", two_listeners(at_kafka, is_static=voters == "static", data=tmp_path)) as node:
+        formatted = () if voters == "static" else ("--standalone",)
+        await asyncio.to_thread(node.format, uuid_text(random_uuid()), *formatted)
+        await asyncio.to_thread(node.start().wait_ready)
+        for name, address in at_kafka.items():
+            theirs[name] = await eventually(lambda address=address: told(address, at_kafka), bool)
+    settings = {node_id: listeners.settings(node_id, "FIRST", "SECOND") for node_id in VOTERS}
+    plane = control_plane(tmp_path / "plane", with_gateways=True, gateway_settings=settings, with_stand_ins=False)
+    async with plane as cluster:
+        leader_id = await cluster.active()
+        by_name = {name: addresses[leader_id] for name, addresses in listeners.addresses.items()}
+        ours = {name: await told(address, by_name) for name, address in by_name.items()}
+
+    expected = {name: (name, names, name) for name in at_kafka}
+    assert expected == theirs
+    assert {name: (name, ("FIRST", "SECOND"), name) for name in by_name} == ours
+
+
+def two_listeners(at: Mapping[str, tuple[str, int]], *, is_static: bool, data: Path) -> dict[str, object]:
+    """The properties of a Kafka's controller, node 1."""
+    (host, port) = at["FIRST"]
+    known = {"controller.quorum.voters": f"1@{host}:{port}"} if is_static else {}
+    return {
+        "process.roles": "controller",
+        "node.id": 1,
+        "listeners": ",".join(f"{name}://{host}:{port}" for name, (host, port) in at.items()),
+        "controller.listener.names": ",".join(at),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in at),
+        "log.dirs": data / "data",
+        "controller.quorum.bootstrap.servers": f"{host}:{port}",
+        **known,
+    }
+
+
+async def told(address: tuple[str, int], by_name: Mapping[str, tuple[str, int]]) -> tuple[Any, ...] | None:
+    """By the names of the leader's listeners: what DescribeCluster, DescribeQuorum and Fetch tell of where it is.
+
+    None while it has not registered yet.
+    """
+    name_of = {port: name for name, (_, port) in by_name.items()}  # Kafka has localhost for a static voter's 127.0.0.1
+    async with await connect(*address) as client:
+        cluster = await client.ask_for(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=2))
+        quorum = await client.ask_for(DescribeQuorumResponse, QUORUM)
+        fetched = await client.ask_for(FetchResponse, FETCH)
+    own = [each for each in cluster.brokers if each.broker_id == cluster.controller_id]
+    if not own:
+        return None
+    (voter,) = [each for each in quorum.nodes if each.node_id == cluster.controller_id]
+    (leader,) = fetched.node_endpoints
+    assert all(name_of[at.port] == at.name for at in voter.listeners)
+    return name_of[own[0].port], tuple(sorted(at.name for at in voter.listeners)), name_of[leader.port]
