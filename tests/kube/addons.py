@@ -54,7 +54,8 @@ def start_metrics(cluster: Cluster) -> None:
          f"--authorization-kubeconfig={KUBECONFIG}", f"--bind-address={CONTROL}", f"--secure-port={METRICS_PORT}",
          f"--tls-cert-file={IDENTITIES / f'{name}.pem'}", f"--tls-private-key-file={IDENTITIES / f'{name}-key.pem'}",
          # Kubelets make their own certificates.
-         "--kubelet-insecure-tls", "--kubelet-preferred-address-types=InternalIP", "--metric-resolution=10s"],
+         "--kubelet-insecure-tls", "--kubelet-preferred-address-types=InternalIP", "--metric-resolution=10s",
+         "--kubelet-request-timeout=5s"],
     )  # fmt: skip
     about = {"name": name, "namespace": "kube-system"}
     group, version = "metrics.k8s.io", "v1beta1"
@@ -83,7 +84,7 @@ def start_metrics(cluster: Cluster) -> None:
             },
         },
     ]  # fmt: skip
-    cluster.kubectl.apply(manifest(objects))
+    cluster.kubectl.within("kube-system").apply(manifest(objects))
     until("all nodes have figures", lambda: _have_figures(cluster))
 
 

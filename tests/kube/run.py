@@ -15,6 +15,7 @@ from tests.kube.release import Release, install, uninstall
 from tests.kube.shows import (
     cert_manager,
     certificates,
+    collector,
     existing_secret,
     gateway,
     kills,
@@ -36,6 +37,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "voters": voters.show,
     "certificates": certificates.show,
     "gateway": gateway.show,
+    "collector": collector.show,
     "refusals": refusals.show,
     "existing-secret": existing_secret.show,
     "cert-manager": cert_manager.show,
