@@ -13,6 +13,7 @@ from tests.kube.places import say
 from tests.kube.programs import get_programs
 from tests.kube.release import Release, install, uninstall
 from tests.kube.shows import (
+    autoscaling,
     cert_manager,
     certificates,
     collector,
@@ -38,6 +39,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "certificates": certificates.show,
     "gateway": gateway.show,
     "collector": collector.show,
+    "autoscaling": autoscaling.show,
     "refusals": refusals.show,
     "existing-secret": existing_secret.show,
     "cert-manager": cert_manager.show,
