@@ -126,7 +126,7 @@ wheel: setup ## pyspark-kraft: the pipeline's data source as a wheel for any PyS
 	@$(RUN) python -m deploy.pyspark.build
 
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
-	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
+	@$(RUN) pytest $(PARALLEL) --no-loadscope-reorder tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
 fixtures: setup ## run clusters of a Kafka release again and keep their directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures

@@ -54,10 +54,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What one process does, job after job."""
+    """What one process does, job after job; a test asks for a session `for_few` records, which no figure is of."""
 
     master: str
     jobs: Sequence[Job]
+    for_few: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +114,10 @@ def run(asked: Asked) -> list[Round]:
 
 def main(text: str) -> None:
     """Do what `text` asks, telling of each round on stdout."""
-    from services.pipeline.session import start
+    from services.pipeline.session import SMALL, start
 
     wanted = json.loads(text)
-    spark = start(wanted["master"], SETTINGS)
+    spark = start(wanted["master"], {**SETTINGS, **(SMALL if wanted["for_few"] else {})})
     java = spark.sparkContext._jvm
     assert java is not None, "a session with a JVM of its own"
     with Watch(int(java.java.lang.ProcessHandle.current().pid())) as watch:

@@ -34,7 +34,7 @@ def rounds(made: Path, lake: Path) -> dict[str, Round]:
     if not is_installed():
         pytest.skip(HOW_TO_GET)
     jobs = [Job(name=name, rows=RECORDS, logs=str(made), lake=str(lake), part_bytes=PART_BYTES) for name in JOBS]
-    return {each.name: each for each in run(Asked(master="local[2]", jobs=jobs))}
+    return {each.name: each for each in run(Asked(master="local[2]", jobs=jobs, for_few=True))}
 
 
 @pytest.mark.timeout(1_800)

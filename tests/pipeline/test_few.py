@@ -65,24 +65,27 @@ def test_the_tables_are_the_same_in_either_session_and_each_step_says_how_long_i
     from services.pipeline.memory import IS_SMALL, is_small
 
     partition, content = node(tmp_path / "logs", "one"), batches(history(6))
+    logs = ("--from", str(partition))
 
-    def steps(place: str) -> list[str]:
-        asked = ("run", "--from", str(partition), "--to", str(tmp_path / place), "--report")
-        assert DONE == run(spark, *asked, str(tmp_path / f"{place}.html"))
+    def steps(job: str, place: str, *more: str) -> list[str]:
+        assert DONE == run(spark, job, "--to", str(tmp_path / place), *more)
         return re.findall(r"^ *\d+\.\d s  (\w+: .*)$", capsys.readouterr().err, re.MULTILINE)
+
+    def all_steps(place: str) -> list[str]:
+        return steps("run", place, *logs, "--report", str(tmp_path / f"{place}.html"))
 
     assert is_small(spark)
     segment(partition, content[:4])
-    first = steps("few")
+    first = [*steps("ingest", "few", *logs), *steps("silver", "few")]
     segment(partition, content[4:], base_offset=5)
-    second = steps("few")
+    second = all_steps("few")
     spark.conf.set(IS_SMALL, "false")
     try:
-        at_once = steps("many")
+        at_once = all_steps("many")
     finally:
         spark.conf.set(IS_SMALL, "true")
 
-    assert {"records: 5 new", "partition_history: 4 rows", "report: findings", "report: timelines"} < set(first)
-    assert {"records: 3 new", "partition_history: 7 rows"} < set(second)
+    assert {"records: 5 new", "partition_history: 4 rows"} < set(first)
+    assert {"records: 3 new", "partition_history: 7 rows", "report: findings", "report: timelines"} < set(second)
     assert at_once[1:] == second[1:]
     assert (tmp_path / "many.html").read_text() == (tmp_path / "few.html").read_text()
