@@ -190,7 +190,7 @@ async def test_a_listener_tells_what_that_of_a_kafkas_controller_tells(
 
 
 def two_listeners(at: Mapping[str, tuple[str, int]], *, is_static: bool, data: Path) -> dict[str, object]:
-    """The properties of a Kafka's controller, node 1."""
+    """The properties of a Kafka controller, node 1."""
     (host, port) = at["FIRST"]
     known = {"controller.quorum.voters": f"1@{host}:{port}"} if is_static else {}
     return {

@@ -1,4 +1,4 @@
-"""Gateways, switched on by a value; a released Kafka's tools reach them from a pod's network, by TLS and by name."""
+"""Gateways, switched on by a value; Kafka's tools reach them from a pod's network, by TLS and by name."""
 
 from __future__ import annotations
 
