@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.runtime.config import ConfigError, describe, load
+from quorate.runtime.config import ConfigError, describe, load, settings_table
 from quorate.runtime.setting_types import Endpoint
 from services.gateway.config import GatewayConfig
 from services.gateway.security import ListenerSecurity, ListenerSettings
@@ -256,6 +256,24 @@ def test_listeners_that_do_not_fit_are_refused_by_name(settings: Mapping[str, st
 
     assert problem in str(refused.value)
     assert "hidden" not in str(refused.value)
+
+
+def test_help_has_the_settings_of_listeners_after_the_others_and_says_so() -> None:
+    table = settings_table(GatewayConfig)
+    lines = table.splitlines()
+    keys = [line.split()[0] for line in lines[2:] if not line.startswith(" ")]
+
+    assert len(set(keys)) == len(keys)
+    assert keys.index("node.id") < keys.index("listeners") < keys.index("ssl.client.auth")
+    assert "With listener.name.<name>. before it: of one listener." in said_of("ssl.client.auth", lines)
+    assert "listener.name" not in said_of("quorum.endpoint", lines)
+
+
+def said_of(key: str, lines: list[str]) -> str:
+    """What the table says of one setting, in one line."""
+    begin = next(at for at, line in enumerate(lines) if line.startswith(f"{key} "))
+    end = next(at for at, line in enumerate([*lines, "end"]) if at > begin and not line.startswith(" "))
+    return " ".join(" ".join(lines[begin:end]).split())
 
 
 def test_a_problem_of_all_listeners_is_told_once() -> None:

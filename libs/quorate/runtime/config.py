@@ -191,13 +191,14 @@ def describe(config: object) -> dict[str, str]:
 def settings_table(cls: type) -> str:
     """Returns the help text: for each setting its name, default, unit, environment variable, meaning and rule."""
     lines = ["Settings: --config FILE (properties), --set NAME=VALUE, or the environment variable.", ""]
-    of_listeners = (each for kind in _of_listeners(cls).values() for each in _declared(kind).values())
-    by_key = {each.key: each for each in of_listeners} | {each.key: each for each in _declared(cls).values()}
-    for each in by_key.values():
+    own = {each.key: each for each in _declared(cls).values()}
+    of_each = {each.key: each for kind in _of_listeners(cls).values() for each in _declared(kind).values()}
+    for key, each in (own | {key: each for key, each in of_each.items() if key not in own}).items():
         default = f"{each.default_text} {each.kind.unit}".strip() if each.default_text != "required" else "required"
-        lines.append(f"{each.key}  [{default or 'empty'}]  {each.variable}")
+        lines.append(f"{key}  [{default or 'empty'}]  {each.variable}")
+        of_one = f" With {OF_LISTENER}<name>. before it: of one listener." if key in of_each else ""
         lines += textwrap.wrap(
-            f"{each.help} Must be {each.kind.rule}.", 96, initial_indent="    ", subsequent_indent="    "
+            f"{each.help} Must be {each.kind.rule}.{of_one}", 96, initial_indent="    ", subsequent_indent="    "
         )
     return "\n".join(lines)
 
