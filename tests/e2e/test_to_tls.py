@@ -17,7 +17,7 @@ from tests.e2e.cluster import PATIENT, VOTERS, control_plane
 from tests.e2e.moving import CLEAR, PLAINTEXT, SECURE, SSL, Moving, Stage
 from tests.network.certificates import authority
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio, pytest.mark.timeout(1800)]
 
 BOTH = {CLEAR: PLAINTEXT, SECURE: SSL}
 """The listeners of a controller while the cluster moves, with their security protocols."""

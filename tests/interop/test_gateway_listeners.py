@@ -37,7 +37,7 @@ from tests.network.certificates import authority  # noqa: E402
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(absent() is not None, reason=absent() or ""),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 
 CLEAR, SECURE = "CONTROLLER", "SECURE"
