@@ -27,6 +27,7 @@ from services.gateway.apis import SERVED, Backend
 from services.gateway.config import GatewayConfig
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
+from services.gateway.listener_tls import watch_files
 from services.gateway.metrics import watch
 from services.gateway.security import ListenerSecurity
 
@@ -62,11 +63,13 @@ async def main(life: ServiceLife) -> None:
     ):
         refreshing = tasks.create_task(gateway.features.run())
         watching = tasks.create_task(transport.watch())
+        of_listeners = [each.tls for each in security.values() if each.tls is not None]
+        watching_files = tasks.create_task(watch_files(of_listeners))
         opening = tasks.create_task(_open(config, security, gateway, health, life))
         await life.stopping()
         await health.stop()
         await asyncio.wait([opening], timeout=GRACE_S + 1)
-        for task in (opening, refreshing, watching):
+        for task in (opening, refreshing, watching, watching_files):
             task.cancel()
     await telemetry.close()
 
@@ -105,7 +108,7 @@ def _security(config: GatewayConfig) -> dict[str, ListenerSecurity]:
         protocol = config.security_protocol(name)
         assert protocol is not None, name
         try:
-            found[name] = ListenerSecurity.of(settings, protocol)
+            found[name] = ListenerSecurity.of(name, settings, protocol)
         except ValueError as problem:
             problems.append(f"{problem} (the listener {name})")
     if problems:

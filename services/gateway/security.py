@@ -31,6 +31,7 @@ from quorate.runtime.setting_types import (
 from quorate.runtime.transport_settings import mapping_rules
 from quorate.tls.listener_tls import CLIENT_AUTH, PROTOCOLS, listener_tls
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
+from services.gateway.listener_tls import ListenerTls
 from services.gateway.logins import PLAIN_USERS, SCRAM_MECHANISMS, mechanisms_of, plain_users
 
 __all__ = ["SECURITY_PROTOCOLS", "ListenerSecurity", "ListenerSettings"]
@@ -166,19 +167,19 @@ class ListenerSecurity:
     """What a listener speaks, and who its clients are: a part that there is not is None or empty."""
 
     protocol: str
-    tls: ssl.SSLContext | None
+    tls: ListenerTls | None
     certified: SslPrincipals | None
     sasl_mechanisms: tuple[str, ...] = ()
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(settings: ListenerSettings, protocol: str) -> ListenerSecurity:
+    def of(name: str, settings: ListenerSettings, protocol: str) -> ListenerSecurity:
         """Reads the files that the settings name. Raises ValueError, which names setting and file."""
         security = SECURITY_PROTOCOLS[protocol]
         users = plain_users(settings.plain_jaas) if settings.plain_jaas else {}
         return ListenerSecurity(
             protocol=protocol,
-            tls=_tls(settings) if security.tls else None,
+            tls=_tls(name, settings) if security.tls else None,
             certified=None if security.sasl else SslPrincipals(parse_rules(settings.principal_rules)),
             sasl_mechanisms=settings.sasl_mechanisms if security.sasl else (),
             plain_users=users,
@@ -189,12 +190,17 @@ class ListenerSecurity:
         return mechanisms_of(self.sasl_mechanisms, self.plain_users, controller) if self.sasl_mechanisms else None
 
 
-def _tls(settings: ListenerSettings) -> ssl.SSLContext:
-    assert settings.keystore is not None, settings
-    return listener_tls(
-        keystore=settings.keystore,
-        key_password=settings.key_password or "",
-        truststore=settings.truststore,
-        client_auth=settings.client_auth,
-        protocols=settings.tls_versions,
-    )
+def _tls(name: str, settings: ListenerSettings) -> ListenerTls:
+    keystore, truststore = settings.keystore, settings.truststore
+    assert keystore is not None, settings
+
+    def read() -> ssl.SSLContext:
+        return listener_tls(
+            keystore=keystore,
+            key_password=settings.key_password or "",
+            truststore=truststore,
+            client_auth=settings.client_auth,
+            protocols=settings.tls_versions,
+        )
+
+    return ListenerTls(name, [keystore] if truststore is None else [keystore, truststore], read)

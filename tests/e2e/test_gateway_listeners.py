@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -233,6 +235,21 @@ def own_listeners(plane: Plane, addresses: Mapping[str, dict[NodeId, tuple[str, 
     (health,) = free_ports(1)
     own = {"health.listeners": f"HEALTH://{HOST}:{health}", **listeners.settings(1, *PROTOCOLS)}
     return plane.cluster.plan.gateways[0].settings | own
+
+
+async def test_a_new_certificate_is_shown_without_a_restart(plane: Plane) -> None:
+    at = plane.listeners.addresses["SECURE"][1]
+
+    async def shown() -> str:
+        return await asyncio.to_thread(ssl.get_server_certificate, at)
+
+    before = await shown()
+    async with await plane.connect("SECURE", 1, "admin") as client:
+        plane.issuer.issue("gateway", "/O=cluster/CN=localhost")
+        await eventually(shown, lambda now: now != before)
+        assert await client.ask(CONTROLLERS), "a connection that is open stays"
+    async with await plane.connect("SECURE", 1, "admin") as client:
+        assert await client.ask(CONTROLLERS)
 
 
 async def test_a_gateway_that_comes_back_has_all_its_listeners(plane: Plane) -> None:

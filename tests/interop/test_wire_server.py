@@ -165,7 +165,7 @@ async def test_the_tool_speaks_tls(tmp_path: Path) -> None:
             "ssl.truststore.location": tmp_path / "certificate.pem",
         },
     )
-    async with fixed(tls=server_side) as (_, server):
+    async with fixed(tls=lambda: server_side) as (_, server):
         told = await says(
             "org.apache.kafka.tools.ClusterTool", "cluster-id",
             "--bootstrap-controller", f"localhost:{server.port}", "--config", client,

@@ -140,7 +140,7 @@ async def test_a_session_is_renewed_while_requests_go_on() -> None:
 async def test_tls_and_a_client_that_does_not_speak_it(tmp_path: Path) -> None:
     handler = Handler()
     server_side, client_side = contexts(tmp_path)
-    async with served(handler, tls=server_side) as server:
+    async with served(handler, tls=lambda: server_side) as server:
         async with await connect("localhost", server.port, tls=client_side) as client:
             await client.ask(DescribeClusterRequest())
         assert handler.clients[0].is_tls

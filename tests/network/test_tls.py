@@ -43,7 +43,7 @@ async def tls_server(
         keystore=issuer.issue("server", "/CN=localhost"), truststore=issuer.certificate, client_auth=client_auth
     )
     principals = SslPrincipals(parse_rules(rules))
-    listening = {"tls": tls, "certified": principals, "report": reports, "settings": ServerSettings(**settings)}
+    listening = {"tls": lambda: tls, "certified": principals, "report": reports, "settings": ServerSettings(**settings)}
     async with served(handler, **listening) as server:
         yield server, handler
 
@@ -142,7 +142,7 @@ async def test_a_connection_counts_before_its_handshake_is_over(issuer: Authorit
     """So that who opens many and says nothing takes no place from others for free."""
     handler, reports = Handler(), Reports()
     tls = listener_tls(keystore=issuer.issue("server", "/CN=localhost"))
-    async with served(handler, tls=tls, report=reports, counts=ConnectionCounts(limit=1)) as server:
+    async with served(handler, tls=lambda: tls, report=reports, counts=ConnectionCounts(limit=1)) as server:
         _, silent = await asyncio.open_connection(LOOPBACK, server.port)
         await until(lambda: len(server) == 1)
         with pytest.raises(OSError, match=r".*"):

@@ -126,7 +126,7 @@ def test_settings_of_logins_that_do_not_fit_are_refused_by_name(settings: Mappin
 
 def test_the_users_of_plain_are_in_no_log() -> None:
     found = config({**SASL, PLAIN: 'x.PlainLoginModule required username="u" user_a-b@c="hid den" user_d=hidden;'})
-    security = ListenerSecurity.of(found.of_listeners["CONTROLLER"], "SASL_PLAINTEXT")
+    security = ListenerSecurity.of("CONTROLLER", found.of_listeners["CONTROLLER"], "SASL_PLAINTEXT")
 
     assert {"a-b@c": "hid den", "d": "hidden"} == security.plain_users
     assert "hid" not in f"{describe(found)} {found} {security}"
@@ -137,9 +137,11 @@ def test_the_password_of_a_key_is_in_no_log(tmp_path: Path) -> None:
     locked = config({**SSL, "ssl.keystore.location": str(keystore), "ssl.key.password": "hidden"})
 
     assert "hidden" not in f"{describe(locked)} {locked}"
-    assert ListenerSecurity.of(locked.of_listeners["CONTROLLER"], "SSL").tls is not None
+    assert ListenerSecurity.of("CONTROLLER", locked.of_listeners["CONTROLLER"], "SSL").tls is not None
     with pytest.raises(ValueError, match=r"ssl\.keystore\.location = .*locked\.pem: .*ssl\.key\.password") as refused:
-        ListenerSecurity.of(at({**SSL, "ssl.keystore.location": str(keystore), "ssl.key.password": "false"}), "SSL")
+        ListenerSecurity.of(
+            "CONTROLLER", at({**SSL, "ssl.keystore.location": str(keystore), "ssl.key.password": "false"}), "SSL"
+        )
     assert "false" not in str(refused.value)
 
 

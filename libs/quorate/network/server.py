@@ -63,7 +63,8 @@ class Listening:
     """The listener's name, by which a handler knows where a client has come."""
     mechanisms: Mechanisms | None = None
     settings: ServerSettings = field(default_factory=ServerSettings)
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
+    """What the next connection speaks TLS with; None is clear text."""
     certified: Certified | None = None
     """Who a client is by its certificate, where there is no SASL; None makes everybody User:ANONYMOUS."""
     connections_max: int = NO_LIMIT
@@ -164,7 +165,7 @@ class _Driver(asyncio.Protocol):
             mechanisms=self._listening.mechanisms,
             now_ms=self._now_ms(),
         )
-        self._tls = TlsServer(self._listening.tls) if self._listening.tls is not None else None
+        self._tls = TlsServer(self._listening.tls()) if self._listening.tls is not None else None
         self.answering: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._may_write = True

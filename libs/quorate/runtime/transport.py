@@ -7,7 +7,6 @@ by clients for their next calls; connections that are open stay as they are. Oth
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger
 from quorate.runtime.reloading_channel import Credentials, ReloadingChannel
+from quorate.tls.file_stamps import LOOK_AGAIN_S, Stamp, stamp_of
 from quorate.tls.key_stores import Stores, read_stores
 from quorate.tls.revoked import fingerprint, read_revoked
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
@@ -32,9 +32,6 @@ from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 __all__ = ["PLAIN", "Transport"]
 
 log = logger(__name__)
-
-LOOK_AGAIN_S: Final = 1.0
-"""How often (s) the files are looked at: two stat calls, and a new certificate is in use soon after it is there."""
 
 PRINCIPALS_MAX: Final = 4_096
 """Of so many certificates the principal is kept: a call costs a look-up, not the reading of a certificate."""
@@ -45,8 +42,6 @@ TLS: Final = b"ssl"
 """What gRPC tells of the security of a call's connection, and its word for TLS."""
 
 Options: TypeAlias = Sequence[tuple[str, str | int]]
-Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""What tells one state of the files from another: for each its inode, size and time of change in ns."""
 
 
 class Transport:
@@ -203,7 +198,7 @@ class Transport:
     def _seen(self) -> Stamp:
         """Returns the state of all files."""
         assert self._files is not None
-        return _stamp(*self._files, *(() if self._revocations is None else (self._revocations,)))
+        return stamp_of(*self._files, *(() if self._revocations is None else (self._revocations,)))
 
     @property
     def described(self) -> dict[str, str]:
@@ -243,19 +238,6 @@ def _principals(rules: str) -> Callable[[bytes, bytes], Principal]:
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(problem)) from None
 
     return principal
-
-
-def _stamp(*files: Path) -> Stamp:
-    """Returns what tells the state of the files; None for one that is not there. Links are followed."""
-
-    def of(file: Path) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(file)
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
-
-    return tuple(map(of, files))
 
 
 PLAIN: Final = Transport()

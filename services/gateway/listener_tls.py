@@ -1,0 +1,56 @@
+"""The certificates of a gateway's listeners: taken from their files at the start, and again when the files change."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from quorate.runtime.logs import logger
+from quorate.tls.file_stamps import LOOK_AGAIN_S, stamp_of
+
+__all__ = ["ListenerTls", "watch_files"]
+
+log = logger(__name__)
+
+
+class ListenerTls:
+    """The TLS of one listener: a call returns what the next connection is made with.
+
+    Connections that are open stay as they are. Files that are not as they should be are refused, and the last good ones
+    stay in use.
+    """
+
+    def __init__(self, name: str, files: Sequence[Path], read: Callable[[], ssl.SSLContext]) -> None:
+        """`read` makes a context from the `files` of the listener with this name. Raises what it raises: ValueError."""
+        self._name = name
+        self._files = files
+        self._read = read
+        self._stamp = stamp_of(*files)
+        self._context = read()
+
+    def __call__(self) -> ssl.SSLContext:
+        return self._context
+
+    def look(self) -> None:
+        """Takes the files if they are others than at the last look."""
+        stamp = stamp_of(*self._files)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._context = self._read()
+        except ValueError as problem:
+            what = "the new certificate is not taken, and the old one stays"
+            log.warning(what, listener=self._name, reason=str(problem))
+            return
+        log.info("took a new certificate", listener=self._name, files=", ".join(map(str, self._files)))
+
+
+async def watch_files(listeners: Sequence[ListenerTls]) -> None:
+    """Looks at the files of all listeners every second, until cancelled."""
+    while True:
+        await asyncio.sleep(LOOK_AGAIN_S)
+        for each in listeners:
+            each.look()
