@@ -285,6 +285,17 @@ def test_a_problem_of_all_listeners_is_told_once() -> None:
     assert ("ssl.keystore.type = 'JKS' (--set): must be one of PEM",) == refused.value.problems
 
 
+def test_without_listeners_it_is_said_that_they_are_missing() -> None:
+    """And nothing of what is for one of them: which there are is not known."""
+    given = {name: value for name, value in {**GATEWAY, **BOTH}.items() if name != "listeners"}
+    argv = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    with pytest.raises(ConfigError) as refused:
+        load(GatewayConfig, argv, {})
+
+    (problem,) = refused.value.problems
+    assert problem.startswith("listeners: is missing; it must be a comma-separated list")
+
+
 def test_one_address_of_each_family_may_share_a_port() -> None:
     """Kafka's rule since KIP-797."""
     of_both = "CONTROLLER://0.0.0.0:9093,SECURE://[::]:9093"

@@ -311,9 +311,10 @@ def _of_listener(cls: type, prefix: str, given: Mapping[str, _Given], problems: 
 
 def _value(declared: _Setting, key: str, given: Mapping[str, _Given], problems: list[str]) -> object:
     if key not in given:
-        if declared.default is _REQUIRED:
-            problems.append(f"{declared.key}: is missing; it must be {declared.kind.rule}")
-        return declared.default
+        if declared.default is not _REQUIRED:
+            return declared.default
+        problems.append(f"{declared.key}: is missing; it must be {declared.kind.rule}")
+        return None
     value, source = given[key].value, given[key].source
     try:
         return declared.kind.parse(value)
