@@ -47,7 +47,7 @@ class GatewayConfig:
     security_protocols: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map",
         list_of(named_choice(*SECURITY_PROTOCOLS), low=0, distinct=lambda each: each[0]),
-        "The protocol of each listener by name; without a map it is the name itself, or else PLAINTEXT.",
+        "The protocol of each listener by name; without a map it is the name, or PLAINTEXT if none is named so.",
         default=(),
     )
     of_listeners: Mapping[str, ListenerSettings] = of_each_listener(ListenerSettings)
@@ -117,10 +117,17 @@ class GatewayConfig:
         )
 
     def security_protocol(self, listener: str) -> str | None:
-        """Returns the protocol of a listener; None if there is a map without it. Kafka's rule for controllers."""
+        """Returns the protocol of a listener; None if there is a map without it. Kafka's rule for controllers.
+
+        Without a map it is the name, in any case. A name that is no protocol means PLAINTEXT, but is not taken for it
+        beside a listener that is named for another protocol (KafkaConfig.effectiveListenerSecurityProtocolMap).
+        """
         if self.security_protocols:
             return dict(self.security_protocols).get(listener)
-        return listener if listener in SECURITY_PROTOCOLS else PLAINTEXT
+        named = {each.name.upper() for each in self.listeners} & SECURITY_PROTOCOLS.keys()
+        if listener.upper() in named:
+            return listener.upper()
+        return PLAINTEXT if named <= {PLAINTEXT} else None
 
     @property
     def gateways_at(self) -> dict[str, dict[NodeId, Endpoint]]:
@@ -144,7 +151,7 @@ class GatewayConfig:
         for name, settings in self.of_listeners.items():
             protocol = self.security_protocol(name)
             if protocol is None:
-                known = ",".join(map(":".join, self.security_protocols))
+                known = ",".join(map(":".join, self.security_protocols)) or "''"
                 yield f"listener.security.protocol.map = {known}: must have an entry for {name}, the listener"
             else:
                 yield from settings.problems_of(name, protocol)

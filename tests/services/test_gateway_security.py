@@ -42,6 +42,7 @@ def at(settings: Mapping[str, str], listener: str = "CONTROLLER") -> ListenerSet
     [
         ({}, "PLAINTEXT"),
         ({"listeners": "SSL://127.0.0.1:9093", "ssl.keystore.location": "/a"}, "SSL"),
+        ({"listeners": "ssl://127.0.0.1:9093", "ssl.keystore.location": "/a"}, "SSL"),
         ({"listeners": "PLAINTEXT://127.0.0.1:9093"}, "PLAINTEXT"),
         (SSL, "SSL"),
         (
@@ -71,6 +72,14 @@ def test_a_setting_of_the_listener_counts_more_than_that_of_all() -> None:
         (
             {"listener.security.protocol.map": "BROKER:SSL"},
             "listener.security.protocol.map = BROKER:SSL: must have an entry for CONTROLLER, the listener",
+        ),
+        (
+            {
+                "listeners": "CONTROLLER://127.0.0.1:9093,SSL://127.0.0.1:19093",
+                "controller.quorum.voters": "1@CONTROLLER://one:1,1@SSL://one:2",
+                "ssl.keystore.location": "/a",
+            },
+            "listener.security.protocol.map = '': must have an entry for CONTROLLER, the listener",
         ),
         ({"listener.security.protocol.map": "CONTROLLER:TLS"}, "must be a comma-separated list, each NAME:PROTOCOL"),
         (
