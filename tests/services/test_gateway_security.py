@@ -205,6 +205,11 @@ def test_what_is_in_force_is_described_so_that_it_can_be_read_again() -> None:
             "and listeners has CONTROLLER, SECURE",
         ),
         (
+            {"listener.name.SECURE.ssl.client.auth": "required"},
+            "listener.name.SECURE.ssl.client.auth (--set): a listener's name is in small letters here: "
+            "listener.name.secure.ssl.client.auth",
+        ),
+        (
             {"listener.name.secure.node.id": "2"},
             "listener.name.secure.node.id (--set): is not a setting of this service",
         ),

@@ -290,8 +290,13 @@ def _unknown(
     for key in given:
         if key in allowed:
             continue
-        name = key.removeprefix(OF_LISTENER).partition(".")[0] if names and key.startswith(OF_LISTENER) else None
-        if name is not None and name not in names:
+        name, _, own = key.removeprefix(OF_LISTENER).partition(".")
+        is_for_one = bool(names) and key.startswith(OF_LISTENER)
+        if is_for_one and name not in names and name.lower() in names:
+            small = listener_prefix(name) + own
+            yield f"{key} ({given[key].source}): a listener's name is in small letters here: {small}"
+            continue
+        if is_for_one and name not in names:
             yield f"{key} ({given[key].source}): is for a listener {name}, and listeners has {', '.join(listeners)}"
             continue
         near = difflib.get_close_matches(key, known, 1)
