@@ -168,6 +168,9 @@ class GatewayConfig:
                 yield f"{what}: {each} must name one of the listeners {', '.join(names)}, as {named} does"
             elif each.listener and each.listener not in names:
                 yield f"{what}: {each} names {each.listener}, which is not among listeners: {', '.join(names)}"
+        unnamed = {each.id for each in self.gateways if not each.listener}
+        for each in [each for each in self.gateways if each.listener == names[0] and each.id in unnamed]:
+            yield f"{what}: {each} is another address of node {each.id} at {names[0]}"
         for name in [name for name, nodes in self.gateways_at.items() if self.node_id not in nodes]:
             where = f" at its listener {name}" if several else ""
             yield f"{what}: must have an entry for node.id {self.node_id}, this gateway{where}"

@@ -81,6 +81,10 @@ def test_a_setting_of_the_listener_counts_more_than_that_of_all() -> None:
             },
             "listener.security.protocol.map = '': must have an entry for CONTROLLER, the listener",
         ),
+        (
+            {"controller.quorum.voters": "1@one:1,2@two:2,1@CONTROLLER://one:3"},
+            "1@CONTROLLER://one:3 is another address of node 1 at CONTROLLER",
+        ),
         ({"listener.security.protocol.map": "CONTROLLER:TLS"}, "must be a comma-separated list, each NAME:PROTOCOL"),
         (
             {"listener.security.protocol.map": "CONTROLLER:SSL"},
