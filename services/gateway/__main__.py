@@ -19,7 +19,7 @@ from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.server import Server
-from quorate.runtime.setting_types import ListenerAddress
+from quorate.runtime.setting_types import Endpoint, ListenerAddress
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.runtime.transport_settings import PLAINTEXT
@@ -133,7 +133,7 @@ async def _open(
             servers[each.name] = server = await opened.enter_async_context(_served(listening, each))
             log.info(
                 "speaking Kafka's protocol",
-                listener=f"{each.name}://{each.endpoint.host}:{server.port}",
+                listener=f"{each.name}://{Endpoint(each.endpoint.host, server.port)}",
                 security_protocol=security[each.name].protocol,
             )
         watch(servers)
@@ -164,11 +164,12 @@ def _listening(
 
 @asynccontextmanager
 async def _served(listening: Listening, at: ListenerAddress) -> AsyncIterator[KafkaServer]:
-    try:
-        async with serving(listening, at.endpoint.host, at.endpoint.port) as server:
-            yield server
-    except OSError as problem:
-        raise CannotListen(f"cannot listen on {at}: {problem.strerror}") from None
+    async with AsyncExitStack() as opened:
+        try:
+            server = await opened.enter_async_context(serving(listening, at.endpoint.host, at.endpoint.port))
+        except OSError as problem:
+            raise CannotListen(f"cannot listen on {at}: {problem.strerror}") from None
+        yield server
 
 
 def _report(reason: str, client: ConnectedClient) -> None:

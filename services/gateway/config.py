@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from quorate.network.connections import NO_LIMIT
 from quorate.nouns import NodeId
 from quorate.protocol import ServerSettings
 from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
-from quorate.runtime.config import of_each_listener, setting
+from quorate.runtime.config import PerListener, of_each_listener, setting
 from quorate.runtime.named_endpoints import NamedVoter, named_voter
 from quorate.runtime.setting_types import (
     Endpoint,
@@ -50,7 +50,7 @@ class GatewayConfig:
         "The protocol of each listener by name; without a map it is the name, or PLAINTEXT if none is named so.",
         default=(),
     )
-    of_listeners: Mapping[str, ListenerSettings] = of_each_listener(ListenerSettings)
+    of_listeners: PerListener[ListenerSettings] = of_each_listener(ListenerSettings)
     health_listeners: ListenerAddress = setting(
         "health.listeners", listener(), "Where gRPC health is asked for, by probes."
     )
@@ -154,7 +154,7 @@ class GatewayConfig:
                 known = ",".join(map(":".join, self.security_protocols)) or "''"
                 yield f"listener.security.protocol.map = {known}: must have an entry for {name}, the listener"
             else:
-                yield from settings.problems_of(name, protocol)
+                yield from settings.problems_of(name, protocol, self.of_listeners.own[name])
         spoken = {self.security_protocol(name) for name in self.of_listeners}
         yield from claim_problems(self.node_rules, protocol=PLAINTEXT if PLAINTEXT in spoken else None)
 

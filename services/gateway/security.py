@@ -7,7 +7,7 @@ counts more (KIP-103).
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -54,6 +54,7 @@ SECURITY_PROTOCOLS: Final = {
 }
 """Kafka's security protocols."""
 PEM: Final = "PEM"
+REAUTH_KEY: Final = "connections.max.reauth.ms"
 
 
 def _plain_users() -> SettingType[str]:
@@ -129,7 +130,7 @@ class ListenerSettings:
         default=ServerSettings().sasl_receive_bytes_max,
     )
     reauth_ms_max: int = setting(
-        "connections.max.reauth.ms",
+        REAUTH_KEY,
         milliseconds(0),
         "A login ends after so long unless it is renewed; 0 for never (KIP-368).",
         default=ServerSettings().reauth_ms_max,
@@ -148,9 +149,16 @@ class ListenerSettings:
         default=NO_LIMIT,
     )
 
-    def problems_of(self, name: str, protocol: str) -> Iterator[str]:
-        """Yields the violated rules of the listener with this name, which speaks this protocol."""
+    def problems_of(self, name: str, protocol: str, own: Collection[str]) -> Iterator[str]:
+        """Yields the violated rules of the listener with this name, which speaks this protocol.
+
+        `own` are the keys that are for it alone: one of TLS or a login that it has no use for is refused, as somebody
+        meant it to protect the listener.
+        """
         security = SECURITY_PROTOCOLS[protocol]
+        for key in sorted(own):
+            if (_is_of_tls(key) and not security.tls) or (_is_of_login(key) and not security.sasl):
+                yield f"{listener_prefix(name)}{key}: has no effect, as the listener {name} speaks {protocol}"
         if security.tls and self.keystore is None:
             yield f"ssl.keystore.location: is missing; the listener {name} speaks {protocol}"
         if security.sasl and not self.sasl_mechanisms:
@@ -188,6 +196,14 @@ class ListenerSecurity:
     def mechanisms(self, controller: Any) -> Mechanisms | None:
         """Returns how clients log in; None where they do not. `controller` is the stub of the one that knows SCRAM."""
         return mechanisms_of(self.sasl_mechanisms, self.plain_users, controller) if self.sasl_mechanisms else None
+
+
+def _is_of_tls(key: str) -> bool:
+    return key.startswith("ssl.")
+
+
+def _is_of_login(key: str) -> bool:
+    return "sasl." in key or key == REAUTH_KEY
 
 
 def _tls(name: str, settings: ListenerSettings) -> ListenerTls:

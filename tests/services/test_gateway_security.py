@@ -111,6 +111,33 @@ def test_settings_that_do_not_fit_are_refused_by_name(settings: Mapping[str, str
 
 
 @pytest.mark.parametrize(
+    ("protocol", "key", "value"),
+    [
+        ("PLAINTEXT", "ssl.client.auth", "required"),
+        ("PLAINTEXT", "ssl.keystore.location", "/a/store.pem"),
+        ("SASL_PLAINTEXT", "ssl.enabled.protocols", "TLSv1.3"),
+        ("PLAINTEXT", "sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+        ("SSL", "connections.max.reauth.ms", "1000"),
+        ("SSL", "plain.sasl.jaas.config", 'x.PlainLoginModule required user_a="b";'),
+    ],
+)
+def test_what_would_not_protect_a_listener_is_refused_for_it_and_taken_for_all(
+    protocol: str, key: str, value: str
+) -> None:
+    common = {
+        "listener.security.protocol.map": f"CONTROLLER:{protocol}",
+        **({"ssl.keystore.location": "/a/store.pem"} if protocol == "SSL" else {}),
+        **({"sasl.enabled.mechanisms": "SCRAM-SHA-256"} if protocol.startswith("SASL") else {}),
+    }
+    with pytest.raises(ConfigError) as refused:
+        config({**common, f"listener.name.controller.{key}": value})
+
+    why = f"listener.name.controller.{key}: has no effect, as the listener CONTROLLER speaks {protocol}"
+    assert why in str(refused.value)
+    assert config(common if key.startswith("plain.") else {**common, key: value})
+
+
+@pytest.mark.parametrize(
     ("settings", "problem"),
     [
         (

@@ -30,6 +30,7 @@ __all__ = [
     "Checked",
     "ConfigError",
     "HelpAsked",
+    "PerListener",
     "describe",
     "given_texts",
     "listener_prefix",
@@ -115,9 +116,20 @@ def setting(
     return made
 
 
-def of_each_listener(cls: type[C]) -> Mapping[str, C]:
-    """Declares a field with what each of `listeners` has: a `cls` by the listener's name, in their order."""
-    made: Mapping[str, C] = dataclasses.field(metadata={"of_each_listener": cls})
+class PerListener(dict[str, C]):
+    """What each of `listeners` has, by the listener's name, in their order.
+
+    `own` has the keys that were given for one listener alone, without its name, and say something else than the default.
+    """
+
+    def __init__(self, each: Mapping[str, C], own: Mapping[str, frozenset[str]]) -> None:
+        super().__init__(each)
+        self.own = own
+
+
+def of_each_listener(cls: type[C]) -> PerListener[C]:
+    """Declares a field with what each of `listeners` has: a `cls`."""
+    made: PerListener[C] = dataclasses.field(metadata={"of_each_listener": cls})
     return made
 
 
@@ -151,7 +163,10 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
     if prefixed:
         given = _given(argv, environ, known | prefixed, [])
     for field, kind in of_listeners.items():
-        values[field] = {name: _of_listener(kind, listener_prefix(name), given, misfits) for name in names}
+        each = {name: _of_listener(kind, listener_prefix(name), given, misfits) for name in names}
+        values[field] = PerListener(
+            each, {name: _own(made, listener_prefix(name), given) for name, made in each.items()}
+        )
     # Without a list of listeners nothing can be said of what is for one of them.
     unsaid = {key for key in given if key.startswith(OF_LISTENER)} if of_listeners and not names else set()
     problems += _unknown(given, known, known | set(others) | prefixed | unsaid, names)
@@ -312,6 +327,13 @@ def _of_listener(cls: type, prefix: str, given: Mapping[str, _Given], problems: 
         for name, each in _declared(cls).items()
     }
     return cls(**values) if len(problems) == count else None
+
+
+def _own(made: object, prefix: str, given: Mapping[str, _Given]) -> frozenset[str]:
+    """Returns the keys given with `prefix` that say something else than the default; `made` is None for misfits."""
+    declared = {} if made is None else _declared(type(made))
+    asked = ((name, each) for name, each in declared.items() if prefix + each.key in given)
+    return frozenset(each.key for name, each in asked if getattr(made, name) != each.default)
 
 
 def _value(declared: _Setting, key: str, given: Mapping[str, _Given], problems: list[str]) -> object:
