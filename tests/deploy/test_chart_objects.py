@@ -157,6 +157,22 @@ def test_every_job_of_the_pipeline_takes_its_arguments(values: Json, jobs: list[
         assert "q-quorate-observer.kraft.svc:9097" == node_options(asked[0])["endpoints"]
 
 
+def test_a_pod_uses_the_lake_at_once() -> None:
+    """Else `helm --wait` waits for a claim whose volume waits for a pod. Another Job has another name."""
+
+    def jobs(**more: Any) -> dict[str, Json]:
+        objects = of_kind(render({"pipeline": {"enabled": True, **more}}), "Job")
+        return {each["metadata"]["name"]: each["spec"] for each in objects if "-lake-" in each["metadata"]["name"]}
+
+    host = {"nodeSelector": {"disk": "large"}}
+    ((_, spec),) = jobs(**host).items()
+    pod = spec["template"]["spec"]
+    assert ["q-quorate-lake"] == [each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"]]
+    assert host["nodeSelector"] == pod["nodeSelector"]
+    assert jobs().keys() == jobs().keys() != jobs(**host).keys()
+    assert {} == jobs(lake={"existingClaim": "mine"})
+
+
 def test_observers_relay_the_log_only_to_a_pipeline(tmp_path: Path) -> None:
     relays = []
     for pipeline in ({}, {"enabled": True, "logs": {"existingClaim": "copies"}}, {"enabled": True}):
@@ -252,7 +268,7 @@ def test_a_certificate_of_another_release_is_not_taken_for_one_of_this(
 
 def test_every_pod_is_as_restricted_as_kubernetes_can_say(whole: list[Json]) -> None:
     pods = list(pod_specs(whole))
-    assert 8 == len(pods)
+    assert 9 == len(pods)
     for name, _, spec in pods:
         assert spec["automountServiceAccountToken"] is False, name
         assert spec["enableServiceLinks"] is False, name
@@ -262,7 +278,7 @@ def test_every_pod_is_as_restricted_as_kubernetes_can_say(whole: list[Json]) -> 
         assert 10001 == pod["runAsUser"] == pod["fsGroup"], name
         assert {"type": "RuntimeDefault"} == pod["seccompProfile"], name
         kinds = {key for each in spec["volumes"] for key in each} - {"name"}
-        claims = {"persistentVolumeClaim"} if name.startswith("CronJob") else set()
+        claims = {"persistentVolumeClaim"} if name.startswith(("CronJob/", "Job/q-quorate-lake-")) else set()
         assert {"configMap", "secret", "emptyDir"} | claims >= kinds, name
         for container in containers(spec):
             context = container["securityContext"]

@@ -74,3 +74,35 @@
       readOnly: true
     {{- end }}
 {{- end -}}
+
+{{/* A pod that needs what a run needs, on a host where one may be, and ends at once. */}}
+{{- define "quorate.pipeline.firstUse" -}}
+metadata:
+  labels:
+    {{- include "quorate.selector" (dict "root" . "component" "lake") | nindent 4 }}
+    {{- with .Values.commonLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{- include "quorate.jobPod" . | nindent 2 }}
+  {{- with include "quorate.placement" .Values.pipeline | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  containers:
+    - name: first-use
+      image: {{ include "quorate.image" (dict "root" . "service" "pipeline") }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      command: [python, -m, services.pipeline]
+      args: [--help]
+      securityContext:
+        {{- include "quorate.securityContext" . | nindent 8 }}
+      resources:
+        {{- toYaml .Values.pipeline.resources | nindent 8 }}
+      volumeMounts:
+        - name: lake
+          mountPath: /lake
+  volumes:
+    - name: lake
+      persistentVolumeClaim:
+        claimName: {{ include "quorate.fullname" . }}-lake
+{{- end -}}
