@@ -119,7 +119,7 @@ def setting(
 class PerListener(dict[str, C]):
     """What each of `listeners` has, by the listener's name, in their order.
 
-    `own` has the keys that were given for one listener alone, without its name, and say something else than the default.
+    `own` has the keys that were given for one listener alone, without its name, and are not the default.
     """
 
     def __init__(self, each: Mapping[str, C], own: Mapping[str, frozenset[str]]) -> None:
