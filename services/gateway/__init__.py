@@ -7,7 +7,8 @@ refusals                answers that refuse a whole request
 endpoints               the gateways' addresses in answers
 envelope                requests that a broker passes on for its client
 features                the answer to ApiVersions
-security, guard         the listeners' settings; CLUSTER_ACTION for raft APIs and heartbeats
+security, listener_tls  the listeners' settings, and their certificates
+guard                   CLUSTER_ACTION for raft APIs and heartbeats
 logins                  logins by SASL
 config, metrics         configuration, metrics
 """
