@@ -178,6 +178,23 @@ CASES: Final = (
         ),
     ),
     Case(
+        "UNCLEAN_ELECTION",
+        "warn",
+        "partition t-0",
+        "was led by broker 6 from 2026-11-21 13:00:00.000 on, elected in the last of 2 unclean elections, and has"
+        " recovered since: records may be lost",
+        lambda: (
+            sound(*topic("t", [4, 5, 6]), change("t", isr=(5,), leader=5, leader_recovery_state=RECOVERING))
+            .after(hours=1)
+            .say(change("t", isr=(6,), leader=6), change("t", isr=(6, 4), leader_recovery_state=0))
+        ),
+        lambda: sound(
+            *topic("t", [4, 5]),
+            change("t", isr=(), leader=-1, eligible_leader_replicas=(5,)),
+            change("t", isr=(5,), leader=5, eligible_leader_replicas=()),
+        ),
+    ),
+    Case(
         "REASSIGNMENT_SLOW",
         "warn",
         "partition t-0",

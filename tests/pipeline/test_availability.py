@@ -225,6 +225,11 @@ def of(rows: list[Row], cluster: str) -> list[Row]:
     return [row for row in rows if row["cluster_id"] == cluster]
 
 
+def in_order(rows: list[Row]) -> list[Row]:
+    """Events of a story as they are told."""
+    return sorted(rows, key=lambda row: (row["offset"], row["place"], row["sentence"]))
+
+
 @pytest.mark.parametrize("cluster", WALKED)
 def test_every_partitions_days_are_those_of_a_walk(
     gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
@@ -275,26 +280,26 @@ def test_a_clock_that_goes_back_takes_nothing_away(gold: Mapping[str, list[Row]]
 
 
 def test_each_event_has_the_time_of_its_own_controllers_clock(gold: Mapping[str, list[Row]]) -> None:
-    rows = sorted(of(gold["story"], "clocks"), key=lambda row: (row["offset"], row["sentence"]))
+    rows = in_order(of(gold["story"], "clocks"))
     back = "; times go back by {} s here: its clock is behind, or the previous one was ahead"
 
     assert [
-        ("12:01", "1 partition of orders comes under min.insync.replicas", 1),
         ("12:01", "1 partition of orders loses its leader", 1),
-        ("12:01", "broker 1 is fenced", 1),
+        ("12:01", "1 partition of orders comes under min.insync.replicas", 1),
+        ("12:01", "broker 1 is fenced: its session expired", 1),
         ("12:06", "broker 1 is unfenced", 1),
         ("12:06", "all brokers' default: min.insync.replicas not set → 2", 1),
         ("12:01", "controller 2 becomes the active controller, in epoch 2" + back.format("300.0"), 2),
-        ("12:01", "1 partition of orders comes under min.insync.replicas", 2),
         ("12:01", "1 partition of orders loses its leader", 2),
-        ("12:01", "broker 1 is fenced", 2),
+        ("12:01", "1 partition of orders comes under min.insync.replicas", 2),
+        ("12:01", "broker 1 is fenced: its session expired, or it shut down while it led no partition", 2),
         ("12:03", "1 partition of orders has a leader again", 1),
         ("12:03", "broker 1 is unfenced", 1),
         ("12:16", "controller 3 becomes the active controller, in epoch 3", 0),
         ("12:16", "1 partition of orders has a leader again", 0),
         ("12:16", "1 partition of orders is no longer under min.insync.replicas", 0),
-        ("12:17", "1 partition of orders comes under min.insync.replicas", 1),
         ("12:17", "1 partition of orders loses its leader", 1),
+        ("12:17", "1 partition of orders comes under min.insync.replicas", 1),
         ("12:17", "1 partition of orders is no longer under min.insync.replicas", 1),
         ("12:16", "controller 1 becomes the active controller, in epoch 4" + back.format("60.0"), 0),
         ("12:16", "1 partition of orders has a leader again", 0),
@@ -446,7 +451,7 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
     ends = now.at.withColumnRenamed("as_of_time", "log_end_time")
     past = past_of(States(earlier["partition_history"]), settings(earlier["config_history"], ends))
     since = config_conditions(now, past.spans)
-    found = partition_findings(now, past.states, since, limits).collect()
+    found = partition_findings(now, past, since, limits).collect()
     grouped = causes({**silver, **earlier}, now=now, limits=limits).collect()
     counted = 0
     for cluster in WALKED:
@@ -468,7 +473,7 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
 
 
 def test_what_happens_to_nodes_and_configs_is_in_the_story(gold: Mapping[str, list[Row]]) -> None:
-    rows = sorted(of(gold["story"], "nodes"), key=lambda row: (row["offset"], row["sentence"]))
+    rows = in_order(of(gold["story"], "nodes"))
     one, other = uuid_text(uuid_of("a")), uuid_text(uuid_of("b"))
 
     assert [
@@ -485,7 +490,7 @@ def test_what_happens_to_nodes_and_configs_is_in_the_story(gold: Mapping[str, li
         f"log directory {one} of broker 4 is offline",
         f"log directory {other} of broker 4 is online",
         f"log directory {other} of broker 4 is cordoned",
-        "broker 4 restarts, with a new incarnation, and is fenced by that",
+        "broker 4 restarts without a controlled shutdown, with a new incarnation, and is fenced by that",
         "broker 4 is unfenced",
         f"log directory {one} of broker 4 is online",
         f"log directory {other} of broker 4 is uncordoned",
@@ -493,8 +498,8 @@ def test_what_happens_to_nodes_and_configs_is_in_the_story(gold: Mapping[str, li
         "topic orders: min.insync.replicas 2 → 1; 1 partition is no longer under min.insync.replicas",
         "all brokers' default: min.insync.replicas not set → 2",
         "topic orders: min.insync.replicas 1 → not set; 1 partition comes under min.insync.replicas",
-        "1 partition of orders comes under min.insync.replicas",
         "1 partition of orders loses its leader",
+        "1 partition of orders comes under min.insync.replicas",
         "2 partitions of orders under min.insync.replicas are removed",
     ] == [row["sentence"] for row in rows]
 

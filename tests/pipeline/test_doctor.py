@@ -163,6 +163,7 @@ def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(
         "ELR_NOT_EMPTY": partitions,
         # It was killed while it had the only replica; of single-1 another has come since.
         "RECOVERING": {"partition plain-0"},
+        "UNCLEAN_ELECTION": {"partition single-1"},
         "FENCED_WITH_REPLICAS": {"broker 4", "broker 5"},
         "CORDONED_DIRECTORIES": {"broker 5"},
         "ONE_REPLICA": {"topic guest", "topic plain", "topic single"},

@@ -12,6 +12,7 @@ from quorate.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, 
 from services.pipeline.exits import DONE
 from tests.pipeline.hand_made import Story, brokers, change, config, feature, fenced, topic, unfenced, voters
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
+from tests.pipeline.test_availability import in_order
 from tests.pipeline.test_main import run
 from tests.pipeline.test_report import Page
 
@@ -207,21 +208,24 @@ def test_findings_have_a_cause_and_a_broker_to_start(spark: SparkSession, lake: 
 def test_the_story_is_told_in_order(spark: SparkSession, lake: Path, page: Page) -> None:
     rows = spark.read.parquet(str(lake / "gold" / "story")).where("cluster_id = 'dead' and offset > 11").collect()
     counts = ("offline", "under_min_isr", "under_replicated")
-    told = sorted(
-        (row["time"].strftime("%H:%M"), row["look"], row["sentence"], *(row[name] for name in counts)) for row in rows
-    )
+    told = [
+        (row["time"].strftime("%H:%M"), row["look"], row["sentence"], *(row[name] for name in counts))
+        for row in in_order(rows)
+    ]
 
     assert [
-        ("12:01", "bad", "1 partition of r3 comes under min.insync.replicas", 1, 1, 2),
+        ("12:01", "bad", "broker 12 is fenced: its session expired", 1, 1, 2),
         ("12:01", "bad", "1 partition of r3 loses its leader", 1, 1, 2),
-        ("12:01", "bad", "broker 12 is fenced", 1, 1, 2),
-        ("12:03", "bad", "2 partitions of r2 come under min.insync.replicas", 3, 3, 3),
-        ("12:03", "bad", "2 partitions of r2 lose their leaders", 3, 3, 3),
+        ("12:01", "bad", "1 partition of r3 comes under min.insync.replicas", 1, 1, 2),
         ("12:03", "bad", "broker 11 begins a controlled shutdown", 3, 3, 3),
+        ("12:03", "bad", "2 partitions of r2 lose their leaders", 3, 3, 3),
+        ("12:03", "bad", "2 partitions of r2 come under min.insync.replicas", 3, 3, 3),
         ("12:04", "bad", "broker 11 is fenced, which ends its controlled shutdown", 3, 3, 3),
     ] == told
     assert page.text.index("to cluster dead") < page.text.index("to cluster added")  # the worst first
-    assert page.text.index(told[0][2]) < page.text.index(told[3][2]) < page.text.index("Findings of the doctor")
+    places = [page.text.index(sentence) for _, _, sentence, *_ in told]
+    assert places == sorted(places)
+    assert places[-1] < page.text.index("Findings of the doctor")
 
 
 def test_records_are_counted_of_logs_alone(spark: SparkSession, lake: Path, page: Page) -> None:

@@ -207,6 +207,52 @@ def test_the_audit_timeline_tells_a_brokers_failure_in_order(lake: ParquetTables
     ] == told
 
 
+def test_the_story_tells_why_brokers_were_fenced_and_what_became_of_elrs_and_reassignments(lake: ParquetTables) -> None:
+    """Broker 5 was killed and came back, twice stopped in order; 6 was stopped when it led nothing."""
+    rows = sorted(rows_of(lake, "gold/story"), key=lambda row: (row["offset"], row["place"], row["sentence"]))
+    words = ("fenced", "restarts", "ELR", "reassigned", "unclean")
+    told = [(row["offset"], row["sentence"]) for row in rows if any(word in row["sentence"] for word in words)]
+
+    assert [
+        (18, "broker 5 is unfenced"),
+        (20, "broker 4 is unfenced"),
+        (86, "broker 5 is fenced: its session expired"),
+        (89, "1 partition of single begins to be reassigned"),
+        (95, "2 partitions of cleared withdraw members of their ELRs, which can no longer lead"),
+        (100, "6 partitions of orders, plain, single withdraw members of their ELRs, which can no longer lead"),
+        (106, "broker 5 restarts, with a new incarnation"),
+        (108, "broker 5 is unfenced"),
+        (109, "2 partitions of plain, single are led by unclean elections: their leaders may lack records"),
+        (112, "1 partition of single has been reassigned"),
+        (123, "1 partition of single begins to be reassigned"),
+        (124, "1 partition of single has been reassigned"),
+        (141, "broker 5 is fenced, which ends its controlled shutdown"),
+        (147, "broker 5 restarts, with a new incarnation"),
+        (149, "broker 5 is unfenced"),
+        (183, "broker 6 is unfenced"),
+        (186, "1 partition of guest has been reassigned"),
+        (187, "broker 6 is fenced: its session expired, or it shut down while it led no partition"),
+        (196, "controller 1 restarts, with a new incarnation"),
+        (199, "controller 2 restarts, with a new incarnation"),
+        (221, "broker 5 is fenced, which ends its controlled shutdown"),
+        (238, "broker 4 is fenced, which ends its controlled shutdown"),
+    ] == told
+
+
+def test_events_of_one_offset_are_told_causes_first(lake: ParquetTables) -> None:
+    rows = sorted(rows_of(lake, "gold/story"), key=lambda row: (row["offset"], row["place"]))
+
+    assert [
+        "2 partitions of plain, single lose their leaders",
+        "8 partitions of cleared, orders, plain and 1 more topic come under min.insync.replicas",
+    ] == [row["sentence"] for row in rows if row["offset"] == 78]
+    assert [
+        "2 partitions of plain, single have a leader again",
+        "2 partitions of plain, single are led by unclean elections: their leaders may lack records",
+        "2 partitions of plain, single are no longer under min.insync.replicas",
+    ] == [row["sentence"] for row in rows if row["offset"] == 109]
+
+
 def test_availability_is_what_the_log_says_summed_by_hand(lake: ParquetTables) -> None:
     expected, observed = offline_by_replay()
     rows = rows_of(lake, "gold/availability")

@@ -74,7 +74,7 @@ def fleet_doctor(
         past = past_of(States(earlier["partition_history"]), given)
     since = config_conditions(now, past.spans)
     found = [
-        partition_findings(now, past.states, since, limits),
+        partition_findings(now, past, since, limits),
         topic_findings(now, earlier, since, limits),
         leader_findings(now, past.states, limits),
         node_findings(now, earlier["broker_history"], limits),

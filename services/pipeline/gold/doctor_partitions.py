@@ -33,6 +33,7 @@ from services.pipeline.gold.doctor_rules import (
     text,
 )
 from services.pipeline.gold.doctor_since import crowded_since, never, unclean_since
+from services.pipeline.gold.past import Past
 from services.pipeline.gold.skew import crowded
 from services.pipeline.silver.partitions import KEY
 from services.pipeline.silver.present import UNCLEAN, Present, replicas_of, topic_settings
@@ -44,10 +45,10 @@ _OF_SINGLE = "single_"
 """Before the names of `rooms`: of a topic's partitions with one replica."""
 
 
-def partition_findings(now: Present, history: DataFrame, since: DataFrame, limits: DoctorLimits) -> DataFrame:
-    """Returns the findings about single partitions, from their history; `since` is from `config_conditions`."""
+def partition_findings(now: Present, past: Past, since: DataFrame, limits: DoctorLimits) -> DataFrame:
+    """Returns the findings about single partitions, from their past; `since` is from `config_conditions`."""
     rows = now.partitions.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"])
-    for known in (gone_replicas(now), _past(history), since):
+    for known in (gone_replicas(now), _past(past.states), _unclean(past.spans), since):
         rows = rows.join(known, list(_ID), "left")
     rows = rows.join(fn.broadcast(now.at), "cluster_id")
     nobody = fn.array().cast("array<int>")
@@ -59,7 +60,7 @@ def partition_findings(now: Present, history: DataFrame, since: DataFrame, limit
         }
     )
     subject = text("partition ", fn.col("topic"), "-", fn.col("partition_id"))
-    return findings(rows, subject, [*_state_rules(), *_move_rules(limits)])
+    return findings(rows, subject, [*_state_rules(), *_unclean_rules(), *_move_rules(limits)])
 
 
 def topic_findings(now: Present, history: Mapping[str, DataFrame], since: DataFrame, limits: DoctorLimits) -> DataFrame:
@@ -173,6 +174,12 @@ def _state_rules() -> Sequence[DoctorRule]:
             "do not wipe the logs of the ELR's members: each has every committed record that was not lost before",
             "elr_since",
         ),
+    ]
+
+
+def _unclean_rules() -> Sequence[DoctorRule]:
+    leader = fn.col("leader")
+    return [
         DoctorRule(
             WARN,
             "RECOVERING",
@@ -182,6 +189,15 @@ def _state_rules() -> Sequence[DoctorRule]:
                 is_offline(leader), "records may be lost; it recovers when it has a leader that changes the ISR"
             ).otherwise("records may be lost; it recovers when its leader changes the ISR: see why none joins it"),
             "recovering_since",
+        ),
+        DoctorRule(
+            WARN,
+            "UNCLEAN_ELECTION",
+            (fn.col("unclean.count") > 0) & (fn.col("leader_recovery_state") != RECOVERING),
+            _was_unclean(),
+            "what that leader lacked is in no replica now: compare what producers wrote before that time with what"
+            " consumers read, and let them write again what is missing",
+            "unclean",
         ),
     ]
 
@@ -299,6 +315,22 @@ def _past(history: DataFrame) -> DataFrame:
     changes = moved.agg(fn.max_by(change, "valid_from_offset").alias("isr_change"))
     found = began(history, _ID, conditions)
     return found.join(last, list(_ID), "left").join(changes, list(_ID), "left")
+
+
+def _unclean(spans: DataFrame) -> DataFrame:
+    """Computes for each partition that was led by an unclean election `unclean`: the last such one, and how many."""
+    rows = spans.where("unclean").groupBy(*_ID)
+    last = fn.max_by(fn.struct("offset", fn.col("timestamp").alias("time"), "leader"), "offset").alias("last")
+    found = rows.agg(last, fn.count("*").alias("count"))
+    return found.select(*_ID, fn.struct("last.*", "count").alias("unclean"))
+
+
+def _was_unclean() -> Column:
+    """Says when the last unclean election was, which has been recovered from."""
+    many = text(" in the last of ", fn.col("unclean.count"), " unclean elections")
+    how = fn.when(fn.col("unclean.count") > 1, many).otherwise(" in an unclean election")
+    led = text("was led by broker ", fn.col("unclean.leader"), " from ", moment(fn.col("unclean.time")), " on,")
+    return fn.concat(led, fn.lit(" elected"), how, fn.lit(", and has recovered since: records may be lost"))
 
 
 def _last_leader() -> Column:

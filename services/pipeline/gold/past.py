@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from services.pipeline.gold.conditions import is_offline, is_under_replicated, wanted_counts
+from services.pipeline.gold.conditions import CONDITIONS, is_offline, is_under_replicated, wanted_counts
 from services.pipeline.gold.spans import COLUMNS, SpanSettings, spans_of
 from services.pipeline.gold.spans import SCHEMA as SPANS
 from services.pipeline.gold.states import States
@@ -40,6 +40,8 @@ _STATES: Final = (
     "valid_from_time",
     "valid_to_time",
 )
+_EVENTS: Final = ("is_removed", "unclean", "moves", "moved", "cancelled", "withdrawn")
+"""What the story tells of a span besides the conditions that begin or end with it."""
 _PAST_STATES: Final = pa.schema([SCHEMA.field(name) for name in _STATES])
 _PAST_SPANS: Final = pa.schema([*SPANS, pa.field("turns", pa.bool_()), pa.field("is_last_of_kind", pa.bool_())])
 
@@ -48,8 +50,8 @@ class Past(NamedTuple):
     """States by which it is known since when a condition of `_conditions` has held, and what was before; and spans.
 
     Two columns of the spans say what each is for. `turns` marks those that the story needs: a condition begins or ends,
-    or the partition does. `is_last_of_kind` marks those by which it is known since when one has held that depends on
-    min.insync.replicas.
+    the partition does, or an event of it is told. `is_last_of_kind` marks those by which it is known since when one has
+    held that depends on min.insync.replicas.
     """
 
     states: DataFrame
@@ -122,11 +124,10 @@ def _sorted(lists: pa.Array) -> pa.Array:
 
 
 def _kept_spans(spans: pa.Table, groups: Groups) -> pa.Table:
-    offline, under, short, removed, unclean = (
-        spans[name].to_numpy() for name in ("offline", "under_min_isr", "short", "is_removed", "unclean")
-    )
+    offline, under, short = (spans[name].to_numpy() for name in CONDITIONS)
     state = offline + 2 * under + 4 * short
-    turns = (state != np.where(groups.first, 0, np.roll(state, 1))) | removed | unclean
+    turns = np.logical_or.reduce([spans[name].to_numpy() for name in _EVENTS])
+    turns |= state != np.where(groups.first, 0, np.roll(state, 1))
     replicas, min_isr = spans["replica_count"].to_numpy(), spans["min_isr"].to_numpy()
     is_last = _last_of_each(groups, under, replicas == 1, np.sign(min_isr - replicas) + 1)
     with_marks = spans.append_column("turns", pa.array(turns)).append_column("is_last_of_kind", pa.array(is_last))

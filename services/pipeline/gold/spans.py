@@ -41,12 +41,15 @@ COLUMNS: Final = (
     "elr",
     "replicas",
     "adding_replicas",
+    "removing_replicas",
     "leader_recovery_state",
     "is_first",
     "was_leader",
     "was_isr",
     "was_elr",
     "was_replicas",
+    "was_adding_replicas",
+    "was_removing_replicas",
     "was_leader_recovery_state",
     "valid_from_time",
     "valid_to_offset",
@@ -77,6 +80,10 @@ SCHEMA: Final = pa.schema(
         "by_config": pa.bool_(),
         "led_anew": pa.bool_(),
         "unclean": pa.bool_(),
+        "moves": pa.bool_(),
+        "moved": pa.bool_(),
+        "cancelled": pa.bool_(),
+        "withdrawn": pa.bool_(),
         "is_last": pa.bool_(),
         "is_removed": pa.bool_(),
         "removed_offset": pa.int64(),
@@ -87,6 +94,8 @@ SCHEMA: Final = pa.schema(
 
 `by_config`: a change of the config began it. `is_last`: it holds at the log's end. `is_removed`: its topic's removal,
 at `removed_offset`, ends it. `led_anew`: a leader was elected at its begin; `unclean`: that one may lack records.
+At its begin a reassignment began (`moves`), ended with the new replicas (`moved`), or was `cancelled` (KIP-455); or a
+replica was `withdrawn` from the ELR without joining the ISR (KIP-966).
 """
 _CHANGES: Final = pa.schema(
     {"cluster_id": pa.string(), "topic": pa.string(), "offset": pa.int64(), "time": _TIME, "min_isr": pa.int32()}
@@ -172,6 +181,45 @@ def led_uncleanly(states: pa.Table) -> Array:
     return recovers
 
 
+def _reassigned(states: pa.Table) -> dict[str, Array]:
+    """Returns whether a reassignment began with each state, ended, or was cancelled. KIP-455.
+
+    Another target while one is under way is the begin of another reassignment. One that has ended has none of the
+    replicas that it was to remove, and all that it was to add.
+    """
+    found = {name: np.zeros(len(states), bool) for name in ("moves", "moved", "cancelled")}
+    names = ("adding_replicas", "removing_replicas")
+    # A reassignment to members of the ISR alone begins and ends with one record.
+    changed = np.logical_or.reduce([has_value(_column(states, f"was_{name}")) for name in ("replicas", *names)])
+    at = np.flatnonzero(changed & ~_flags(states, "is_first"))
+    some = states.take(pa.array(at))
+    before = [_before(some, name).to_pylist() for name in names]
+    for row, state, *was in zip(at, some.select(["replicas", *names]).to_pylist(), *before, strict=True):
+        adding, removing = map(set, was)
+        if state["adding_replicas"] or state["removing_replicas"]:
+            found["moves"][row] = True
+        elif adding <= set(state["replicas"]) and not removing & set(state["replicas"]):
+            found["moved"][row] = True
+        else:
+            found["cancelled"][row] = True
+    return found
+
+
+def _withdrawn(states: pa.Table) -> Array:
+    """Returns whether a replica left the ELR with each state, though it is still one and not in the ISR. KIP-966.
+
+    It restarted uncleanly, or min.insync.replicas was changed. A larger ISR that leaves no need for an ELR is no loss.
+    """
+    found = np.zeros(len(states), bool)
+    at = np.flatnonzero(has_value(_column(states, "was_elr")) & ~_flags(states, "is_first"))
+    some = states.take(pa.array(at))
+    before = _before(some, "elr").to_pylist(), _before(some, "isr").to_pylist()
+    for row, state, elr, isr in zip(at, some.select(["replicas", "isr", "elr"]).to_pylist(), *before, strict=True):
+        gone = set(elr) & set(state["replicas"]) - {*state["elr"], *state["isr"]}
+        found[row] = bool(gone) and len(state["isr"]) <= len(isr)
+    return found
+
+
 class _Merged:
     """States and changes of their min.insync.replicas in one order, a row each."""
 
@@ -231,13 +279,19 @@ class _Merged:
             "short": is_under_replicated(isr, wanted),
             "by_config": ~self._is_state,
             "led_anew": self._is_state & led_anew(states)[at],
-            "unclean": self._is_state & led_uncleanly(states)[at],
+            **{name: self._is_state & flags[at] for name, flags in self._happened().items()},
             "is_last": is_end & ~is_gone,
             "is_removed": is_end & is_gone,
             "removed_offset": taken(_column(states, "valid_to_offset"), self._removed),
             "removed_time": taken(_column(states, "valid_to_time"), self._removed),
         }
         return pa.table([_typed(columns[field.name], field) for field in SCHEMA], schema=SCHEMA)
+
+    def _happened(self) -> dict[str, Array]:
+        """Returns what the record of each state did, by the column of SCHEMA."""
+        unclean = led_uncleanly(self._states)
+        withdrawn = _withdrawn(self._states) & ~unclean
+        return {"unclean": unclean, **_reassigned(self._states), "withdrawn": withdrawn}
 
     def _ends(self, is_end: Array, is_gone: Array) -> Array:
         """Returns when each span ends: with the next row, the topic's removal, or the log."""

@@ -1,12 +1,14 @@
 """The story of each cluster: its main events in order, without those of single partitions, and how it then stood.
 
-It has registrations, restarts, fencings and shutdowns of brokers and controllers, log directories that went offline or
-were cordoned, changes of the voters and of min.insync.replicas, active controllers, periods without one, and at each
-moment how many partitions of which topics lost or regained a leader, came under min.insync.replicas or out of it, or
-were given a leader that may lack records (`story_partitions`, `story_nodes`).
+It has registrations, restarts, fencings (with the reason) and shutdowns of brokers and controllers, log directories
+that went offline or were cordoned, changes of the voters and of min.insync.replicas, active controllers, periods
+without one, and at each moment how many partitions of which topics lost or regained a leader, came under
+min.insync.replicas or out of it, were given a leader that may lack records, lost members of their ELR, or began or
+ended to be reassigned (`story_partitions`, `story_nodes`).
 
-The order is that of the offsets: times go back where an active controller's clock is behind the one before (`clocks`).
-Each row has the counts of `conditions` after its moment: the same that the report's plot shows for that time.
+The order is that of the offsets, and of `place` among the events of one offset. Times go back where an active
+controller's clock is behind the one before (`clocks`). Each row has the counts of `conditions` after its moment: the
+same that the report's plot shows for that time.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from services.pipeline.gold.story_nodes import (
     active_controllers,
     broker_events,
     controller_events,
+    directory_events,
     silence_events,
     voter_events,
 )
@@ -34,8 +37,10 @@ __all__ = ["COLUMNS", "COUNTS", "story"]
 
 COUNTS: Final = {"offline": "offline", "under_min_isr": "under_min_isr", "short": "under_replicated"}
 """The table's column for each of `conditions.CONDITIONS`: how many partitions are so after the event's moment."""
-COLUMNS: Final = ("cluster_id", "offset", "time", "look", "sentence", *COUNTS.values())
-"""The table's columns; `look` is `bad`, `good` or `plain`."""
+COLUMNS: Final = ("cluster_id", "offset", "place", "time", "look", "sentence", *COUNTS.values())
+"""The table's columns; `place` orders the events of one offset, causes first; `look` is `bad`, `good` or `plain`."""
+_LAST: Final = 100
+"""The place of what begins behind all events of its offset."""
 
 
 def story(
@@ -54,16 +59,19 @@ def story(
     spans = with_set_backs(spans, events)
     turns = turned(spans)
     rows = [
-        partition_events(turns),
-        min_isr_events(silver["config_history"], silver["topic_history"], turns),
-        broker_events(silver["broker_history"]),
-        controller_events(silver["kept_history"]),
-        voter_events(silver["kept_history"]),
         active_controllers(events),
-        silence_events(events, limits),
+        voter_events(silver["kept_history"]),
+        controller_events(silver["kept_history"]),
+        broker_events(silver["broker_history"], silver["partition_history"]),
+        directory_events(silver["broker_history"]),
+        min_isr_events(silver["config_history"], silver["topic_history"], turns),
     ]
+    placed_rows = [each.withColumn("place", fn.lit(place)) for place, each in enumerate(rows)]
+    of_partitions = partition_events(turns).withColumn("place", fn.col("place") + len(rows))
+    # A silence begins behind the last record before it.
+    silence = silence_events(events, limits).withColumn("place", fn.lit(_LAST))
     bases = events.where("is_base").select("cluster_id", "offset").distinct()
-    every = reduce(DataFrame.unionByName, rows)
+    every = reduce(DataFrame.unionByName, [*placed_rows, of_partitions, silence])
     told = every.join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")
     placed = with_set_backs(told, events).withColumn("back_count", back_count("offset"))
     return _with_counts(placed, changes_of_counts(spans)).select(*COLUMNS)

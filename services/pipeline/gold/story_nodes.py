@@ -16,20 +16,41 @@ from services.pipeline.gold.doctor_rules import DoctorLimits, listed, text
 from services.pipeline.gold.silence import by_two_clocks, silences
 from services.pipeline.gold.story_partitions import BAD, GOOD, PLAIN
 
-__all__ = ["active_controllers", "broker_events", "controller_events", "silence_events", "voter_events"]
+__all__ = [
+    "active_controllers",
+    "broker_events",
+    "controller_events",
+    "directory_events",
+    "silence_events",
+    "voter_events",
+]
 
 _RESTARTS: Final = "restarts, with a new incarnation"
 
 
-def broker_events(history: DataFrame) -> DataFrame:
-    """Tells registrations, restarts, shutdowns and fencings of brokers, and what became of their log directories."""
-    columns = ("fenced", "in_controlled_shutdown", "broker_epoch", "incarnation_id")
-    rows = with_before(history, ("broker_id",), columns)
+def broker_events(history: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Tells registrations, restarts, shutdowns and fencings of brokers, these with their reason.
+
+    `partitions` is the history of partitions: by it is known who led one until it was fenced.
+    """
+    columns = ("fenced", "in_controlled_shutdown", "broker_epoch", "incarnation_id", "valid_from_offset")
+    rows = _with_lost_leadership(with_before(history, ("broker_id",), columns), partitions)
     fenced, shut = fn.col("fenced"), fn.col("in_controlled_shutdown")
+    was_shut = fn.col("was_in_controlled_shutdown")
     newly_fenced = fenced & ~fn.col("was_fenced")
     same = fn.col("incarnation_id").eqNullSafe(fn.col("was_incarnation_id"))
-    again = fn.when(same, "registers again, in the same incarnation").otherwise(_RESTARTS)
     # A broker that restarts within its session timeout is fenced by its new registration, and by no record before.
+    unasked = fn.when(was_shut, "restarts during its controlled shutdown").otherwise(
+        "restarts without a controlled shutdown"
+    )
+    again = fn.when(same, "registers again, in the same incarnation").when(
+        newly_fenced, fn.concat(unasked, fn.lit(", with a new incarnation"))
+    )
+    again = again.otherwise(_RESTARTS)
+    # A controlled shutdown of a broker that leads no partition is no record: it is fenced at once. KIP-631.
+    expired = fn.when(fn.col("lost_leadership"), "is fenced: its session expired").otherwise(
+        "is fenced: its session expired, or it shut down while it led no partition"
+    )
     what = (
         fn.when(fn.col("is_first") & ~fenced, "registers, unfenced")
         .when(fn.col("is_first"), "registers")
@@ -37,19 +58,17 @@ def broker_events(history: DataFrame) -> DataFrame:
             fn.col("broker_epoch") != fn.col("was_broker_epoch"),
             fn.concat(again, fn.when(newly_fenced, ", and is fenced by that").otherwise("")),
         )
-        .when(shut & ~fn.col("was_in_controlled_shutdown"), "begins a controlled shutdown")
+        .when(shut & ~was_shut, "begins a controlled shutdown")
         .when(newly_fenced & shut, "is fenced, which ends its controlled shutdown")
-        .when(newly_fenced, "is fenced")
+        .when(newly_fenced, expired)
         .when(~fenced & fn.col("was_fenced"), "is unfenced")
     )
-    grave = (shut & ~fn.col("was_in_controlled_shutdown")) | newly_fenced
+    grave = (shut & ~was_shut) | newly_fenced
     look = fn.when(fn.col("is_first"), PLAIN).when(grave, BAD).when(what == "is unfenced", GOOD).otherwise(PLAIN)
     named = text("broker ", fn.col("broker_id"))
     begun = _events(rows.where(what.isNotNull()), look, fn.concat_ws(" ", named, what))
     gone = history.where("end_type = 'UNREGISTER_BROKER_RECORD'")
-    return begun.unionByName(_ends(gone, fn.concat_ws(" ", named, fn.lit("is unregistered")))).unionByName(
-        _directory_events(history)
-    )
+    return begun.unionByName(_ends(gone, fn.concat_ws(" ", named, fn.lit("is unregistered"))))
 
 
 def controller_events(kept: DataFrame) -> DataFrame:
@@ -124,7 +143,7 @@ def silence_events(events: DataFrame, limits: DoctorLimits) -> DataFrame:
     return _events(rows, fn.lit(BAD), text("no controller writes for ", seconds, " s from here on", clocks))
 
 
-def _directory_events(history: DataFrame) -> DataFrame:
+def directory_events(history: DataFrame) -> DataFrame:
     """Tells log directories that went offline or came back (KIP-858), and that were cordoned or uncordoned (KIP-1066).
 
     A registration does not say which directories are cordoned until the broker does, so a value is compared with the
@@ -153,6 +172,28 @@ def _directory_events(history: DataFrame) -> DataFrame:
         return _events(rows.where(fn.size(name) > 0), fn.lit(look), fn.concat(named, _be(name), fn.lit(name)))
 
     return reduce(DataFrame.unionByName, (events_of(*each) for each in looks.items()))
+
+
+def _with_lost_leadership(rows: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Adds `lost_leadership` to states of brokers: when the state began, a partition lost the broker as its leader.
+
+    What the controller decides at once is one batch, of one time; a time may come again, by another clock.
+    """
+    key = ["cluster_id", "broker_id", "valid_from_offset"]
+    fencings = rows.where("fenced and not was_fenced").select(
+        *key, "was_valid_from_offset", "valid_to_offset", fn.col("valid_from_time").alias("time")
+    )
+    lost = partitions.where("was_leader >= 0 and not is_first").select(
+        "cluster_id",
+        fn.col("was_leader").alias("broker_id"),
+        fn.col("valid_from_time").alias("time"),
+        fn.col("valid_from_offset").alias("lost_at"),
+    )
+    found = lost.join(fn.broadcast(fencings), ["cluster_id", "broker_id", "time"]).where(
+        "lost_at > was_valid_from_offset and (valid_to_offset is null or lost_at < valid_to_offset)"
+    )
+    marks = found.select(*key, fn.lit(True).alias("lost_leadership")).distinct()
+    return rows.join(fn.broadcast(marks), key, "left").fillna(False, ["lost_leadership"])
 
 
 def _named_voters(name: str) -> Column:

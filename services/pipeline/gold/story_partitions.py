@@ -38,15 +38,26 @@ class _Turn(NamedTuple):
 _TURNS: Final = {
     "offline": _Turn(BAD, "loses its leader", "lose their leaders"),
     "led": _Turn(GOOD, "has a leader again", "have a leader again"),
-    "under": _Turn(BAD, "comes under min.insync.replicas", "come under min.insync.replicas"),
-    "enough": _Turn(GOOD, "is no longer under min.insync.replicas", "are no longer under min.insync.replicas"),
     "uncleanly": _Turn(
         BAD,
         "is led by an unclean election: its leader may lack records",
         "are led by unclean elections: their leaders may lack records",
     ),
+    "under": _Turn(BAD, "comes under min.insync.replicas", "come under min.insync.replicas"),
+    "enough": _Turn(GOOD, "is no longer under min.insync.replicas", "are no longer under min.insync.replicas"),
+    "withdrawn": _Turn(
+        BAD,
+        "withdraws a member of its ELR, which can no longer lead",
+        "withdraw members of their ELRs, which can no longer lead",
+    ),
+    "moves": _Turn(PLAIN, "begins to be reassigned", "begin to be reassigned"),
+    "moved": _Turn(PLAIN, "has been reassigned", "have been reassigned"),
+    "cancelled": _Turn(PLAIN, "has its reassignment cancelled", "have their reassignments cancelled"),
     "removed": _Turn(PLAIN, "that was under min.insync.replicas is removed", "under min.insync.replicas are removed"),
 }
+"""In the order in which the events of one offset are told."""
+_FLAGS: Final = ("withdrawn", "moves", "moved", "cancelled")
+"""Turns that are columns of a span."""
 
 
 def turned(spans: DataFrame) -> DataFrame:
@@ -63,6 +74,7 @@ def turned(spans: DataFrame) -> DataFrame:
         "under": under & ~fn.col("was_under_min_isr"),
         "enough": ~under & fn.col("was_under_min_isr"),
         "uncleanly": fn.col("unclean"),
+        **{name: fn.col(name) for name in _FLAGS},
     }
     turns = fn.array_compact(fn.array(*(fn.when(holds, fn.lit(name)) for name, holds in happened.items())))
     at = ("cluster_id", "offset", fn.col("timestamp").alias("time"), back_count("offset").alias("back_count"))
@@ -80,7 +92,10 @@ def turned(spans: DataFrame) -> DataFrame:
 
 
 def partition_events(turns: DataFrame) -> DataFrame:
-    """Groups what happened to partitions by moment and kind; what a config change did is in `min_isr_events`."""
+    """Groups what happened to partitions by moment and kind; what a config change did is in `min_isr_events`.
+
+    `place` is the kind's, in the order in which the events of one offset are told.
+    """
     moments = (
         turns.where("not by_config")
         .groupBy("cluster_id", "back_count", "time", "turn")
@@ -104,6 +119,7 @@ def partition_events(turns: DataFrame) -> DataFrame:
         "time",
         _of_turn("look").alias("look"),
         fn.concat(what, named, fn.lit(" "), words).alias("sentence"),
+        fn.array_position(fn.array(*map(fn.lit, _TURNS)), fn.col("turn")).cast("int").alias("place"),
     )
 
 

@@ -75,11 +75,12 @@ def read_incident(
     )
     rows = [Cause(**row.asDict()) for row in selected.orderBy(*order).limit(limits.rows).collect()]
     own = story.where(fn.col("cluster_id").isin(list(clusters)))
-    last = latest(own, ["cluster_id"], limits.sentences, by="offset")
+    ordered = own.withColumn("order", fn.struct("offset", "place", "sentence"))
+    last = latest(ordered, ["cluster_id"], limits.sentences, by="order")
     sentence = fn.substring("sentence", 1, TEXT_MAX).alias("sentence")
     counts = ("offline", "under_min_isr", "under_replicated")
     events = last.select("cluster_id", "offset", ms("time").alias("ms"), "look", sentence, *counts, "total")
-    found = [Event(**row.asDict()) for row in events.orderBy("offset", "ms", "look", "sentence").collect()]
+    found = [Event(**row.asDict()) for row in events.orderBy("order").collect()]
     # Clusters are ordered as everywhere in the report: the worst first.
     found.sort(key=lambda event: clusters.index(event.cluster_id))
     return Incident(causes=ShownRows(rows, causes.count()), events=found)
