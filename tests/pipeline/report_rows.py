@@ -123,12 +123,13 @@ def incident() -> Incident:
 
     causes = [
         Cause(
-            cluster_id=CLUSTERS[0], severity="error", partitions=12, since_ms=NOON_MS + 41 * MINUTE_MS,
+            cluster_id=CLUSTERS[0], severity="error", code="NO_LEADER", partitions=12,
+            since_ms=NOON_MS + 41 * MINUTE_MS,
             sentence=f"topic {LONG} lost all leaders: broker 4 was fenced at 12:31:00, 5 shut down at 12:41:00",
             advice="Bring broker 5 back: it was the last in sync.",
         ),
         Cause(
-            cluster_id=CLUSTERS[0], severity="warn", partitions=60, since_ms=None,
+            cluster_id=CLUSTERS[0], severity="warn", code="UNDER_REPLICATED", partitions=60, since_ms=None,
             sentence="60 partitions have fewer replicas in sync than they ask for: brokers 4 and 5 are missing",
             advice="Bring brokers 4 and 5 back.",
         ),

@@ -17,6 +17,7 @@ partitions   the leaders and ISRs of partitions
 health       how many partitions were offline or under min ISR
 incident     the present problems by cause, and the story of each cluster
 findings     the doctor's findings, by kind
+plan         the steps over all findings, in the order in which they are to be taken
 days         availability by day and partition
 placement    replicas and leaders against a fair share
 latency      commit latencies and election gaps

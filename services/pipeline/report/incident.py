@@ -18,7 +18,7 @@ from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Folded, Heading, Note, Part, Words, code
 from services.pipeline.report.times import moment, set_back
 
-__all__ = ["Cause", "Event", "Incident", "incident_parts", "read_incident"]
+__all__ = ["Cause", "Event", "Incident", "cause_parts", "read_incident", "story_parts"]
 
 _OPEN_MAX: Final = 60
 """Most events of a cluster that are not folded."""
@@ -31,6 +31,7 @@ class Cause:
 
     cluster_id: str
     severity: str
+    code: str
     partitions: int
     sentence: str
     advice: str
@@ -71,7 +72,7 @@ def read_incident(
     short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("sentence", "advice")]
     order = (fn.col("severity") != "error", fn.desc("partitions"), "cluster_id", "sentence")
     selected = causes.select(
-        "cluster_id", "severity", "partitions", *short, fn.unix_millis("since_time").alias("since_ms")
+        "cluster_id", "severity", "code", "partitions", *short, fn.unix_millis("since_time").alias("since_ms")
     )
     rows = [Cause(**row.asDict()) for row in selected.orderBy(*order).limit(limits.rows).collect()]
     own = story.where(fn.col("cluster_id").isin(list(clusters)))
@@ -86,21 +87,24 @@ def read_incident(
     return Incident(causes=ShownRows(rows, causes.count()), events=found)
 
 
-def incident_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> list[Part]:
-    """Builds the table of causes, then a table of events for each cluster."""
+def story_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> list[Part]:
+    """Builds a table of events for each cluster."""
     if incident is None:
-        return [Note("There is no gold/causes or no gold/story: run gold.")]
+        return []
     stories = [
         _story([event for event in incident.events if event.cluster_id == cluster_id], limits, clusters)
         for cluster_id in dict.fromkeys(event.cluster_id for event in incident.events)
     ]
-    return [*_causes(incident.causes, limits, clusters), *(part for story in stories for part in story)]
+    return [part for story in stories for part in story]
 
 
-def _causes(causes: ShownRows[Cause], limits: ReportLimits, clusters: int) -> list[Part]:
-    if not causes.total:
+def cause_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> list[Part]:
+    """Builds the table of causes."""
+    if incident is None:
+        return [Note("There is no gold/causes or no gold/story: run gold.")]
+    if not incident.causes.total:
         return [Note("As the log ends, every partition has a leader and all its replicas in sync.", "good")]
-    shown = causes.first(limits.rows)
+    shown = incident.causes.first(limits.rows)
     columns: list[Column[Cause]] = [
         Column("what is wrong, and why", lambda row: Words(row.sentence, _grave(row)), "prose"),
         Column("what to do", lambda row: row.advice, "prose"),

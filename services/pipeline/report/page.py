@@ -18,11 +18,12 @@ from services.pipeline.report.cluster import Drawn, cluster_parts
 from services.pipeline.report.days import Calendar, Day, calendar, day_table
 from services.pipeline.report.findings import Findings, findings_table
 from services.pipeline.report.fleet import Fleet, cluster_table, tiles
-from services.pipeline.report.incident import Incident, incident_parts
+from services.pipeline.report.incident import Incident, cause_parts, story_parts
 from services.pipeline.report.latency import Latency, latency_parts
 from services.pipeline.report.limits import BYTES_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Heading, Note, Part, Section, clean
 from services.pipeline.report.placement import Share, placement_tables
+from services.pipeline.report.plan import plan_parts
 from services.pipeline.report.times import moment
 from services.pipeline.report.trust import Trust, trust_line
 
@@ -100,7 +101,11 @@ def _printable(value: object) -> object:
 def _sections(answers: Answers, limits: ReportLimits) -> Iterator[Section]:
     """Yields the sections in order."""
     clusters = answers.fleet.clusters
-    happened = incident_parts(answers.incident, limits, clusters.total)
+    happened = [
+        *cause_parts(answers.incident, limits, clusters.total),
+        *plan_parts(answers.incident, answers.findings, limits, clusters.total),
+        *story_parts(answers.incident, limits, clusters.total),
+    ]
     yield _section("happened", "What happened", happened)
     if clusters.total > 1:
         fleet = [*calendar(answers.calendar, limits), *cluster_table(answers.fleet, limits)]
