@@ -128,7 +128,9 @@ def _add_report(one: argparse.ArgumentParser, _: str) -> None:
 def _add_stream(one: argparse.ArgumentParser, _: str) -> None:
     one.add_argument("--endpoints", metavar="HOST:PORT,…", help="instead of --from: nodes of a running quorum (gRPC)")
     one.add_argument(
-        "--bootstrap-controller", metavar="HOST:PORT,…", help="instead of --from: controllers of a running Kafka"
+        "--bootstrap-controller",
+        metavar="HOST:PORT,…",
+        help="instead of --from: controllers of a running Kafka cluster",
     )
     one.add_argument(
         "--command-config", metavar="FILE", help="properties of a Kafka client, for TLS (and SASL to a Kafka)"

@@ -78,7 +78,7 @@ def test_what_is_known_later_holds_for_what_was_read_before(spark: SparkSession,
 def test_what_a_deposed_leader_wrote_alone_is_in_no_table_of_what_happened_and_told_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A released Kafka's leader that was killed with records of its own: 40 for a topic, and one of an idle moment."""
+    """A Kafka leader that was killed with records of its own: 40 for a topic, and one of an idle moment."""
     from services.pipeline import bronze, gold
     from services.pipeline.silver import image
     from services.pipeline.tables import ParquetTables, Remembered

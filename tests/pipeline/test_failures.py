@@ -1,6 +1,6 @@
 """Brokers fail: the audit timeline names each failure in order, and availability is what the failures came to.
 
-First a released Kafka, driven through failures (`tests/interop/fixtures/three-dynamic`, made by the story
+First a Kafka cluster, driven through failures (`tests/interop/fixtures/three-dynamic`, made by the story
 `three_dynamic`): what was done to it when is in its timeline.json.
 `test_availability` has logs by hand and by chance, for what that cluster has not seen.
 """

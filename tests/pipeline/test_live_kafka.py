@@ -1,4 +1,4 @@
-"""The source `kraft` of running controllers of a released Kafka, in Spark: it reads what lies in their files."""
+"""The source `kraft` of running Kafka controllers, in Spark: it reads what lies in their files."""
 
 from __future__ import annotations
 

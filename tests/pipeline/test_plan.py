@@ -1,4 +1,4 @@
-"""The plan of action: every kind of finding has its place, and a released Kafka's incident its steps in order."""
+"""The plan of action: every kind of finding has its place, and the incident of a Kafka cluster its steps in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement skew against counting by hand, of a released Kafka's cluster and of clusters by chance."""
+"""Placement skew against counting by hand, of a Kafka cluster and of clusters by chance."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _s3_access(options: Mapping[str, Any]) -> S3Access:
 def _store_files(options: Mapping[str, Any], endpoints: tuple[str, ...]) -> StoreFiles | None:
     found = {name: value for name in SECURITY if (value := _option(options, name)) is not None}
     if found and not endpoints:
-        raise ValueError(f"{', '.join(found)} without endpoints; for a running Kafka they begin with {KAFKA}")
+        raise ValueError(f"{', '.join(found)} without endpoints; for a running Kafka cluster they begin with {KAFKA}")
     return parse_security(found)
 
 
