@@ -59,10 +59,12 @@ async def write(stub: ControllerStub, file: Path) -> None:
     number = 0
     with file.open("w", buffering=1) as out:
         while not stopping.is_set():
-            line: dict[str, Any] = {"user": f"user-{number}", "begun": time.monotonic(), "failed": []}
+            # Not a name of another load: what that has written would hide that this is lost.
+            user = f"{file.stem}-{number}"
+            line: dict[str, Any] = {"user": user, "begun": time.monotonic(), "failed": []}
             while not stopping.is_set():
                 try:
-                    await _set(stub, f"user-{number}", float(number + 1))
+                    await _set(stub, user, float(number + 1))
                 except ApiError as error:
                     line["failed"].append(f"{error.code.name}: {error.message}"[:200])
                     await asyncio.sleep(PAUSE_S)
