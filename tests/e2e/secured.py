@@ -9,20 +9,26 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kraft import Message
 from kraft.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
 from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
+from kraft.api.envelope import EnvelopeRequest
+from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.metadata.scram import MECHANISMS
 from quorate.network.client import Connection, Timeouts, connect
 from quorate.nouns import NodeId
+from quorate.protocol.apis import api_of
+from quorate.protocol.messages import encode_request
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PLAIN, PlainClient
 from quorate.protocol.sasl.scram import ScramClient, scram_number
+from quorate.wire.codec import encode
 from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane
@@ -201,3 +207,10 @@ async def secured_plane(directory: Path, *, everywhere: NodeId | None = None) ->
         gateway_settings=settings,
     ) as cluster:
         yield Secured(cluster, issuer, everywhere)
+
+
+def enclosed(request: Message, user: str) -> EnvelopeRequest:
+    """A request of version 7 that a broker passes on for its client, a user at 10.0.0.1. KIP-590."""
+    inside = encode_request(api_of(type(request)), request, version=7, correlation_id=5, client_id="app")
+    principal = bytes(2) + encode(DefaultPrincipalData("User", user), 0)
+    return EnvelopeRequest(inside, principal, bytes([10, 0, 0, 1]))

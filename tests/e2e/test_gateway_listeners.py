@@ -7,6 +7,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.api.envelope import EnvelopeResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
@@ -30,7 +32,7 @@ from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, others
 from tests.e2e.kafka_listeners import KafkaListeners
-from tests.e2e.secured import PATIENCE, by
+from tests.e2e.secured import PATIENCE, by, enclosed
 from tests.e2e.starting import said, start
 from tests.network.certificates import Authority, authority
 
@@ -40,7 +42,9 @@ PROTOCOLS: Final = {"OPEN": "PLAINTEXT", "SHOWN": "SSL", "NAMED": "SASL_PLAINTEX
 """The listeners, each with its security protocol."""
 PASSWORDS: Final = {"NAMED": "of named", "SECURE": "of secure"}
 """Everybody's password, which is another one at each listener."""
-USERS: Final = ("admin", "alice")
+USERS: Final = ("admin", "alice", "broker")
+NAMED_MAX: Final = 4
+"""Connections at the listener NAMED."""
 NONE, REFUSED = ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 CONTROLLERS: Final = DescribeClusterRequest(endpoint_type=2)
 QUORUM: Final = DescribeQuorumRequest(
@@ -93,6 +97,7 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane
         "listener.name.shown.ssl.truststore.location": str(issuer.certificate),
         "listener.name.shown.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": PLAIN,
+        "listener.name.named.max.connections": str(NAMED_MAX),
         **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas(name) for name in PASSWORDS},
     }
     settings = {node_id: {**shared, **listeners.settings(node_id, *PROTOCOLS)} for node_id in VOTERS}
@@ -136,6 +141,38 @@ async def create(client: Connection, name: str) -> ErrorCode:
     request = CreateTopicsRequest((CreateTopicsRequest.CreatableTopic(name, 1, 3),), 10_000)
     (topic,) = (await client.ask_for(CreateTopicsResponse, request)).topics
     return ErrorCode(topic.error_code)
+
+
+async def test_an_envelope_is_believed_by_the_right_of_who_has_sent_it_at_this_listener(plane: Plane) -> None:
+    """In the clear nobody has CLUSTER_ACTION yet; a broker has it at each listener that knows its name. KIP-590."""
+    prefix = f"enclosed-{secrets.token_hex(4)}"
+    await allow(plane, "User:carol", (AclOperation.CREATE, ResourceType.TOPIC, prefix))
+
+    async def passed_on(listener: str) -> ErrorCode:
+        topic = CreateTopicsRequest.CreatableTopic(f"{prefix}-{listener}", 1, 3)
+        envelope = enclosed(CreateTopicsRequest((topic,), 10_000), "carol")
+        async with await plane.connect(listener, 1, "broker") as client:
+            return ErrorCode((await client.ask_for(EnvelopeResponse, envelope)).error_code)
+
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert {refused} == {await passed_on(listener) for listener in PROTOCOLS}
+    await allow(plane, "User:broker", (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"))
+    for listener in ("SHOWN", "NAMED", "SECURE"):
+        assert NONE is await eventually(lambda at=listener: passed_on(at), lambda code: code is not refused)
+    assert refused is await passed_on("OPEN")
+
+
+async def test_a_listener_that_is_full_takes_no_place_at_another(plane: Plane) -> None:
+    log = plane.cluster.plan.directory / "gateway-3.log"
+    async with AsyncExitStack() as life:
+        for _ in range(NAMED_MAX):
+            await life.enter_async_context(await plane.connect("NAMED", 3, "alice"))
+        with pytest.raises((OSError, ApiError), match=r".*"):
+            await plane.connect("NAMED", 3, "alice")
+        assert any(f"{NAMED_MAX} connections are open at NAMED" in line for line in await closed_at(log, "NAMED"))
+        for listener in ("OPEN", "SHOWN", "SECURE"):
+            async with await plane.connect(listener, 3, "alice") as client:
+                assert await client.ask(CONTROLLERS)
 
 
 @pytest.mark.parametrize("listener", PROTOCOLS)

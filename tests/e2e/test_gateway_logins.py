@@ -16,22 +16,30 @@ from kraft import Message
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
+from kraft.api.envelope import EnvelopeResponse
 from kraft.api.fetch import FetchRequest
 from kraft.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kraft.api.sasl_handshake import SaslHandshakeRequest
 from kraft.api.vote import VoteRequest
-from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.network.client import Connection
 from quorate.nouns import NodeId
 from quorate.protocol.apis import api_of
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
-from quorate.wire.codec import encode
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import VOTERS
-from tests.e2e.secured import PLAIN_PASSWORD, REAUTH_MS, WITH_BOTH, WITH_SASL, WITH_TLS, Secured, by, secured_plane
+from tests.e2e.secured import (
+    PLAIN_PASSWORD,
+    REAUTH_MS,
+    WITH_BOTH,
+    WITH_SASL,
+    WITH_TLS,
+    Secured,
+    by,
+    enclosed,
+    secured_plane,
+)
 from tests.network.test_tls import ended
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -77,9 +85,7 @@ async def test_an_envelope_is_believed_from_a_broker_that_may_act_for_the_cluste
     """The right of the broker's own principal counts, not that of its address. KIP-590."""
     name = f"enclosed-{secrets.token_hex(4)}"
     await secured.allow("User:carol", AclOperation.CREATE, ResourceType.TOPIC, name)
-    inside = encode_request(api_of(CreateTopicsRequest), topics(name), version=7, correlation_id=5, client_id="app")
-    principal = bytes(2) + encode(DefaultPrincipalData("User", "carol"), 0)
-    envelope = EnvelopeRequest(inside, principal, bytes([10, 0, 0, 1]))
+    envelope = enclosed(topics(name), "carol")
     async with await secured.as_user("broker-7") as broker:
         assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == (await broker.ask_for(EnvelopeResponse, envelope)).error_code
         await secured.allow("User:broker-7", AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
