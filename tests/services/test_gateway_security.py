@@ -305,6 +305,16 @@ def test_listeners_that_do_not_fit_are_refused_by_name(settings: Mapping[str, st
     assert "hidden" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["OTHER_SSL_CLIENT_AUTH", "SECURE_SSL_CLIENT_AUTHS", "SECURE_NODE_ID"])
+def test_a_variable_that_is_for_no_listener_is_refused(name: str) -> None:
+    settings = [part for key, value in {**GATEWAY, **BOTH}.items() for part in ("--set", f"{key}={value}")]
+    with pytest.raises(ConfigError) as refused:
+        load(GatewayConfig, settings, {f"QUORATE_LISTENER_NAME_{name}": "required"})
+
+    why = f"QUORATE_LISTENER_NAME_{name}: is for no setting of a listener; listeners has CONTROLLER, SECURE"
+    assert why in str(refused.value)
+
+
 def test_help_has_the_settings_of_listeners_after_the_others_and_says_so() -> None:
     table = settings_table(GatewayConfig)
     lines = table.splitlines()

@@ -170,6 +170,8 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
     # Without a list of listeners nothing can be said of what is for one of them.
     unsaid = {key for key in given if key.startswith(OF_LISTENER)} if of_listeners and not names else set()
     problems += _unknown(given, known, known | set(others) | prefixed | unsaid, names)
+    if names:
+        problems += _unknown_variables(environ, prefixed, names)
     if problems or misfits:
         raise ConfigError(list(dict.fromkeys([*problems, *misfits])))
     config = cls(**values)
@@ -317,6 +319,16 @@ def _unknown(
         near = difflib.get_close_matches(key, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         yield f"{key} ({given[key].source}): is not a setting of this service{hint}"
+
+
+def _unknown_variables(
+    environ: Mapping[str, str], prefixed: Collection[str], listeners: Sequence[str]
+) -> Iterator[str]:
+    """Yields each variable that is for one listener by its name, and for no setting of one that there is."""
+    known = {_variable(key) for key in prefixed}
+    for variable in sorted(environ):
+        if variable.startswith(_variable(OF_LISTENER)) and variable not in known:
+            yield f"{variable}: is for no setting of a listener; listeners has {', '.join(listeners)}"
 
 
 def _of_listener(cls: type, prefix: str, given: Mapping[str, _Given], problems: list[str]) -> object:
