@@ -104,6 +104,18 @@ def _unclean() -> Story:
     return story.after(minutes=1).say(change("told", leader=1))
 
 
+def _reassigned() -> Story:
+    """A reassignment that is cancelled, and one whose target is changed while it is under way, to its end."""
+    story = Story(*brokers(1, 2, 3, 4), *topic("orders", [1, 2])).after(minutes=1)
+    story.say(change("orders", replicas=(1, 2, 3), adding_replicas=(3,))).after(minutes=1)
+    story.say(change("orders", replicas=(1, 2), adding_replicas=())).after(minutes=1)
+    story.say(change("orders", replicas=(3, 1, 2), adding_replicas=(3,), removing_replicas=(2,))).after(minutes=1)
+    story.say(change("orders", replicas=(4, 1, 2), adding_replicas=(4,))).after(minutes=1)
+    return story.say(
+        change("orders", isr=(4, 1), replicas=(4, 1), adding_replicas=(), removing_replicas=(), leader=4),
+    )
+
+
 def _clock() -> Story:
     """A second active controller's clock is a minute behind."""
     story = Story(*brokers(1), *topic("orders", [1])).after(minutes=10).say(change("orders", leader=-1))
@@ -165,6 +177,7 @@ STORIES: Final = {
     "min-isr": _min_isr,
     "again": _again,
     "unclean": _unclean,
+    "reassigned": _reassigned,
     "clock": _clock,
     "clocks": _clocks,
     "never": _never,
@@ -470,6 +483,18 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
             by_cause["UNDER_REPLICATED"],
         ), cluster
     assert counted
+
+
+def test_a_reassignment_ends_or_is_cancelled(gold: Mapping[str, list[Row]]) -> None:
+    rows = [row for row in in_order(of(gold["story"], "reassigned")) if "reassign" in row["sentence"]]
+
+    assert [
+        (1, "1 partition of orders begins to be reassigned"),
+        (2, "1 partition of orders has its reassignment cancelled"),
+        (3, "1 partition of orders begins to be reassigned"),
+        (4, "1 partition of orders begins to be reassigned"),
+        (5, "1 partition of orders has been reassigned"),
+    ] == [(row["time"].minute, row["sentence"]) for row in rows]
 
 
 def test_what_happens_to_nodes_and_configs_is_in_the_story(gold: Mapping[str, list[Row]]) -> None:
