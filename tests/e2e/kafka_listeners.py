@@ -20,7 +20,7 @@ class KafkaListeners:
     addresses: dict[str, dict[NodeId, tuple[str, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in self.protocols.keys() - self.addresses.keys():
+        for name in [name for name in self.protocols if name not in self.addresses]:
             ports = free_ports(len(self.node_ids))
             self.addresses[name] = {node_id: (HOST, port) for node_id, port in zip(self.node_ids, ports, strict=True)}
 

@@ -14,8 +14,9 @@ from deploy.kafka.release import POM
 from deploy.local.ports import free_ports
 from tests.interop.kafka.release import java
 
-SHELL_TIMEOUT_S: Final = 300
-SHELL_TRIES: Final = 5
+SHELL_TIMEOUT_S: Final = 60
+SHELL_TRIES: Final = 8
+MISSES: Final = "No such file or directory"
 DIRECTORY: Final = "__cluster_metadata-0"
 
 _BATCH: Final = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*?partitionLeaderEpoch: (-?\d+)")
@@ -64,15 +65,21 @@ def metadata_shell(path: Path, *commands: str, pom: Path = POM) -> str:
     """What `kafka-metadata-shell` of the release that `pom` names prints for one command over a log or a checkpoint.
 
     The shell waits for ever over a file without a data record above offset 0. It reads in another thread, and on a slow
-    machine it may run the command before the records are there: if it prints nothing, it is asked again.
+    machine it may run the command before the records are there, or wait for ever: if it does not end, prints nothing or
+    misses what it is asked for, it is asked again.
     """
     command = java("org.apache.kafka.shell.MetadataShell", "--snapshot", path, *commands, pom=pom)
+    printed = "it did not end"
     for _ in range(SHELL_TRIES):
-        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SHELL_TIMEOUT_S)
+        try:
+            ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SHELL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            continue
         assert ran.returncode == 0, f"{path}: {ran.stdout}{ran.stderr}"
-        if ran.stdout.strip():
+        printed = ran.stdout
+        if printed.strip() and MISSES not in printed:
             break
-    return ran.stdout
+    return printed
 
 
 def start_controller_on(
