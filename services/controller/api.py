@@ -1,4 +1,4 @@
-"""One row for each API: what it asks for, which right it needs, what limits it, and who answers it.
+"""A row for each Kafka API of the controller: its request, the ACL operation, quota and deadline, and its handler.
 
 The rows are in `handlers/`, by subject; `handlers.APIS` has them all. The gRPC service is made from them (`servicer`),
 and so are the envelopes of Submit and AdminStream (`admin`), the checks of rights (`authorizing`), the quotas, the

@@ -94,7 +94,7 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
 
 
 def _transport(config: GatewayConfig) -> Transport:
-    """Returns how the services are spoken to. Raises ConfigError for files that are not there, or do not fit."""
+    """Returns the transport of the calls to the services: TLS or clear text. Raises ConfigError for unfit files."""
     if config.grpc_protocol == PLAINTEXT:
         return PLAIN
     return Transport(keystore=config.grpc_keystore, truststore=config.grpc_truststore)

@@ -50,7 +50,7 @@ class KafkaLog:
 
     @property
     def is_led_elsewhere(self) -> bool:
-        """No: the leader itself is read."""
+        """Whether the log is read from a follower: never, as only a Kafka leader answers a Fetch of this log."""
         return False
 
     @property

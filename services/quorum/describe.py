@@ -19,7 +19,7 @@ UNKNOWN: Final = -1
 
 
 def describe_quorum(driver: QuorumDriver, endpoints: NodeEndpoints) -> DescribeQuorumResponse:
-    """Builds a DescribeQuorum v2 response; on another node than the leader it has NOT_LEADER_OR_FOLLOWER."""
+    """Builds the DescribeQuorum v2 response; a node that is not the leader answers NOT_LEADER_OR_FOLLOWER."""
     quorum = driver.core.describe(driver.now_ms)
     leads = isinstance(driver.core.role, Leader)
     to_wall_ms = driver.wall_ms - driver.now_ms

@@ -20,7 +20,7 @@ from tests.run_loop import run_loop
 
 VOTERS: Final = 3
 DEFAULTS: Final[Settings] = {"controller.quorum.fetch.timeout.ms": 2_000, "broker.session.timeout.ms": 9_000}
-"""Kafka's own, where a bench is about what follows a fault or a broker."""
+"""The defaults of Kafka, for benches of failovers and of real brokers."""
 
 Measure = Callable[[MixedQuorum, MixedQuorum, AsyncExitStack], Awaitable[list[Table]]]
 """Gets Kafka's quorum, ours, and a stack for what is to be ended before them."""

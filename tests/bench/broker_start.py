@@ -39,7 +39,7 @@ async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack)
     quorums = dict(zip(SIDES, (kafkas, ours), strict=True))
     for name, quorum in quorums.items():
         await life.enter_async_context(beating(quorum))
-        side = await by_wire(name, quorum, _nodes(quorum), life)
+        side = await by_wire(name, quorum, quorum.first_voters, life)
         rounds.add(name, {"of an empty cluster": (await _started(quorum, next(ids)))["new"]})
         for _ in range(TOPICS):
             await created(side, 0, wanted(numbers, partitions=PARTITIONS))
@@ -50,13 +50,9 @@ async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack)
     return [ratio_table(title, "until it is unfenced", rounds.found, SIDES)]
 
 
-def _nodes(quorum: MixedQuorum) -> list[NodeId]:
-    return [*quorum.kafkas] or quorum.ours
-
-
 async def _started(quorum: MixedQuorum, broker_id: NodeId) -> dict[str, float]:
     """Seconds until a new broker is unfenced, and until it is so again."""
-    brokers = Brokers(quorum, [broker_id], _nodes(quorum), options=SERVER)
+    brokers = Brokers(quorum, [broker_id], quorum.first_voters, options=SERVER)
     node, figures = brokers.nodes[broker_id], {}
     try:
         await asyncio.to_thread(node.format, quorum.plan.cluster_id)

@@ -92,7 +92,7 @@ class Door:
 
     async def fill(self) -> None:
         """Brokers and a topic, once somebody leads."""
-        nodes = [*self.quorum.kafkas] or self.quorum.ours
+        nodes = self.quorum.first_voters
         self.leader_id = (await self.quorum.described_by_one_of(nodes)).leader_id
         for broker_id in BROKERS:
             self.broker_epochs[broker_id] = await self.quorum.unfence(broker_id, at=self.leader_id)

@@ -17,7 +17,7 @@ BEAT_EVERY_S: Final = 2.0
 @asynccontextmanager
 async def beating(quorum: MixedQuorum) -> AsyncIterator[None]:
     """The stand-ins send heartbeats to the active controller, which stays the same."""
-    leader_id = (await quorum.described_by_one_of([*quorum.kafkas] or quorum.ours)).leader_id
+    leader_id = (await quorum.described_by_one_of(quorum.first_voters)).leader_id
     task = asyncio.create_task(_beat(quorum, leader_id))
     try:
         yield

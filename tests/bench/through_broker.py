@@ -90,7 +90,7 @@ class Fleet:
 
     async def kill_active(self) -> float:
         """Seconds from kill -9 of the active controller's node until a client's next topic is there."""
-        nodes = [*self.quorum.kafkas] or self.quorum.ours
+        nodes = self.quorum.first_voters
         leader_id = (await self.quorum.described_by_one_of(nodes)).leader_id
         plan, is_ours = self.quorum.plan, leader_id not in self.quorum.kafkas
         place = leader_id - 1
@@ -132,7 +132,7 @@ async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack)
 
 
 async def _fleet(name: str, quorum: MixedQuorum, life: AsyncExitStack) -> Fleet:
-    nodes = [*quorum.kafkas] or quorum.ours
+    nodes = quorum.first_voters
     await _warm(quorum, nodes)
     brokers = Brokers(quorum, BROKERS, nodes, options=SERVER)
     life.push_async_callback(brokers.close)

@@ -66,6 +66,11 @@ class MixedQuorum(Cluster):
         """The ids of our nodes."""
         return [int(each.settings["node.id"]) for each in self.plan.quorum]
 
+    @property
+    def first_voters(self) -> list[NodeId]:
+        """The ids of Kafka's controllers in a quorum that they have begun alone; of ours where there are no others."""
+        return [*self.kafkas] or self.ours
+
     def kafka_address(self, node_id: NodeId) -> str:
         """Where a node speaks Kafka's wire: a gateway of ours, or a Kafka controller."""
         if node_id in self.kafkas:

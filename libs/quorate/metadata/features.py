@@ -53,7 +53,7 @@ def supported_features() -> dict[str, tuple[int, int]]:
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
-    """Returns the features that are on in a new cluster at this metadata.version, without kraft.version.
+    """Returns the finalized levels of a new cluster at this metadata.version, by feature name, without kraft.version.
 
     The levels are those of Kafka 4.4.0.
     """

@@ -47,7 +47,7 @@ _PAST_SPANS: Final = pa.schema([*SPANS, pa.field("turns", pa.bool_()), pa.field(
 
 
 class Past(NamedTuple):
-    """States by which it is known since when a condition of `_conditions` has held, and what was before; and spans.
+    """The earlier states of partitions that tell since when a condition has held, and what was before; and their spans.
 
     Two columns of the spans say what each is for. `turns` marks those that the story needs: a condition begins or ends,
     the partition does, or an event of it is told. `is_last_of_kind` marks those by which it is known since when one has

@@ -1,4 +1,4 @@
-"""The story of each cluster: its main events in order, without those of single partitions, and how it then stood.
+"""The story of each cluster: its main events in order, and the offline and under-replicated partitions after each.
 
 It has registrations, restarts, fencings (with the reason) and shutdowns of brokers and controllers, log directories
 that went offline or were cordoned, changes of the voters and of min.insync.replicas, active controllers, periods

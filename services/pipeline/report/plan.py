@@ -58,8 +58,10 @@ STAGES: Final = {
     ),
 }
 """The codes of all findings, in the order in which they are acted on."""
-_ORDER: Final = {each: (stage, place) for stage, codes in STAGES.items() for place, each in enumerate(codes)}
-_PLACES: Final = {each: place for place, each in enumerate(_ORDER)}
+_STAGE_OF: Final = {each: stage for stage, codes in STAGES.items() for each in codes}
+_PLACES: Final = {each: place for place, each in enumerate(_STAGE_OF)}
+_LAST: Final = next(reversed(STAGES))
+"""The stage of a code that is in none: of a table that another version has written."""
 _SUBJECTS_MAX: Final = 3
 """Most subjects that one step names."""
 
@@ -80,7 +82,7 @@ def steps(incident: Incident, findings: Findings) -> list[Step]:
     made = [
         Step(
             cluster_id=each.cluster_id,
-            stage=_ORDER[each.code][0],
+            stage=_STAGE_OF.get(each.code, _LAST),
             code=each.code,
             action=each.advice,
             why=each.sentence,
@@ -89,7 +91,7 @@ def steps(incident: Incident, findings: Findings) -> list[Step]:
     ]
     made += _of_findings([row for row in findings.rows if row.code not in BY_CAUSE])
     # The causes are the worst first, the findings the longest-lasting, and stay so within a code.
-    return sorted(made, key=lambda step: _PLACES[step.code])
+    return sorted(made, key=lambda step: _place(step.code))
 
 
 def plan_parts(incident: Incident | None, findings: Findings | None, limits: ReportLimits, clusters: int) -> list[Part]:
@@ -111,15 +113,18 @@ def plan_parts(incident: Incident | None, findings: Findings | None, limits: Rep
     return [Heading("What to do, first to last", words), table(shown.rows, columns)]
 
 
-def _of_findings(rows: Sequence[DoctorFinding]) -> Iterator[Step]:
-    def of(row: DoctorFinding) -> tuple[int, str, str]:
-        return _PLACES[row.code], row.cluster_id, row.advice
+def _place(kind: str) -> int:
+    return _PLACES.get(kind, len(_PLACES))
 
-    for (_, cluster_id, advice), same in groupby(sorted(rows, key=of), key=of):
+
+def _of_findings(rows: Sequence[DoctorFinding]) -> Iterator[Step]:
+    def of(row: DoctorFinding) -> tuple[int, str, str, str]:
+        return _place(row.code), row.code, row.cluster_id, row.advice
+
+    for (_, kind, cluster_id, advice), same in groupby(sorted(rows, key=of), key=of):
         found = list(same)
         named = ", ".join(row.subject for row in found[:_SUBJECTS_MAX])
         more = len(found) - _SUBJECTS_MAX
         what = f"{named} and {more} more" if more > 0 else named
-        kind = found[0].code
         why = f"{what}: {found[0].sentence}" if len(found) == 1 else f"{what}: {kind}"
-        yield Step(cluster_id=cluster_id, stage=_ORDER[kind][0], code=kind, action=advice, why=why)
+        yield Step(cluster_id=cluster_id, stage=_STAGE_OF.get(kind, _LAST), code=kind, action=advice, why=why)
