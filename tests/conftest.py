@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, settings
 from quorate import runtime as runtime  # before gRPC, whose core reads what it sets
 from tests.outcomes import ENVIRONMENT, Recorder
 
+# Assertions of the helpers tell values, too; said before any of them is imported.
+pytest.register_assert_rewrite("tests.e2e", "tests.interop")
+
 # Timings are never asserted: how long an example takes, or its making, says how busy the machine is.
 UNTIMED = settings(
     settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

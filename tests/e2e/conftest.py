@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-pytest.register_assert_rewrite("tests.e2e.calls", "tests.e2e.cluster", "tests.e2e.offline", "tests.e2e.writer")
-
-from tests.e2e.cluster import SESSION_TIMEOUT_MS, Cluster, control_plane  # noqa: E402  # their assertions tell values from here on
+from tests.e2e.cluster import SESSION_TIMEOUT_MS, Cluster, control_plane
 
 Measure = Callable[[str, float], None]
 

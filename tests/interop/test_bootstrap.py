@@ -13,20 +13,18 @@ from typing import Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.mixed", "tests.e2e.cluster")
-
-from deploy.kafka.node import Node  # noqa: E402
-from deploy.kafka.release import POM, version  # noqa: E402
-from deploy.local.plan import ClusterPlan  # noqa: E402  # assertions of the helpers tell values from here on
-from deploy.local.ports import free_ports  # noqa: E402
-from quorate.cli.offline import Offline, load  # noqa: E402
-from quorate.errors import Corrupt  # noqa: E402
-from quorate.metadata.versions import LATEST, level_of  # noqa: E402
-from quorate.storage.names import BOOTSTRAP, PARTITION_DIRECTORY  # noqa: E402
-from tests.cli.directories import CLUSTER_ID, run  # noqa: E402
-from tests.interop.kafka.judge import controller_properties  # noqa: E402
-from tests.interop.kafka.release import OPERATIONS_POM, absent  # noqa: E402
-from tests.interop.mixed import OURS, leader_of, plan_on, running_on, taken  # noqa: E402
+from deploy.kafka.node import Node
+from deploy.kafka.release import POM, version
+from deploy.local.plan import ClusterPlan
+from deploy.local.ports import free_ports
+from quorate.cli.offline import Offline, load
+from quorate.errors import Corrupt
+from quorate.metadata.versions import LATEST, level_of
+from quorate.storage.names import BOOTSTRAP, PARTITION_DIRECTORY
+from tests.cli.directories import CLUSTER_ID, run
+from tests.interop.kafka.judge import controller_properties
+from tests.interop.kafka.release import OPERATIONS_POM, absent
+from tests.interop.mixed import OURS, leader_of, plan_on, running_on, taken
 
 pytestmark = [
     pytest.mark.interop,

@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "tests.interop.broker_faults", "tests.interop.busy_brokers", "tests.interop.mixed_quorum"
-)
-
-from tests.interop import broker_faults  # noqa: E402  # its assertions tell values from here on
-from tests.interop.kafka.release import absent  # noqa: E402
+from tests.interop import broker_faults
+from tests.interop.kafka.release import absent
 
 pytestmark = [
     pytest.mark.interop,

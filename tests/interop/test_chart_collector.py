@@ -12,19 +12,16 @@ from typing import Final
 
 import grpc
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
-pytest.register_assert_rewrite("tests.e2e.cluster")
-
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub  # noqa: E402
-
-from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls  # noqa: E402
-from deploy.local.ports import free_ports  # noqa: E402
-from tests.deploy.chart import named, render  # noqa: E402
-from tests.e2e.calls import eventually  # noqa: E402
-from tests.e2e.cluster import PATIENT, Cluster, control_plane  # noqa: E402
-from tests.interop.collector import PROGRAM, absent  # noqa: E402
-from tests.network.certificates import Authority, authority  # noqa: E402
+from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls
+from deploy.local.ports import free_ports
+from tests.deploy.chart import named, render
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import PATIENT, Cluster, control_plane
+from tests.interop.collector import PROGRAM, absent
+from tests.network.certificates import Authority, authority
 
 ENDPOINT: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 END_S: Final = 120

@@ -12,20 +12,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-
-pytest.register_assert_rewrite("tests.e2e.cluster")
-
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (  # noqa: E402
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     add_TraceServiceServicer_to_server,
 )
 
-from deploy.local.plan import make_plan  # noqa: E402
-from deploy.spark import HOW_TO_GET, environment, is_installed  # noqa: E402
-from quorate.runtime.server import Server  # noqa: E402
-from services.observer.otlp import TRACE_SERVICE, TraceServicer  # noqa: E402
-from services.observer.spans import SpanStore  # noqa: E402
-from tests.e2e.cluster import Cluster  # noqa: E402
-from tests.interop.collector import absent, collector  # noqa: E402
+from deploy.local.plan import make_plan
+from deploy.spark import HOW_TO_GET, environment, is_installed
+from quorate.runtime.server import Server
+from services.observer.otlp import TRACE_SERVICE, TraceServicer
+from services.observer.spans import SpanStore
+from tests.e2e.cluster import Cluster
+from tests.interop.collector import absent, collector
 
 ROOT: Final = Path(__file__).parents[2]
 TOPICS: Final = 5

@@ -16,23 +16,21 @@ from typing import Any, Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.busy_brokers", "tests.e2e.cluster")
-
-from deploy.kafka.node import Node  # noqa: E402  # assertions of the helpers tell values from here on
-from deploy.local.plan import ClusterPlan  # noqa: E402
-from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse  # noqa: E402
-from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse  # noqa: E402
-from kraft.api.fetch import FetchRequest, FetchResponse  # noqa: E402
-from quorate.network.client import connect  # noqa: E402
-from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId, uuid_text  # noqa: E402
-from quorate.random_uuid import random_uuid  # noqa: E402
-from tests.e2e.calls import eventually  # noqa: E402
-from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane  # noqa: E402
-from tests.e2e.kafka_listeners import KafkaListeners  # noqa: E402
-from tests.interop.busy_brokers import Brokers, Writer, at_work  # noqa: E402
-from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.kafka.toolbox import Toolbox  # noqa: E402
-from tests.network.certificates import authority  # noqa: E402
+from deploy.kafka.node import Node
+from deploy.local.plan import ClusterPlan
+from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.network.client import connect
+from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId, uuid_text
+from quorate.random_uuid import random_uuid
+from tests.e2e.calls import eventually
+from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane
+from tests.e2e.kafka_listeners import KafkaListeners
+from tests.interop.busy_brokers import Brokers, Writer, at_work
+from tests.interop.kafka.release import absent
+from tests.interop.kafka.toolbox import Toolbox
+from tests.network.certificates import authority
 
 pytestmark = [
     pytest.mark.interop,

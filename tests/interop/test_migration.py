@@ -13,16 +13,14 @@ from typing import Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.busy_brokers", "tests.interop.mixed_quorum", "tests.e2e.cluster")
-
-from kraft.api.describe_quorum import DescribeQuorumResponse  # noqa: E402
-from quorate.cli.offline import load  # noqa: E402  # assertions of the helpers tell values from here on
-from quorate.errors import ApiError  # noqa: E402
-from quorate.nouns import NodeId  # noqa: E402
-from tests.e2e.calls import eventually  # noqa: E402
-from tests.interop.busy_brokers import WITHIN_S, Brokers, Writer, at_work  # noqa: E402
-from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone  # noqa: E402
+from kraft.api.describe_quorum import DescribeQuorumResponse
+from quorate.cli.offline import load
+from quorate.errors import ApiError
+from quorate.nouns import NodeId
+from tests.e2e.calls import eventually
+from tests.interop.busy_brokers import WITHIN_S, Brokers, Writer, at_work
+from tests.interop.kafka.release import absent
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone
 
 pytestmark = [
     pytest.mark.interop,

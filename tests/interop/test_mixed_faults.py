@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.mixed_faults", "tests.interop.mixed_quorum", "tests.e2e.cluster")
-
-from tests.interop import mixed_faults  # noqa: E402  # its assertions tell values from here on
-from tests.interop.kafka.release import absent  # noqa: E402
+from tests.interop import mixed_faults
+from tests.interop.kafka.release import absent
 
 pytestmark = [
     pytest.mark.interop,

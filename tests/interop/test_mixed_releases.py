@@ -7,18 +7,16 @@ from typing import Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.mixed_quorum", "tests.e2e.cluster")
-
-from deploy.local.plan import RELEASE  # noqa: E402
-from quorate.cli.offline import load  # noqa: E402
-from quorate.metadata.canonical import canonical  # noqa: E402
-from quorate.nouns import NodeId, Offset  # noqa: E402
-from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids, segment_bases  # noqa: E402
-from tests.e2e.calls import eventually  # noqa: E402  # assertions of the helpers tell values from here on
-from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent  # noqa: E402
-from tests.interop.mixed_plan import PATIENT, Peers, Settings  # noqa: E402
-from tests.interop.mixed_quorum import MixedQuorum, ours_first  # noqa: E402
-from tests.network.certificates import authority  # noqa: E402
+from deploy.local.plan import RELEASE
+from quorate.cli.offline import load
+from quorate.metadata.canonical import canonical
+from quorate.nouns import NodeId, Offset
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids, segment_bases
+from tests.e2e.calls import eventually
+from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
+from tests.interop.mixed_plan import PATIENT, Peers, Settings
+from tests.interop.mixed_quorum import MixedQuorum, ours_first
+from tests.network.certificates import authority
 
 pytestmark = [
     pytest.mark.interop,

@@ -13,26 +13,24 @@ from typing import Any, Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.mixed", "tests.e2e.cluster", "tests.e2e.offline")
-
-from deploy.kafka.node import Node, NodeFailed  # noqa: E402
-from deploy.local.plan import ClusterPlan, make_plan  # noqa: E402  # assertions of the helpers tell values from here on
-from deploy.local.ports import free_ports  # noqa: E402
-from quorate.cli.offline import load  # noqa: E402
-from quorate.errors import Corrupt  # noqa: E402
-from quorate.metadata.canonical import canonical  # noqa: E402
-from quorate.nouns import NodeId  # noqa: E402
-from quorate.runtime.loop import ExitCode  # noqa: E402
-from quorate.storage.lock import DirectoryLock  # noqa: E402
-from quorate.storage.names import PARTITION_DIRECTORY  # noqa: E402
-from quorate.wire.batch import batches  # noqa: E402
-from tests.e2e.cluster import VOTERS, Cluster, control_plane, stored_leaders, stored_topics  # noqa: E402
-from tests.e2e.offline import scan, stored_log  # noqa: E402
-from tests.e2e.starting import start  # noqa: E402
-from tests.interop.kafka.judge import controller_properties, dump_log, dumped_batches  # noqa: E402
-from tests.interop.kafka.quorum import Voters, controllers_on, data_of, short_life  # noqa: E402
-from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.mixed import OURS, Life, Taken, addresses_in, live_on, topics_of  # noqa: E402
+from deploy.kafka.node import Node, NodeFailed
+from deploy.local.plan import ClusterPlan, make_plan
+from deploy.local.ports import free_ports
+from quorate.cli.offline import load
+from quorate.errors import Corrupt
+from quorate.metadata.canonical import canonical
+from quorate.nouns import NodeId
+from quorate.runtime.loop import ExitCode
+from quorate.storage.lock import DirectoryLock
+from quorate.storage.names import PARTITION_DIRECTORY
+from quorate.wire.batch import batches
+from tests.e2e.cluster import VOTERS, Cluster, control_plane, stored_leaders, stored_topics
+from tests.e2e.offline import scan, stored_log
+from tests.e2e.starting import start
+from tests.interop.kafka.judge import controller_properties, dump_log, dumped_batches
+from tests.interop.kafka.quorum import Voters, controllers_on, data_of, short_life
+from tests.interop.kafka.release import absent
+from tests.interop.mixed import OURS, Life, Taken, addresses_in, live_on, topics_of
 
 FIXTURES: Final = Path(__file__).parent / "fixtures"
 GROWS: Final = {"quorum-state", "leader-epoch-checkpoint"}

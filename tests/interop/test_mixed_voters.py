@@ -8,19 +8,17 @@ from typing import Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.mixed_quorum", "tests.e2e.cluster")
-
-from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse  # noqa: E402
-from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse  # noqa: E402
-from kraft.api.fetch import FetchRequest, FetchResponse  # noqa: E402
-from quorate.errors import ApiError, ErrorCode  # noqa: E402
-from quorate.nouns import METADATA_TOPIC_ID, NodeId  # noqa: E402
-from quorate.protocol.sasl.plain import PLAIN  # noqa: E402
-from tests.e2e.calls import eventually  # noqa: E402  # assertions of the helpers tell values from here on
-from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.mixed_plan import Peers  # noqa: E402
-from tests.interop.mixed_quorum import MixedQuorum, ours_first, restarted, static_quorum  # noqa: E402
-from tests.network.certificates import authority  # noqa: E402
+from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import METADATA_TOPIC_ID, NodeId
+from quorate.protocol.sasl.plain import PLAIN
+from tests.e2e.calls import eventually
+from tests.interop.kafka.release import absent
+from tests.interop.mixed_plan import Peers
+from tests.interop.mixed_quorum import MixedQuorum, ours_first, restarted, static_quorum
+from tests.network.certificates import authority
 
 pytestmark = [
     pytest.mark.interop,

@@ -13,26 +13,24 @@ from typing import Any, Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.alone", "tests.interop.mixed_quorum", "tests.e2e.cluster")
-
-from deploy.local.ports import HOST  # noqa: E402  # assertions of the helpers tell values from here on
-from kraft import Message, Uuid  # noqa: E402
-from kraft.api.add_raft_voter import AddRaftVoterRequest  # noqa: E402
-from kraft.api.begin_quorum_epoch import BeginQuorumEpochRequest  # noqa: E402
-from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse  # noqa: E402
-from kraft.api.describe_quorum import DescribeQuorumResponse  # noqa: E402
-from kraft.api.end_quorum_epoch import EndQuorumEpochRequest  # noqa: E402
-from kraft.api.fetch import FetchRequest  # noqa: E402
-from kraft.api.fetch_snapshot import FetchSnapshotRequest  # noqa: E402
-from kraft.api.remove_raft_voter import RemoveRaftVoterRequest  # noqa: E402
-from kraft.api.update_raft_voter import UpdateRaftVoterRequest  # noqa: E402
-from kraft.api.vote import VoteRequest  # noqa: E402
-from quorate.errors import ErrorCode  # noqa: E402
-from quorate.metadata.features import supported_features  # noqa: E402
-from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID  # noqa: E402
-from quorate.random_uuid import random_uuid  # noqa: E402
-from tests.interop.alone import NODE, QUORUM, Alone, Start, kafka, ours  # noqa: E402
-from tests.interop.kafka.release import OPERATIONS_POM, absent  # noqa: E402
+from deploy.local.ports import HOST
+from kraft import Message, Uuid
+from kraft.api.add_raft_voter import AddRaftVoterRequest
+from kraft.api.begin_quorum_epoch import BeginQuorumEpochRequest
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.api.describe_quorum import DescribeQuorumResponse
+from kraft.api.end_quorum_epoch import EndQuorumEpochRequest
+from kraft.api.fetch import FetchRequest
+from kraft.api.fetch_snapshot import FetchSnapshotRequest
+from kraft.api.remove_raft_voter import RemoveRaftVoterRequest
+from kraft.api.update_raft_voter import UpdateRaftVoterRequest
+from kraft.api.vote import VoteRequest
+from quorate.errors import ErrorCode
+from quorate.metadata.features import supported_features
+from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
+from quorate.random_uuid import random_uuid
+from tests.interop.alone import NODE, QUORUM, Alone, Start, kafka, ours
+from tests.interop.kafka.release import OPERATIONS_POM, absent
 
 pytestmark = [
     pytest.mark.interop,

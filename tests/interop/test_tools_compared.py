@@ -18,14 +18,12 @@ from confluent_kafka import admin as confluent
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-pytest.register_assert_rewrite("tests.interop.alone", "tests.interop.mixed_quorum", "tests.e2e.cluster")
-
-from deploy.kafka.node import ToolFailed  # noqa: E402  # assertions of the helpers tell values from here on
-from quorate.nouns import uuid_text  # noqa: E402
-from tests.interop.alone import NODE, Alone, Start, kafka, ours  # noqa: E402
-from tests.interop.kafka.fleet import CONFIGS, TOOLS  # noqa: E402
-from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.kafka.toolbox import Toolbox  # noqa: E402
+from deploy.kafka.node import ToolFailed
+from quorate.nouns import uuid_text
+from tests.interop.alone import NODE, Alone, Start, kafka, ours
+from tests.interop.kafka.fleet import CONFIGS, TOOLS
+from tests.interop.kafka.release import absent
+from tests.interop.kafka.toolbox import Toolbox
 
 pytestmark = [
     pytest.mark.interop,

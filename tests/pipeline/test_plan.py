@@ -50,6 +50,15 @@ def test_findings_of_one_advice_are_one_step_and_later_stages_come_later() -> No
     ] == [(step.code, step.why) for step in found]
 
 
+def test_a_finding_of_another_version_comes_last() -> None:
+    """Its table was written before or after this code was."""
+    found = steps(WELL, Findings(counts=(), rows=[finding("OF_ANOTHER", "s", "a"), finding("TOKEN_EXPIRED", "t", "b")]))
+
+    assert [("TOKEN_EXPIRED", "clear away what is left"), ("OF_ANOTHER", "clear away what is left")] == [
+        (step.code, step.stage) for step in found
+    ]
+
+
 def test_what_the_causes_say_for_all_partitions_is_not_said_of_each() -> None:
     assert () == tuple(steps(WELL, Findings(counts=(), rows=[finding(code, "s", "a") for code in BY_CAUSE])))
 

@@ -15,29 +15,27 @@ from typing import Final
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.operations.targets", "tests.interop.operations.play")
-
-from quorate.cli.offline import load  # noqa: E402  # assertions of the helpers tell values from here on
-from quorate.metadata.configs import TOPIC  # noqa: E402
-from quorate.metadata.partitions import RECOVERING  # noqa: E402
-from quorate.metadata.topics import Topic  # noqa: E402
-from quorate.nouns import OffsetAndEpoch, uuid_text  # noqa: E402
-from quorate.records import SnapshotFooterRecord, SnapshotHeaderRecord, encode_record  # noqa: E402
-from quorate.storage.meta_properties import read_meta_properties  # noqa: E402
-from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file, checkpoint_ids  # noqa: E402
-from quorate.storage.snapshots import SnapshotWriter  # noqa: E402
-from quorate.wire.batch import ControlType  # noqa: E402
-from quorate.wire.codec import encode  # noqa: E402
-from services.controller.handlers import APIS  # noqa: E402
-from tests.e2e.offline import stored_log  # noqa: E402
-from tests.interop.kafka.judge import metadata_shell, start_controller_on  # noqa: E402
-from tests.interop.kafka.release import OPERATIONS_POM as POM  # noqa: E402
-from tests.interop.kafka.release import absent  # noqa: E402
-from tests.interop.operations.apis import rpc_of  # noqa: E402
-from tests.interop.operations.comparison import codes, differences, is_refusal, leaves, rows, whole  # noqa: E402
-from tests.interop.operations.play import Played, Seen, all_running, play  # noqa: E402
-from tests.interop.operations.script.whole import ASKED, SCRIPT  # noqa: E402
-from tests.interop.operations.step import Ask, Step  # noqa: E402
+from quorate.cli.offline import load
+from quorate.metadata.configs import TOPIC
+from quorate.metadata.partitions import RECOVERING
+from quorate.metadata.topics import Topic
+from quorate.nouns import OffsetAndEpoch, uuid_text
+from quorate.records import SnapshotFooterRecord, SnapshotHeaderRecord, encode_record
+from quorate.storage.meta_properties import read_meta_properties
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file, checkpoint_ids
+from quorate.storage.snapshots import SnapshotWriter
+from quorate.wire.batch import ControlType
+from quorate.wire.codec import encode
+from services.controller.handlers import APIS
+from tests.e2e.offline import stored_log
+from tests.interop.kafka.judge import metadata_shell, start_controller_on
+from tests.interop.kafka.release import OPERATIONS_POM as POM
+from tests.interop.kafka.release import absent
+from tests.interop.operations.apis import rpc_of
+from tests.interop.operations.comparison import codes, differences, is_refusal, leaves, rows, whole
+from tests.interop.operations.play import Played, Seen, all_running, play
+from tests.interop.operations.script.whole import ASKED, SCRIPT
+from tests.interop.operations.step import Ask, Step
 
 pytestmark = [
     pytest.mark.interop,
