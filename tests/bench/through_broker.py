@@ -2,8 +2,8 @@
 
 Both control planes have three voters and three brokers of the same release, are alive at once on loopback in the clear,
 and are measured in turns. Measured are topics one at a time and 64 at once, and the time after them until the brokers
-have applied what the log has; one topic of a thousand partitions, until each broker's metadata has all; and a topic
-after kill -9 of the active controller: of the whole node on our side, its quorum node, controller and gateway. The
+have applied what the log has; one topic of a thousand partitions, with brokers at rest before it, until each broker's
+metadata has all; and a topic after kill -9 of the active controller: of the whole node on our side, its quorum node, controller and gateway. The
 controllers of both sides have made and deleted 6,400 topics before the brokers came, so that their JVMs have compiled;
 the brokers are warm after a round that does not count.
 """
@@ -41,6 +41,10 @@ SERIAL: Final = 50
 AT_ONCE: Final = 320
 LARGE: Final = 1_000
 LOOK_AGAIN_S: Final = 0.02
+REST_S: Final = 0.5
+AT_REST: Final = 0.1
+"""Of a processor, by the three brokers together, over `REST_S`."""
+REST_MAX_S: Final = 30.0
 PREPARED_S: Final = 5.0
 """After a killed node is back, so that its voters and brokers have found each other."""
 KAFKA, OURS = SIDES = ("Kafka's controllers", "Quorate")
@@ -87,6 +91,16 @@ class Fleet:
         (last,) = (await self.topics.create(prefix="last")).names
         await self.everywhere(last, partitions=1)
         return time.perf_counter() - began
+
+    async def at_rest(self) -> None:
+        """Waits until the brokers have ended what they do after topics have been made, as far as their CPU tells."""
+        ends, used = time.perf_counter() + REST_MAX_S, self.brokers_cpu_s
+        while time.perf_counter() < ends:
+            await asyncio.sleep(REST_S)
+            before, used = used, self.brokers_cpu_s
+            if used - before < AT_REST * REST_S:
+                return
+        print(f"{self.name}: the brokers were not at rest within {REST_MAX_S:g} s", flush=True)
 
     async def kill_active(self) -> float:
         """Seconds from kill -9 of the active controller's node until a client's next topic is there."""
@@ -178,6 +192,7 @@ async def _measure_round(fleet: Fleet) -> dict[str, float]:
     figures[f"{IN_FLIGHT} in flight, CPU of the control plane"] = (fleet.cpu_s - used) / AT_ONCE
     figures[f"{IN_FLIGHT} in flight, CPU of the brokers"] = (fleet.brokers_cpu_s - by_brokers) / AT_ONCE
     figures[f"{IN_FLIGHT} in flight, until the brokers have caught up"] = await fleet.caught_up()
+    await fleet.at_rest()
     used, began = fleet.cpu_s, time.perf_counter()
     large = await fleet.topics.create(partitions=LARGE, prefix="large")
     figures[f"1 × {LARGE:,}, answered"] = large.seconds
