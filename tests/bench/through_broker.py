@@ -3,9 +3,9 @@
 Both control planes have three voters and three brokers of the same release, are alive at once on loopback in the clear,
 and are measured in turns. Measured are topics one at a time and 64 at once, and the time after them until the brokers
 have applied what the log has; one topic of a thousand partitions, with brokers at rest before it, until each broker's
-metadata has all; and a topic after kill -9 of the active controller: of the whole node on our side, its quorum node, controller and gateway. The
-controllers of both sides have made and deleted 6,400 topics before the brokers came, so that their JVMs have compiled;
-the brokers are warm after a round that does not count.
+metadata has all; and a topic after kill -9 of the active controller: of the whole node on our side, its quorum node,
+controller and gateway. The controllers of both sides have made and deleted 6,400 topics before the brokers came, so
+that their JVMs have compiled; the brokers are warm after a round that does not count.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ from typing import Final
 from quorate.errors import ApiError, Corrupt
 from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.logs import logger
+from quorate.runtime.memory import tune_memory
 
 __all__ = ["CannotListen", "ExitCode", "ServiceLife", "run"]
 
@@ -33,9 +33,6 @@ STOP_TIMEOUT_S: Final = 30.0
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """The time in seconds that each close function of `at_end` may take."""
-
-YOUNG_MAX: Final = 10_000
-"""New objects before the garbage collector runs: a thousand concurrent calls have as many."""
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers for no room: the disk is full, the user's quota is used up, or the file would be too large."""
@@ -106,7 +103,7 @@ def run(main: Callable[[ServiceLife], Awaitable[None]], *, stop_timeout_s: float
     SIGTERM or SIGINT asks it to stop; a second signal, or `stop_timeout_s` without an end, cancels it. Each error that
     it raises is printed as one line on standard error, and the exit code is not 0.
     """
-    _tune_garbage_collector()
+    tune_memory()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_live(main, stop_timeout_s))
@@ -115,12 +112,6 @@ def run(main: Callable[[ServiceLife], Awaitable[None]], *, stop_timeout_s: float
     except (Exception, asyncio.CancelledError) as error:  # the process ends here: nothing above could report it
         return _report(error)
     return ExitCode.STOPPED
-
-
-def _tune_garbage_collector() -> None:
-    """Tunes the garbage collector: imported objects are not scanned again, which took a third of a busy service."""
-    gc.freeze()
-    gc.set_threshold(YOUNG_MAX)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
