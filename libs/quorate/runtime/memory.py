@@ -14,7 +14,7 @@ M_ARENA_MAX: Final = -8
 """The parameter of glibc's mallopt(3)."""
 ARENAS: Final = 2
 """One for the event loop, one for gRPC's threads. By default glibc has eight for each processor, and returns little of
-them: after 75 s of announced giants (tests/fuzz/storms.py) a placer had 565 MiB, with two 345 to 425."""
+them: after 75 s of announced giants (tests/fuzz/storms.py) a placer had 565 MiB; with two, 423."""
 
 
 def tune_memory() -> None:
