@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from tests.mutation.tree import ROOT, Tree
 
 CONTROLLER: Final = "services/controller"
 TIMEOUT_S: Final = 300.0
+HANGS_S: Final = 30.0
+"""A test that hangs because of the bug is given up after so long, or ten times what it took without the bug."""
 FAILED: Final = 1
 """pytest's exit code when a test has failed; others say that none was run."""
 
@@ -49,9 +52,11 @@ class Verdict(NamedTuple):
 def verdicts(tree: Tree, bugs: Iterable[Planted]) -> Iterator[Verdict]:
     """Of each bug, planted in `tree`."""
     for bug in bugs:
+        began = time.monotonic()
         passes = tree.pytest([bug.test], timeout_s=TIMEOUT_S) == 0
+        hangs_s = max(HANGS_S, 10 * (time.monotonic() - began))
         with tree.edited(bug.file, bug.text(tree.directory)):
-            kills = tree.pytest([bug.test], timeout_s=TIMEOUT_S) == FAILED
+            kills = tree.pytest([bug.test, f"--timeout={hangs_s:.0f}"], timeout_s=TIMEOUT_S) == FAILED
         yield Verdict(bug, passes, kills)
 
 

@@ -51,9 +51,9 @@ class Tree:
             return TIMED_OUT, output
         return child.returncode, output
 
-    def pytest(self, tests: Sequence[str], *, timeout_s: float) -> int:
+    def pytest(self, arguments: Sequence[str], *, timeout_s: float) -> int:
         """The exit code of pytest: 0 if all passed, 1 if one failed."""
-        return self.python(*PYTEST, *tests, timeout_s=timeout_s)
+        return self.python(*PYTEST, *arguments, timeout_s=timeout_s)
 
     @contextmanager
     def edited(self, file: str, text: str) -> Iterator[None]:
