@@ -101,6 +101,61 @@ def test_the_notes_say_how_to_call_and_how_to_run_the_pipeline() -> None:
     assert "kubectl -n kraft create job --from=cronjob/q-quorate-pipeline now" in notes
 
 
+LISTENERS: Final[list[Json]] = [
+    {"name": "CONTROLLER", "port": 9092},
+    {"name": "LOGINS", "port": 19092, "protocol": "SASL_PLAINTEXT", "saslMechanisms": ["PLAIN"],
+     "plainUsers": {"existingSecret": "users"}},
+    {"name": "OUTSIDE", "port": 19093, "existingSecret": "public"},
+]  # fmt: skip
+SEVERAL: Final[Json] = {"gateway": {"enabled": True, "listeners": LISTENERS}}
+
+
+def test_the_notes_say_where_gateways_are_and_warn_of_listeners_in_the_clear() -> None:
+    def notes(values: Json) -> str:
+        with api_server([DEFAULT, secret("users", {"sasl.jaas.config": "eA=="}), secret("public", WHOLE)]) as server:
+            return install(server.url, values, "--dry-run=server").stdout.partition("\nNOTES:\n")[2]
+
+    several, clear = notes(SEVERAL), {"name": "CLEAR", "port": 9092, "protocol": "PLAINTEXT"}
+
+    assert "gateways at q-quorate-gateway.kraft.svc, by --bootstrap-controller" in several
+    assert "port 9092  CONTROLLER: SSL, a client's certificate required\n" in several
+    assert "port 19092  LOGINS: SASL_PLAINTEXT with PLAIN\n" in several
+    assert 1 == several.count("WARNING")
+    assert "WARNING: the gateways' listener LOGINS has protocol = SASL_PLAINTEXT, which is in the clear" in several
+    assert "and read passwords. For production: SASL_SSL." in several
+    assert "every client is User:ANONYMOUS. For production: SSL." in notes(
+        {"gateway": {"enabled": True, "listeners": [clear]}}
+    )
+    assert "WARNING" not in notes({"gateway": {"enabled": True}})
+    assert "gateway" not in notes({})
+
+
+@pytest.mark.parametrize(
+    ("objects", "why"),
+    [
+        (
+            [secret("public", WHOLE)],
+            "listeners[1].plainUsers.existingSecret = users: the namespace kraft has no such Sec",
+        ),
+        (
+            [secret("public", WHOLE), secret("users", {"password": "eA=="})],
+            "gateway.listeners[1].plainUsers.existingSecret = users: this Secret has no sasl.jaas.config; it has the",
+        ),
+        (
+            [secret("users", {"sasl.jaas.config": "eA=="})],
+            "gateway.listeners[2].existingSecret = public: the namespace kraft has no such Secret",
+        ),
+        (
+            [secret("users", {"sasl.jaas.config": "eA=="}), secret("public", {"tls-combined.pem": "eA=="})],
+            "gateway.listeners[2].existingSecret = public: this Secret has no ca.crt; tls-combined.pem has a key and",
+        ),
+    ],
+    ids=["no users", "users under another key", "no certificate", "no authorities"],
+)
+def test_a_secret_of_a_listener_that_is_not_there_is_refused(objects: list[Json], why: str) -> None:
+    assert why in refused(SEVERAL, objects)
+
+
 def test_a_second_release_of_another_name_is_taken() -> None:
     assert made({}, [quorum(release="first")], release="second")
 

@@ -66,7 +66,24 @@ SHAPES: Final[dict[str, Json]] = {
             "maxUnavailable": 0,
             "spreadHosts": False,
         },
-        "gateway": {"enabled": True, "settings": {"max.connections": 1000}},
+        "gateway": {
+            "enabled": True,
+            "listeners": [
+                {"name": "CONTROLLER", "port": 9092},
+                {
+                    "name": "LOGINS",
+                    "port": 19092,
+                    "protocol": "SASL_SSL",
+                    "saslMechanisms": ["PLAIN"],
+                    "plainUsers": {"existingSecret": "users"},
+                    "maxConnections": 100,
+                    "networkPolicyPeers": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}],
+                },
+                {"name": "OUTSIDE", "port": 19093, "existingSecret": "public"},
+                {"name": "CLEAR", "port": 19094, "protocol": "PLAINTEXT", "networkPolicyPeers": []},
+            ],
+            "settings": {"max.connections": 1000},
+        },
         "heartbeat": {**EVERYWHERE, "settings": {"broker.session.timeout.ms": 12000}},
         "placer": EVERYWHERE,
         "observer": {

@@ -10,7 +10,7 @@ import pytest
 
 from quorate.tls.key_stores import read_stores
 from tests.deploy.chart import CERT_MANAGER, PROMETHEUS, SPARK_OPERATOR, Json, helm, merged, render, schema, values_file
-from tests.deploy.chart_values import BEGIN, END, README, leaves, table, unset
+from tests.deploy.chart_values import README, TABLES, leaves, listener_keys, parts, unset
 
 IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin", "pipeline", "collector")
 OWN_CERTIFICATES: Final[Json] = {
@@ -64,6 +64,7 @@ OTHERS: Final[dict[str, Any]] = {
     "tls.principalMappingRules": "DEFAULT",
     "tls.extraDnsNames": ["kraft.example"],
     "quorum.replicas": 5,
+    "gateway.listeners": [{"name": "CONTROLLER", "port": 9091}],
     "pipeline.runner": "sparkOperator",
     "collector.exporters": {"debug": {}},
     "pipeline.schedule": "5 4 * * *",
@@ -159,7 +160,9 @@ def test_a_value_that_is_changed_changes_what_is_rendered(
 
 
 def test_every_value_is_in_the_schema_and_says_what_it_means() -> None:
-    assert [] == [place for place, _, shape in LEAVES if not shape.get("description", "").endswith(".")]
+    shapes = [*((place, shape) for place, _, shape in LEAVES), *((place, shape) for place, shape, _ in listener_keys())]
+
+    assert [] == [place for place, shape in shapes if not shape.get("description", "").endswith(".")]
     # Helm's own, and what has no default: a Secret's name is asked for where it is needed.
     assert ["global"] == list(unset(schema(), values_file()))
 
@@ -184,7 +187,8 @@ def test_the_schema_is_closed_everywhere() -> None:
     ] == open_ones
 
 
-def test_the_readme_has_the_table_of_all_values() -> None:
-    _, _, rest = README.read_text().partition(BEGIN)
+@pytest.mark.parametrize("name", TABLES)
+def test_the_readme_has_the_table(name: str) -> None:
+    _, inside, _ = parts(name, README.read_text())
 
-    assert table() == rest.partition(END)[0], "python -m tests.deploy.chart_values"
+    assert TABLES[name]() == inside, "python -m tests.deploy.chart_values"

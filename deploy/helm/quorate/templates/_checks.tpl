@@ -50,9 +50,10 @@
 {{- fail (printf "%s.terminationGracePeriodSeconds = %d: a process ends by itself 30 s after preStopSeconds = %d, so it must be at least %d" $component $grace (int $.Values.preStopSeconds) $needed) -}}
 {{- end -}}
 {{- end -}}
-{{- if eq .Values.tls.source "existingSecret" -}}
-{{- include "quorate.checkSecrets" . -}}
+{{- if .Values.gateway.enabled -}}
+{{- include "quorate.checkListeners" . -}}
 {{- end -}}
+{{- include "quorate.checkSecrets" . -}}
 {{- if and .Values.pipeline.enabled (eq .Values.pipeline.runner "sparkOperator") -}}
 {{- if not (.Capabilities.APIVersions.Has "sparkoperator.k8s.io/v1beta2") -}}
 {{- fail "pipeline.runner = sparkOperator: the cluster does not have sparkoperator.k8s.io/v1beta2; install the Kubeflow Spark operator first (for `helm template`: --api-versions sparkoperator.k8s.io/v1beta2), or set cronJob" -}}
@@ -71,24 +72,42 @@
 {{- end -}}
 {{- end -}}
 
-{{/*
-Secrets that are named must exist and have their keys. `helm template` has no cluster, so its lookups find nothing. The
-ServiceAccount `default`, which every namespace has, tells this case apart: a user who installs one may also read it.
-*/}}
+{{/* Secrets that are named must exist and have their keys. */}}
 {{- define "quorate.checkSecrets" -}}
-{{- $root := . -}}
-{{- $sees := and .Values.serviceAccount.create (lookup "v1" "ServiceAccount" .Release.Namespace "default") -}}
+{{- $pem := dict "keys" (list "tls-combined.pem" "ca.crt") "rule" "tls-combined.pem has a key and then its certificates, ca.crt the authorities" -}}
+{{- if eq .Values.tls.source "existingSecret" -}}
 {{- range $identity := splitList "," (include "quorate.identities" .) -}}
-{{- $name := include "quorate.tlsSecret" (dict "root" $root "identity" $identity) -}}
-{{- $found := lookup "v1" "Secret" $root.Release.Namespace $name -}}
+{{- $name := include "quorate.tlsSecret" (dict "root" $ "identity" $identity) -}}
+{{- include "quorate.checkSecret" (merge (dict "root" $ "where" (printf "tls.existingSecrets.%s" $identity) "name" $name) $pem) -}}
+{{- end -}}
+{{- end -}}
+{{- range $index, $each := include "quorate.listeners" . | fromJsonArray -}}
+{{- with .existingSecret -}}
+{{- include "quorate.checkSecret" (merge (dict "root" $ "where" (printf "gateway.listeners[%d].existingSecret" $index) "name" .) $pem) -}}
+{{- end -}}
+{{- with .plainUsers -}}
+{{- $where := printf "gateway.listeners[%d].plainUsers.existingSecret" $index -}}
+{{- include "quorate.checkSecret" (dict "root" $ "where" $where "name" .existingSecret "keys" (list .key) "rule" "it has the users, as in PlainLoginModule required user_NAME=\"PASSWORD\";") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+A dict with root, where (its key in the values), name, keys, and rule. `helm template` has no cluster, so its lookups find
+nothing. The ServiceAccount `default`, which every namespace has, tells this case apart: a user who installs one may also
+read it.
+*/}}
+{{- define "quorate.checkSecret" -}}
+{{- $namespace := .root.Release.Namespace -}}
+{{- $found := lookup "v1" "Secret" $namespace .name -}}
+{{- $sees := and .root.Values.serviceAccount.create (lookup "v1" "ServiceAccount" $namespace "default") -}}
 {{- if and $sees (not $found) -}}
-{{- fail (printf "tls.existingSecrets.%s = %s: the namespace %s has no such Secret" $identity $name $root.Release.Namespace) -}}
+{{- fail (printf "%s = %s: the namespace %s has no such Secret" .where .name $namespace) -}}
 {{- end -}}
 {{- if $found -}}
-{{- range $key := list "tls-combined.pem" "ca.crt" -}}
+{{- range $key := .keys -}}
 {{- if not (dig "data" $key "" $found) -}}
-{{- fail (printf "tls.existingSecrets.%s = %s: this Secret has no %s; tls-combined.pem has a key and then its certificates, ca.crt the authorities" $identity $name $key) -}}
-{{- end -}}
+{{- fail (printf "%s = %s: this Secret has no %s; %s" $.where $.name $key $.rule) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -65,22 +65,28 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- join "," $ids -}}
 {{- end -}}
 
-{{/* A dict with root, port and prefix (a printf format for the id, or empty): host:port of every node, with commas. */}}
+{{/*
+A dict with root and port, named (whether an id comes before each), and listener (a name before each, or empty):
+host:port of every node, with commas.
+*/}}
 {{- define "quorate.nodes" -}}
 {{- $root := .root -}}{{- $port := .port -}}{{- $named := .named -}}
+{{- $listener := ternary (printf "%s://" .listener) "" (not (empty .listener)) -}}
 {{- $all := list -}}
 {{- range $id := splitList "," (include "quorate.nodeIds" .root) -}}
 {{- $host := include "quorate.nodeHost" (dict "root" $root "pod" (printf "%s-quorum-%s" (include "quorate.fullname" $root) $id)) -}}
-{{- $all = append $all (printf "%s%s:%v" (ternary (printf "%s@" $id) "" $named) $host $port) -}}
+{{- $all = append $all (printf "%s%s%s:%v" (ternary (printf "%s@" $id) "" $named) $listener $host $port) -}}
 {{- end -}}
 {{- join "," $all -}}
 {{- end -}}
 
-{{/* The ports on which containers listen. Pods have their own network: nobody needs to change them. */}}
+{{/*
+The ports on which containers listen; those of the gateway are its listeners'. Pods have their own network: nobody needs
+to change them.
+*/}}
 {{- define "quorate.ports" -}}
 quorum: 9093
 controller: 9094
-gateway: 9092
 heartbeat: 9095
 placer: 9096
 observer: 9097

@@ -170,8 +170,15 @@ args: [--config, /etc/quorate/{{ .service }}.properties]
 securityContext:
   {{- include "quorate.securityContext" .root | nindent 2 }}
 ports:
+  {{- if eq .service "gateway" }}
+  {{- range include "quorate.listeners" .root | fromJsonArray }}
+  - name: {{ .portName }}
+    containerPort: {{ .port }}
+  {{- end }}
+  {{- else }}
   - name: {{ .service }}
     containerPort: {{ index (include "quorate.ports" .root | fromYaml) .service }}
+  {{- end }}
   - containerPort: {{ index (include "quorate.healthPorts" .root | fromYaml) .service }}
   {{- if .root.Values.metrics.enabled }}
   - name: prom-{{ .service }}

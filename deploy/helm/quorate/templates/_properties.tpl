@@ -60,14 +60,19 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- $callers | uniq | join ";" -}}
 {{- end -}}
 
-{{/* A dict with root, component and listener: what every service has. */}}
+{{/* A dict with root, component and listener, the name of the only one; or listeners. What every service has. */}}
 {{- define "quorate.common" -}}
+{{- $addresses := list -}}{{- $protocols := list -}}
 {{- $port := index (include "quorate.ports" .root | fromYaml) .component -}}
+{{- range .listeners | default (list (dict "name" .listener "port" $port "protocol" "SSL")) -}}
+{{- $addresses = append $addresses (printf "%s://0.0.0.0:%v" .name .port) -}}
+{{- $protocols = append $protocols (printf "%s:%s" .name .protocol) -}}
+{{- end -}}
 {{- $health := index (include "quorate.healthPorts" .root | fromYaml) .component -}}
 {{- $common := dict
-  "listeners" (printf "%s://0.0.0.0:%v" .listener $port)
+  "listeners" (join "," $addresses)
   "health.listeners" (printf "HEALTH://0.0.0.0:%v" $health)
-  "listener.security.protocol.map" (printf "%s:SSL" .listener)
+  "listener.security.protocol.map" (join "," $protocols)
   "ssl.keystore.location" "/etc/quorate/tls/tls-combined.pem"
   "ssl.truststore.location" "/etc/quorate/tls/ca.crt"
   "ssl.client.auth" "required"
@@ -96,11 +101,11 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- end -}}
 
 {{- define "quorate.gateway.properties" -}}
-{{- $given := include "quorate.common" (dict "root" . "component" "gateway" "listener" "CONTROLLER") | fromJson -}}
+{{- $given := include "quorate.common" (dict "root" . "component" "gateway" "listeners" (include "quorate.listeners" . | fromJsonArray)) | fromJson -}}
+{{- $given = merge $given (include "quorate.listenerProperties" . | fromJson) -}}
 {{- $_ := set $given "quorum.endpoint" "localhost:9093" -}}
 {{- $_ := set $given "controller.endpoint" "localhost:9094" -}}
 {{- $_ := set $given "heartbeat.endpoint" (printf "%s:9095" (include "quorate.host" (dict "root" . "component" "heartbeat"))) -}}
-{{- $_ := set $given "controller.quorum.voters" (include "quorate.nodes" (dict "root" . "port" 9092 "named" true)) -}}
 {{- $_ := set $given "grpc.ssl.keystore.location" "/etc/quorate/tls/tls-combined.pem" -}}
 {{- $_ := set $given "grpc.ssl.truststore.location" "/etc/quorate/tls/ca.crt" -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.gateway.settings "where" "gateway.settings" "ofPod" (list "node.id")) -}}
