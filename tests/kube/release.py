@@ -58,9 +58,13 @@ class Release:
         """`helm COMMAND` for this release, which is waited for."""
         return self.kubectl.helm(command, NAME, *arguments)
 
-    def upgrade(self, *settings: str) -> None:
-        """Other values than it has, as NAME=VALUE."""
-        more = [part for setting in settings for part in ("--set", setting)]
+    def upgrade(self, *settings: str, values: Mapping[str, Any] | None = None) -> None:
+        """Other values than it has, as NAME=VALUE, or a tree of them."""
+        more: list[object] = [part for setting in settings for part in ("--set", setting)]
+        if values is not None:
+            file = self.directory / "upgrade.json"
+            file.write_text(json.dumps(values))
+            more += ["--values", file]
         self.helm("upgrade", CHART, "--reuse-values", "--wait", "--timeout", HELM_WAIT, *more)
 
     def pods(self, component: str) -> list[dict[str, Any]]:
