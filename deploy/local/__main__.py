@@ -17,7 +17,7 @@ from deploy.kafka.release import NotFetched, missing
 from deploy.local import kafka, show
 from deploy.local.broker import BrokerStandIns
 from deploy.local.client import Admin
-from deploy.local.plan import ClusterPlan, make_plan
+from deploy.local.plan import ClusterPlan, announcing_gateways, make_plan
 from deploy.local.processes import NotReady, Running
 from quorate.cli.waterfall import waterfall_svg
 from quorate.errors import ApiError
@@ -36,6 +36,7 @@ async def main(*, once: bool, directory: Path, with_gateways: bool = False, with
         console.print(f"[red]not ready:[/] {why}", soft_wrap=True)
         return 1
     plan = make_plan(directory, with_gateways=with_gateways or with_kafka)
+    plan = announcing_gateways(plan) if plan.gateways else plan
     running = Running(plan)
     brokers = kafka.KafkaBrokers(plan) if with_kafka else BrokerStandIns(plan)
     admin = Admin(plan)

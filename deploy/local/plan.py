@@ -25,6 +25,8 @@ class ProcessHost:
 
 
 HERE: Final = ProcessHost()
+OWN_LISTENER: Final = "QUORUM"
+"""The listener for gRPC of a quorum node that announces its gateway's, which has the name that Kafka's nodes know."""
 CLIENTS: Final = "clients"
 """The name under which a plan's own clients have their certificate."""
 
@@ -200,6 +202,26 @@ def secured(plan: ClusterPlan, tls: PlanTls) -> ClusterPlan:
         gateways=tuple(map(of, plan.gateways)),
         transport=Transport(keystore=keystore, truststore=truststore),
     )
+
+
+def announcing_gateways(plan: ClusterPlan, protocol: str = "PLAINTEXT") -> ClusterPlan:
+    """Returns the plan with quorum nodes that announce their gateways' first listeners beside their own, for gRPC.
+
+    For Kafka's nodes that find the voters in the log: they know no other address of a voter.
+    """
+    addresses = plan.bootstrap_controllers.split(",")
+
+    def of(node: Process, gateway: Process, address: str) -> Process:
+        name = gateway.settings["listeners"].partition("://")[0]
+        own = {
+            "listeners": f"{OWN_LISTENER}://{node.address}",
+            "listener.security.protocol.map": f"{OWN_LISTENER}:PLAINTEXT",
+            "advertised.listeners": f"{name}://{address},{OWN_LISTENER}://{node.address}",
+            "kafka.listener.security.protocol.map": f"{name}:{protocol}",
+        }
+        return replace(node, settings={**node.settings, **own})
+
+    return replace(plan, quorum=tuple(map(of, plan.quorum, plan.gateways, addresses)))
 
 
 class _Node(NamedTuple):

@@ -51,7 +51,7 @@ class QuorumConfig(NodeSettings):
     advertised_listeners: tuple[ListenerAddress, ...] = setting(
         "advertised.listeners",
         list_of(advertised(), low=0, distinct=lambda each: each.name),
-        "Where others reach this node, if not by `listeners`; in a quorum with Kafka's nodes its gateway, too.",
+        "Where others reach this node, if not by `listeners`; its gateway, too, for Kafka nodes that read it in the log.",
         default=(),
     )
     bootstrap_servers: tuple[NamedEndpoint, ...] = setting(
@@ -184,7 +184,6 @@ class QuorumConfig(NodeSettings):
     @property
     def raft(self) -> RaftSettings:
         """The settings of the Raft core."""
-        is_named = bool(self.controller_listeners) or len(self.listeners) > 1
         return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
             election_backoff_max_ms=self.election_backoff_max_ms,
@@ -197,8 +196,21 @@ class QuorumConfig(NodeSettings):
             commit_wait_ms=COMMIT_WAIT_MS,
             observer_wait_ms=OBSERVER_WAIT_MS,
             auto_join_enable=self.auto_join,
-            listener_name=self.controller_listener if is_named and not self.kafka_protocols else None,
+            listener_name=self._listener_of_all,
         )
+
+    @property
+    def _listener_of_all(self) -> str | None:
+        """The listener that each voter must have; None: the first of this node's own.
+
+        The first for Kafka's wire in `kafka.listener.security.protocol.map` that this node has, because Kafka's nodes
+        need it; or else the one at which this node calls its peers.
+        """
+        if self.kafka_protocols:
+            own = {each.name for each in self.announced}
+            return next((name for name, _ in self.kafka_protocols if name in own), None)
+        is_named = bool(self.controller_listeners) or len(self.listeners) > 1
+        return self.controller_listener if is_named else None
 
     @property
     def cleaning(self) -> RetentionLimits:
@@ -252,14 +264,6 @@ class QuorumConfig(NodeSettings):
             known = ",".join(map(str, self.announced))
             yield f"advertised.listeners = {known}: must have a listener that speaks {GRPC}, this node's own"
         yield from self._unmapped()
-        first = min(self.announced, key=lambda each: each.name)
-        if len({protocol_of(each.name) for each in self.announced} - {GRPC}) and protocol_of(first.name) == GRPC:
-            known = ",".join(map(str, self.announced))
-            why = (
-                f"{first.name} comes first by name, and every voter must have the first; "
-                f"Kafka's controllers have none for {GRPC}"
-            )
-            yield f"advertised.listeners = {known}: {why}"
 
     def _unmapped(self) -> Iterator[str]:
         """Yields an error for each named peer whose listener's protocol is not said."""

@@ -18,7 +18,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from deploy.local.broker import BrokerStandIn, stand_in
 from deploy.local.client import Admin
-from deploy.local.plan import HERE, RELEASE, ClusterPlan, PlanTls, Process, make_plan, secured
+from deploy.local.plan import HERE, RELEASE, ClusterPlan, PlanTls, Process, announcing_gateways, make_plan, secured
 from deploy.local.processes import Running
 from kraft import Message
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
@@ -320,6 +320,7 @@ async def control_plane(
     dynamic: bool = False,
     observer_settings: Mapping[str, str] | None = None,
     with_gateways: bool = False,
+    announces_gateways: bool = False,
     gateway_settings: Mapping[NodeId, Mapping[str, str]] | None = None,
     with_stand_ins: bool = True,
     release: str = RELEASE,
@@ -327,7 +328,8 @@ async def control_plane(
 ) -> AsyncIterator[Cluster]:
     """A control plane on loopback, or in a network; started, and everything is ended at the end.
 
-    `tls` makes the certificates with which its processes speak to each other.
+    `announces_gateways` is for Kafka brokers, which may find the voters in the log. `tls` makes the certificates with
+    which its processes speak to each other.
     """
     home = HERE if network is None else network.home
     nodes_at = {} if network is None else {node_id: network.place(node_id) for node_id in VOTERS}
@@ -339,6 +341,7 @@ async def control_plane(
         dynamic=dynamic,
         with_gateways=with_gateways,
     )
+    plan = announcing_gateways(plan) if announces_gateways else plan
     plan = plan if tls is None else secured(plan, tls(plan))
     cluster = Cluster(replace(plan, release=release, brokers=plan.brokers if with_stand_ins else ()))
     for node_id, settings in (quorum_settings or {}).items():

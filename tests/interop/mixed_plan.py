@@ -9,7 +9,7 @@ from typing import Final
 
 from deploy.kafka.node import Node
 from deploy.kafka.release import POM, QUICK, SERVER
-from deploy.local.plan import RELEASE, ClusterPlan, Process, make_plan
+from deploy.local.plan import RELEASE, ClusterPlan, Process, announcing_gateways, make_plan
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import NodeId
 from quorate.protocol.sasl.plain import PLAIN
@@ -142,12 +142,8 @@ def _plan(
     at = plan.bootstrap_controllers.split(",")
     everybody = ",".join(f"{node_id}@{address}" for node_id, address in (*enumerate(at, 1), *kafkas.items()))
 
-    def quorum(process: Process, gateway: str) -> Process:
+    def quorum(process: Process) -> Process:
         own = {
-            "listeners": f"QUORUM://{process.address}",
-            "advertised.listeners": f"CONTROLLER://{gateway},QUORUM://{process.address}",
-            "listener.security.protocol.map": "QUORUM:PLAINTEXT",
-            "kafka.listener.security.protocol.map": f"CONTROLLER:{peers.protocol}",
             "controller.quorum.peer.config": str(to_peers),
             **_named(settings, OF_QUORUM),
         }
@@ -173,7 +169,7 @@ def _plan(
         plan,
         release=peers.level,
         users=peers.users,
-        quorum=tuple(map(quorum, plan.quorum, at)),
+        quorum=tuple(map(quorum, announcing_gateways(plan, peers.protocol).quorum)),
         controllers=tuple(map(controller, plan.controllers, at)),
         gateways=tuple(map(gateway, plan.gateways)),
     )

@@ -257,6 +257,8 @@ async def test_the_level_is_raised_once_the_oldest_release_is_gone(fleet: Fleet)
     await eventually(raised, lambda seen: "has not announced its directory id" not in seen)
     level = re.compile(r"metadata.version .*FinalizedVersionLevel: 4.3-IV0")
     described = await fleet.ask_until(level.search, TOOLS + "FeatureCommand", "describe")
+    await fleet.stop(OLDEST)  # from now on the voters are in the log: kraft.version is 1
+    await fleet.start(OLDEST)
     produced = await fleet.produce(TOPIC, RECORDS)
 
     assert "metadata.version cannot go to 30 (4.3-IV0): broker 101 supports 7 to 25" in refused

@@ -69,7 +69,7 @@ class RaftSettings:
     """`controller.quorum.auto.join.enable`: a node that follows the log and does not vote asks to be added.
     KIP-1186."""
     listener_name: str | None = None
-    """`controller.listener.names`: the listener that each voter must have; None: the first of this node's own."""
+    """The listener that each voter must have, `controller.listener.names`; None: the first of this node's own."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -46,7 +46,7 @@ SUPPORTED = VersionRange(0, 1)
 
 
 class Voter(msgspec.Struct, frozen=True, kw_only=True):
-    """One voter, as a KRaftVoters record has it. Peers connect to the first of `endpoints`."""
+    """One voter, as a KRaftVoters record has it, with its listeners in the order of their names."""
 
     key: ReplicaKey
     endpoints: tuple[ListenerEndpoint, ...] = ()
@@ -54,7 +54,7 @@ class Voter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def listener_name(self) -> str | None:
-        """The name of the listener for peers; None if no listener is known."""
+        """The name of the first listener; None if no listener is known."""
         return self.endpoints[0].name if self.endpoints else None
 
     def listens_on(self, name: str | None) -> bool:

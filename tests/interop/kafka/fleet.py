@@ -65,8 +65,10 @@ class Fleet:
         await self.start(broker_id)
 
     def _broker(self, broker_id: int, pom: Path) -> Node:
-        port = self.ports[broker_id]
-        return broker_of(self.plane.plan, broker_id, port, pom=pom, settings=self._settings_of(broker_id, port))
+        port, plan = self.ports[broker_id], self.plane.plan
+        known = {"controller.quorum.bootstrap.servers": plan.bootstrap_controllers, "controller.quorum.voters": ""}
+        own = (known if plan.directory_ids else {}) | dict(self._settings_of(broker_id, port))
+        return broker_of(plan, broker_id, port, pom=pom, settings=own)
 
     async def ask(self, main: str, *arguments: object, pom: Path = POM) -> str:
         """What a tool says that asks the brokers; asked again while one does not know a topic yet. Raises ToolFailed.
@@ -136,9 +138,11 @@ async def fleet_of(
     tools: Sequence[Path] = (POM,),
     controller_settings: Mapping[str, str] | None = None,
     settings_of: SettingsOf = _nothing_more,
+    dynamic: bool = False,
 ) -> AsyncIterator[Fleet]:
     """A control plane at a metadata.version, with a broker of the release that each POM names; all are ready.
 
+    The voters are in the log if `dynamic`; the brokers then know only where to ask for a leader.
     `tools` are the POMs of the releases whose tools there are; `settings_of` are a broker's own.
     """
     async with AsyncExitStack() as stack:
@@ -149,6 +153,8 @@ async def fleet_of(
                 controller_settings=controller_settings,
                 session_timeout_ms=SESSION_TIMEOUT_MS,
                 with_gateways=True,
+                announces_gateways=True,
+                dynamic=dynamic,
                 with_stand_ins=False,
                 release=level,
             )
