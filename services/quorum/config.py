@@ -51,7 +51,7 @@ class QuorumConfig(NodeSettings):
     advertised_listeners: tuple[ListenerAddress, ...] = setting(
         "advertised.listeners",
         list_of(advertised(), low=0, distinct=lambda each: each.name),
-        "Where others reach this node, if not by `listeners`; its gateway, too, for Kafka nodes that read it in the log.",
+        "Where others reach this node, if not by `listeners`; its gateway, too, for Kafka nodes that read the log.",
         default=(),
     )
     bootstrap_servers: tuple[NamedEndpoint, ...] = setting(

@@ -12,11 +12,12 @@ import pytest
 
 from quorate.runtime.config import ConfigError
 from services.gateway.config import GatewayConfig
+from services.quorum.config import QuorumConfig
 from tests.deploy.chart import CERT_MANAGER, ROOT, Json, containers, named, of_kind, pod_specs, refusal, render, yaml
 from tests.deploy.chart_programs import environment, loaded
 from tests.deploy.chart_values import README, listener_keys
 
-KAFKA: Final[Json] = {"name": "CONTROLLER", "port": 9092}
+KAFKA: Final[Json] = {"name": "KAFKA", "port": 9092}
 SHOWN: Final[Json] = {**KAFKA, "name": "SHOWN", "port": 19092}
 USERS: Final[Json] = {"saslMechanisms": ["PLAIN", "SCRAM-SHA-512"], "plainUsers": {"existingSecret": "users"}}
 LOGINS: Final[Json] = {"name": "LOG_INS", "port": 19093, "protocol": "SASL_SSL", **USERS}
@@ -42,8 +43,8 @@ SOURCES: Final[dict[str, Json]] = {
     "existingSecret": {"source": "existingSecret", "existingSecrets": {each: f"my-{each}" for each in IDENTITIES}},
 }
 DEFAULT_PROPERTIES: Final = {
-    "listeners": "CONTROLLER://0.0.0.0:9092",
-    "listener.security.protocol.map": "CONTROLLER:SSL",
+    "listeners": "KAFKA://0.0.0.0:9092",
+    "listener.security.protocol.map": "KAFKA:SSL",
     "ssl.client.auth": "required",
     "ssl.keystore.location": "/etc/quorate/tls/tls-combined.pem",
     "ssl.truststore.location": "/etc/quorate/tls/ca.crt",
@@ -51,7 +52,7 @@ DEFAULT_PROPERTIES: Final = {
         f"{each}@q-quorate-quorum-{each}.q-quorate-quorum.kraft.svc:9092" for each in (0, 1, 2)
     ),
 }
-"""What a gateway had of its listener before there could be several: an upgrade starts no pod again for them."""
+"""What a gateway has of a listener of which only name and port are said."""
 
 
 def values(*listeners: Json, **more: Any) -> Json:
@@ -89,12 +90,13 @@ def test_a_gateway_listens_as_the_values_say(name: str, source: str, tmp_path: P
     listeners = LISTS[name]
     config = config_of(render(values(*listeners, tls=SOURCES[source]), apis=(CERT_MANAGER,)), tmp_path)
 
-    assert [(each["name"], each["port"]) for each in listeners] == [
+    assert [(each["name"].upper(), each["port"]) for each in listeners] == [
         (each.name, each.endpoint.port) for each in config.listeners
     ]
     for each in listeners:
-        of_listener, protocol = config.of_listeners[each["name"]], each.get("protocol", "SSL")
-        assert protocol == config.security_protocol(each["name"])
+        name = each["name"].upper()  # as Kafka has it
+        of_listener, protocol = config.of_listeners[name], each.get("protocol", "SSL")
+        assert protocol == config.security_protocol(name)
         assert tuple(each.get("saslMechanisms", ())) == of_listener.sasl_mechanisms
         assert ("PLAIN" in of_listener.sasl_mechanisms) == bool(of_listener.plain_jaas)
         if protocol.endswith("SSL"):
@@ -103,7 +105,7 @@ def test_a_gateway_listens_as_the_values_say(name: str, source: str, tmp_path: P
         if "maxConnections" in each:
             assert each["maxConnections"] == of_listener.connections_max
         else:
-            assert "max.connections" not in config.of_listeners.own[each["name"]]
+            assert "max.connections" not in config.of_listeners.own[name]
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -112,10 +114,10 @@ def test_each_node_is_told_at_each_listener_by_a_name_that_its_certificate_has(n
     in_certificate = named(objects, "Certificate", "q-quorate-quorum")["spec"]["dnsNames"]
     told = config_of(objects, tmp_path).gateways_at
 
-    assert [each["name"] for each in LISTS[name]] == list(told)
+    assert [each["name"].upper() for each in LISTS[name]] == list(told)
     for each in LISTS[name]:
-        assert [0, 1, 2] == list(told[each["name"]])
-        for node_id, endpoint in told[each["name"]].items():
+        assert [0, 1, 2] == list(told[each["name"].upper()])
+        for node_id, endpoint in told[each["name"].upper()].items():
             assert each["port"] == endpoint.port
             assert endpoint.host.startswith(f"q-quorate-quorum-{node_id}.")
             assert any(fnmatchcase(endpoint.host, pattern) for pattern in in_certificate), endpoint
@@ -123,8 +125,25 @@ def test_each_node_is_told_at_each_listener_by_a_name_that_its_certificate_has(n
 
 
 @pytest.mark.parametrize("name", LISTS)
+def test_a_node_announces_its_gateway_at_each_listener(name: str, tmp_path: Path) -> None:
+    """Kafka's brokers find the voters in the log, and a voter's address by the name of the listener."""
+    objects = render(values(*LISTS[name]))
+    spec = nodes(objects)
+    quorum = loaded(objects, spec, spec["containers"][0], tmp_path)
+    assert isinstance(quorum, QuorumConfig)
+    told = config_of(objects, tmp_path).gateways_at
+    announced = {each.name: each.endpoint for each in quorum.announced}
+
+    assert ("CONTROLLER", 9093) == (quorum.own_controller_listener.name, announced.pop("CONTROLLER").port)
+    assert {name: at[quorum.node_id] for name, at in told.items()} == announced
+    assert {each["name"].upper(): each.get("protocol", "SSL") for each in LISTS[name]} == dict(quorum.kafka_protocols)
+    assert LISTS[name][0]["name"].upper() == quorum.raft.listener_name
+
+
+@pytest.mark.parametrize("name", LISTS)
 def test_each_listener_is_a_port_of_pods_and_services_and_open_to_its_peers(name: str) -> None:
-    objects = render(values(*LISTS[name], networkPolicy={"clients": [{"podSelector": {}}]}))
+    policy = {"clients": [{"podSelector": {}}], "brokers": [ELSEWHERE]}
+    objects = render(values(*LISTS[name], networkPolicy=policy))
     listeners = LISTS[name]
     wanted = {("gateway" if each["port"] == 9092 else f"gateway-{each['port']}"): each["port"] for each in listeners}
     of_pods = named(objects, "Service", "q-quorate-quorum")["spec"]["ports"]
@@ -137,13 +156,12 @@ def test_each_listener_is_a_port_of_pods_and_services_and_open_to_its_peers(name
     assert len(set(names)) == len(names)
     rules = named(objects, "NetworkPolicy", "q-quorate-quorum")["spec"]["ingress"]
     for each in listeners:
-        peers = each.get("networkPolicyPeers", [{"podSelector": {}}])
+        peers = each.get("networkPolicyPeers", policy["clients"] + policy["brokers"])
         let = [rule["from"] for rule in rules if each["port"] in [port["port"] for port in rule["ports"]]]
         assert ([peers] if peers else []) == let
 
 
-def test_the_default_is_what_a_gateway_had_before() -> None:
-    """To the letter: a pod whose file changes is started again."""
+def test_the_default_is_one_listener_by_tls_without_settings_of_its_own() -> None:
     objects = render({"gateway": {"enabled": True}})
     lines = named(objects, "ConfigMap", "q-quorate-quorum")["data"]["gateway.properties"].splitlines()
     found = dict(line.split("=", 1) for line in lines)
@@ -203,9 +221,9 @@ def test_a_listener_has_its_own_certificate_and_takes_nobody_for_one_of_the_rele
         assert of_listener.keystore.parent == of_listener.truststore.parent
         shown[name] = secrets[mounts[str(of_listener.keystore.parent)]]
 
-    assert {"CONTROLLER": "q-quorate-quorum-tls", "outside": "public"} == shown
-    assert "DEFAULT" == config.of_listeners["outside"].principal_rules
-    assert "DEFAULT" != config.of_listeners["CONTROLLER"].principal_rules
+    assert {"KAFKA": "q-quorate-quorum-tls", "OUTSIDE": "public"} == shown
+    assert "DEFAULT" == config.of_listeners["OUTSIDE"].principal_rules
+    assert "DEFAULT" != config.of_listeners["KAFKA"].principal_rules
 
 
 def test_settings_of_a_listener_are_for_it_alone(tmp_path: Path) -> None:
@@ -216,11 +234,11 @@ def test_settings_of_a_listener_are_for_it_alone(tmp_path: Path) -> None:
 
     assert [0, 60_000, 0] == [each.reauth_ms_max for each in config.of_listeners.values()]
     assert 2_147_483_647 == config.of_listeners["LOG_INS"].sasl_receive_bytes_max
-    assert rules == config.of_listeners["outside"].principal_rules
+    assert rules == config.of_listeners["OUTSIDE"].principal_rules
 
 
 def test_a_setting_that_a_listener_does_not_have_is_found_by_the_gateway(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"listener\.name\.controller\.no\.such\.setting"):
+    with pytest.raises(ConfigError, match=r"listener\.name\.kafka\.no\.such\.setting"):
         config_of(render(values({**KAFKA, "settings": {"no.such.setting": 1}})), tmp_path)
 
 
@@ -255,8 +273,8 @@ REFUSED: Final[list[tuple[Any, str]]] = [
     ([{**KAFKA, "networkPolicyPeers": [{}]}], "/networkPolicyPeers/0': minProperties: got 0, want 1"),
     ([{**LOGINS, "plainUsers": {}}], "/plainUsers': missing property 'existingSecret'"),
     (
-        [KAFKA, {**SHOWN, "name": "Controller"}],
-        "gateway.listeners[1].name = Controller: gateway.listeners[0] has it; names differ by more than small and",
+        [KAFKA, {**SHOWN, "name": "Kafka"}],
+        "gateway.listeners[1].name = KAFKA: gateway.listeners[0] has it; names differ by more than small and",
     ),
     (
         [SHOWN, {**KAFKA, "port": 19092}],
@@ -294,8 +312,12 @@ REFUSED: Final[list[tuple[Any, str]]] = [
         "gateway.listeners[0].settings: max.connections is set as gateway.listeners[0].maxConnections",
     ),
     (
-        [{**KAFKA, "settings": {"listener.name.controller.x": 7}}],
-        "gateway.listeners[0].settings: listener.name.controller.x is set without listener.name.controller. before it",
+        [{**KAFKA, "settings": {"listener.name.kafka.x": 7}}],
+        "gateway.listeners[0].settings: listener.name.kafka.x is set without listener.name.kafka. before it",
+    ),
+    (
+        [{**KAFKA, "name": "Controller"}],
+        "gateway.listeners[0].name = CONTROLLER: the nodes' own listener, for gRPC, has it; names differ by more than",
     ),
     (None, "gateway.listeners is missing: with gateway.enabled = true it has one listener at least; an upgrade from"),
 ]
@@ -310,12 +332,12 @@ def test_a_list_that_cannot_be_is_refused_with_the_reason(listeners: Any, why: s
     ("key", "why"),
     [
         (
-            "listener.name.controller.max.connections",
+            "listener.name.kafka.max.connections",
             "is of one listener; it is set without the prefix in gateway.list",
         ),
         ("sasl.enabled.mechanisms", "is set for each listener, as gateway.listeners[].saslMechanisms"),
         ("plain.sasl.jaas.config", "is set for each listener, as gateway.listeners[].plainUsers"),
-        ("listeners", "the chart sets listeners = CONTROLLER://0.0.0.0:9092 itself"),
+        ("listeners", "the chart sets listeners = KAFKA://0.0.0.0:9092 itself"),
         ("ssl.client.auth", "the chart sets ssl.client.auth = required itself"),
     ],
 )

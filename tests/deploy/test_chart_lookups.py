@@ -102,7 +102,7 @@ def test_the_notes_say_how_to_call_and_how_to_run_the_pipeline() -> None:
 
 
 LISTENERS: Final[list[Json]] = [
-    {"name": "CONTROLLER", "port": 9092},
+    {"name": "KAFKA", "port": 9092},
     {"name": "LOGINS", "port": 19092, "protocol": "SASL_PLAINTEXT", "saslMechanisms": ["PLAIN"],
      "plainUsers": {"existingSecret": "users"}},
     {"name": "OUTSIDE", "port": 19093, "existingSecret": "public"},
@@ -118,7 +118,7 @@ def test_the_notes_say_where_gateways_are_and_warn_of_listeners_in_the_clear() -
     several, clear = notes(SEVERAL), {"name": "CLEAR", "port": 9092, "protocol": "PLAINTEXT"}
 
     assert "gateways at q-quorate-gateway.kraft.svc, by --bootstrap-controller" in several
-    assert "port 9092  CONTROLLER: SSL, a client's certificate required\n" in several
+    assert "port 9092  KAFKA: SSL, a client's certificate required\n" in several
     assert "port 19092  LOGINS: SASL_PLAINTEXT with PLAIN\n" in several
     assert 1 == several.count("WARNING")
     assert "WARNING: the gateways' listener LOGINS has protocol = SASL_PLAINTEXT, which is in the clear" in several

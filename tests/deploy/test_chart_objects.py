@@ -142,7 +142,9 @@ def test_a_node_announces_the_name_that_its_certificate_is_for(objects: list[Jso
     quorum, controller = (loaded(objects, spec, each, tmp_path) for each in spec["containers"][:2])
     own = "q-quorate-quorum-1.q-quorate-quorum.kraft.svc"
 
-    assert [f"CONTROLLER://{own}:9093"] == [str(each) for each in quorum.advertised_listeners]
+    announced = {each.name: str(each) for each in quorum.advertised_listeners}
+    assert f"CONTROLLER://{own}:9093" == announced.pop("CONTROLLER")
+    assert dict.fromkeys(announced, "SSL") == dict(quorum.kafka_protocols)
     assert [f"CONTROLLER://{own}:9094"] == [str(each) for each in controller.advertised_listeners]
     assert f"{own}:9093" in [str(each) for each in quorum.bootstrap_servers]
     assert quorum.metadata_log_dir == controller.metadata_log_dir

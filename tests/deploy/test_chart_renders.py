@@ -69,7 +69,7 @@ SHAPES: Final[dict[str, Json]] = {
         "gateway": {
             "enabled": True,
             "listeners": [
-                {"name": "CONTROLLER", "port": 9092},
+                {"name": "KAFKA", "port": 9092},
                 {
                     "name": "LOGINS",
                     "port": 19092,

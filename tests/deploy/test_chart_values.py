@@ -64,7 +64,7 @@ OTHERS: Final[dict[str, Any]] = {
     "tls.principalMappingRules": "DEFAULT",
     "tls.extraDnsNames": ["kraft.example"],
     "quorum.replicas": 5,
-    "gateway.listeners": [{"name": "CONTROLLER", "port": 9091}],
+    "gateway.listeners": [{"name": "KAFKA", "port": 9091}],
     "pipeline.runner": "sparkOperator",
     "collector.exporters": {"debug": {}},
     "pipeline.schedule": "5 4 * * *",

@@ -56,21 +56,24 @@ def process_of(release: Release, pod: Mapping[str, Any], container: str) -> tupl
     return node, pid
 
 
-def run_in_network(release: Release, pod: Mapping[str, Any], container: str, *command: object) -> str:
-    """What a command prints in the network of a pod, with the names that the cluster's DNS has. Raises SystemExit."""
+def in_network(release: Release, pod: Mapping[str, Any], container: str, *command: object) -> list[str]:
+    """The command line that runs a command in the network of a pod, with the names that the cluster's DNS has."""
     node, pid = process_of(release, pod, container)
     names = release.directory / "resolv.conf"
     names.write_text(
         f"nameserver {CONTROL}\nsearch {release.namespace}.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\noptions ndots:5\n"
     )
     inside = f'mount --bind {names} /etc/resolv.conf && exec "$@"'
-    done = subprocess.run(
-        [
-            *node.enter(), "nsenter", "--target", pid, "--net", "--",
-            "unshare", "--mount", "sh", "-c", inside, "sh", *map(str, command),
-        ],
-        check=False, capture_output=True, text=True, timeout=COMMAND_S, cwd=ROOT,
-    )  # fmt: skip
+    return [
+        *node.enter(), "nsenter", "--target", pid, "--net", "--",
+        "unshare", "--mount", "sh", "-c", inside, "sh", *map(str, command),
+    ]  # fmt: skip
+
+
+def run_in_network(release: Release, pod: Mapping[str, Any], container: str, *command: object) -> str:
+    """What a command prints in the network of a pod. Raises SystemExit."""
+    command_line = in_network(release, pod, container, *command)
+    done = subprocess.run(command_line, check=False, capture_output=True, text=True, timeout=COMMAND_S, cwd=ROOT)
     if done.returncode != 0:
         raise SystemExit(f"{pod['metadata']['name']}: {' '.join(map(str, command))}: {done.stdout}{done.stderr}")
     return done.stdout

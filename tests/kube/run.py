@@ -14,6 +14,7 @@ from tests.kube.programs import get_programs
 from tests.kube.release import Release, install, uninstall
 from tests.kube.shows import (
     autoscaling,
+    brokers,
     cert_manager,
     certificates,
     collector,
@@ -39,6 +40,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "voters": voters.show,
     "certificates": certificates.show,
     "gateway": gateway.show,
+    "brokers": brokers.show,
     "collector": collector.show,
     "pipeline": pipeline.show,
     "autoscaling": autoscaling.show,

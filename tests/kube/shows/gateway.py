@@ -12,10 +12,9 @@ from deploy.kafka.release import java
 from tests.kube.places import STATE, say
 from tests.kube.pods import add_pod, run_in_network
 from tests.kube.release import CLIENT, Release, under_load
+from tests.kube.tools import TOOLS, by_certificate
 from tests.kube.volumes import manifest
-from tests.network.certificates import openssl_says
 
-TOOLS: Final = "org.apache.kafka.tools."
 ACLS: Final = TOOLS + "AclCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
 QUORUM: Final = TOOLS + "MetadataQuorumCommand"
@@ -30,7 +29,7 @@ USERS: Final = "gateway-users"
 USER, PASSWORD = "tool", "of-the-tool"
 MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 LISTENERS: Final[list[dict[str, Any]]] = [
-    {"name": "CONTROLLER", "port": PORT},
+    {"name": "KAFKA", "port": PORT},
     {
         "name": "LOGINS",
         "port": LOGINS_PORT,
@@ -49,9 +48,9 @@ def show(release: Release) -> None:
     with under_load(release, "gateways switched on"):
         release.upgrade("gateway.enabled=true")
         release.wait_for("quorum", 3)
-        status = _described(release, pod, PORT, _by_certificate(release))
+        status = _described(release, pod, PORT, by_certificate(release))
         brokers = ("--entity-type", "brokers", "--entity-default")
-        certificate = _by_certificate(release)
+        certificate = by_certificate(release)
         _says(release, pod, PORT, certificate, CONFIGS, "--alter", *brokers, "--add-config", CONFIG)
         config = _says(release, pod, PORT, certificate, CONFIGS, "--describe", *brokers)
     if CONFIG not in config:
@@ -79,7 +78,7 @@ def _log_in(release: Release, pod: dict[str, Any], *, admins: dict[str, Any]) ->
     _refused("ClusterAuthorizationException", release, pod, user)
     # Whoever asks for controllers needs ALTER, which lets them describe, too.
     entry = ("--add", "--allow-principal", f"User:{USER}", "--operation", "Alter", "--cluster")
-    _says(release, admins, PORT, _by_certificate(release), ACLS, *entry)
+    _says(release, admins, PORT, by_certificate(release), ACLS, *entry)
     say(f"kafka-metadata-quorum by PLAIN at port {LOGINS_PORT}: {_described(release, pod, LOGINS_PORT, user)}")
 
 
@@ -108,21 +107,6 @@ def _says(release: Release, pod: dict[str, Any], port: int, config: Path, main: 
     """What a tool prints in the network of a pod. Raises SystemExit with all that it said."""
     where = ("--bootstrap-controller", f"{release.host('gateway')}:{port}", "--command-config", config)
     return run_in_network(release, pod, "it", *java(main, *where, *arguments))
-
-
-def _by_certificate(release: Release) -> Path:
-    """The properties of a tool that shows the admin's certificate."""
-    certificate, truststore = release.certificate()
-    # Java takes a key as PKCS #8 alone; Helm makes it in the older form.
-    keystore = STATE / "tool.pem"
-    key, begin = openssl_says("pkcs8", "-topk8", "-nocrypt", "-in", certificate), "-----BEGIN CERTIFICATE-----"
-    keystore.write_text(key + begin + certificate.read_text().partition(begin)[2])
-    config = STATE / "tool.properties"
-    config.write_text(
-        f"security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location={keystore}\n"
-        f"ssl.truststore.type=PEM\nssl.truststore.location={truststore}\n"
-    )
-    return config
 
 
 def _by_password(release: Release, password: str) -> Path:

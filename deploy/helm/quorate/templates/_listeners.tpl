@@ -9,7 +9,7 @@ follows from its number, so that it stays the same whatever comes before it in t
 {{- range ternary .Values.gateway.listeners list .Values.gateway.enabled -}}
 {{- $protocol := .protocol | default "SSL" -}}
 {{- $listener := dict
-  "name" .name
+  "name" (upper .name)
   "port" (int .port)
   "portName" (ternary "gateway" (printf "gateway-%d" (int .port)) (eq 9092 (int .port)))
   "protocol" $protocol
@@ -20,7 +20,7 @@ follows from its number, so that it stays the same whatever comes before it in t
   "plainUsers" (ternary dict (merge (dict) (.plainUsers | default dict) (dict "key" "sasl.jaas.config")) (empty .plainUsers))
   "existingSecret" (.existingSecret | default "")
   "directory" (printf "/etc/quorate/listeners/%s" (lower .name))
-  "peers" (ternary .networkPolicyPeers $.Values.networkPolicy.clients (hasKey . "networkPolicyPeers"))
+  "peers" (ternary .networkPolicyPeers (concat $.Values.networkPolicy.clients $.Values.networkPolicy.brokers) (hasKey . "networkPolicyPeers"))
   "prefix" (printf "listener.name.%s." (lower .name))
   "settings" (.settings | default dict)
 -}}
@@ -140,13 +140,13 @@ ssl.truststore.location: existingSecret
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $names := dict -}}
+{{- $names := dict "CONTROLLER" "the nodes' own listener, for gRPC," -}}
 {{- range $index, $each := include "quorate.listeners" . | fromJsonArray -}}
 {{- $where := printf "gateway.listeners[%d]" $index -}}
-{{- with index $names (upper .name) -}}
+{{- with index $names .name -}}
 {{- fail (printf "%s.name = %s: %s has it; names differ by more than small and capital letters" $where $each.name .) -}}
 {{- end -}}
-{{- $_ := set $names (upper .name) $where -}}
+{{- $_ := set $names .name $where -}}
 {{- with index $taken (toString .port) -}}
 {{- fail (printf "%s.port = %v: is a port %s; ports differ" $where $each.port .) -}}
 {{- end -}}
@@ -184,4 +184,26 @@ ssl.truststore.location: existingSecret
 {{- fail (printf "%s.settings: %s is set without %s before it" $where $key $it.prefix) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/*
+A dict with root and service: where others reach the service of one pod. A quorum node announces its gateway, too: Kafka's
+brokers find the voters in the log, and look there for the listener of the name that they know.
+*/}}
+{{- define "quorate.advertised" -}}
+{{- $host := include "quorate.nodeHost" (dict "root" .root "pod" "$(POD_NAME)") -}}
+{{- $addresses := list (printf "CONTROLLER://%s:%v" $host (index (include "quorate.ports" .root | fromYaml) .service)) -}}
+{{- range ternary (include "quorate.listeners" .root | fromJsonArray) list (eq .service "quorum") -}}
+{{- $addresses = append $addresses (printf "%s://%s:%v" .name $host .port) -}}
+{{- end -}}
+{{- join "," $addresses -}}
+{{- end -}}
+
+{{/* What is spoken at the gateways' listeners, as a property of the quorum nodes that announce them; empty without any. */}}
+{{- define "quorate.kafkaProtocols" -}}
+{{- $protocols := list -}}
+{{- range include "quorate.listeners" . | fromJsonArray -}}
+{{- $protocols = append $protocols (printf "%s:%s" .name .protocol) -}}
+{{- end -}}
+{{- join "," $protocols -}}
 {{- end -}}

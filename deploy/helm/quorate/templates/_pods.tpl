@@ -137,7 +137,7 @@ annotations:
     fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
 {{- if ne .service "gateway" }}
 - name: QUORATE_ADVERTISED_LISTENERS
-  value: CONTROLLER://{{ include "quorate.nodeHost" (dict "root" .root "pod" "$(POD_NAME)") }}:{{ index (include "quorate.ports" .root | fromYaml) .service }}
+  value: {{ include "quorate.advertised" . }}
 {{- end }}
 {{- end -}}
 

@@ -88,6 +88,9 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- $_ := set $given "metadata.log.dir" "/var/lib/quorate/metadata" -}}
 {{- $_ := set $given "controller.quorum.bootstrap.servers" (include "quorate.nodes" (dict "root" . "port" 9093 "named" false)) -}}
 {{- $_ := set $given "controller.quorum.auto.join.enable" "true" -}}
+{{- with include "quorate.kafkaProtocols" . -}}
+{{- $_ := set $given "kafka.listener.security.protocol.map" . -}}
+{{- end -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.quorum.settings "where" "quorum.settings" "ofPod" (list "node.id" "advertised.listeners")) -}}
 {{- end -}}
 

@@ -1,0 +1,93 @@
+"""A Kafka broker in a pod's network: it finds the voters in the log, and their gateways by the names of the pods."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.kafka.release import java, version
+from tests.kube.places import ROOT, STATE, say
+from tests.kube.pods import add_pod, in_network, run_in_network
+from tests.kube.release import Release, under_load
+from tests.kube.tools import TOOLS, by_certificate
+from tests.kube.waiting import until
+
+BROKER: Final = {"quorate-broker": "true"}
+"""The label of the pods that the policies take for brokers."""
+BROKER_ID: Final = 1_000
+LISTENER, PORT = "KAFKA", 9092
+TOPIC: Final = ("--create", "--if-not-exists", "--topic", "orders", "--partitions", "3")
+STOP_S: Final = 60
+
+
+def show(release: Release) -> None:
+    """While writes go on: the broker registers, makes a topic for a tool, and goes on as the leader's pod is gone."""
+    release.upgrade("gateway.enabled=true")
+    release.wait_for("quorum", 3)
+    pod = add_pod(release, "broker", BROKER)
+    with under_load(release, "a Kafka broker"), _broker(release, pod):
+        until("the broker makes a topic", lambda: "orders" in _asked(release, pod, *TOPIC))
+        leader = release.quorum()["leader"]
+        release.kubectl("delete", "pod", f"q-quorate-quorum-{leader}")
+        until("it makes another", lambda: "more" in _asked(release, pod, *TOPIC[:3], "more"))
+        release.wait_for("quorum", 3)
+        described = _asked(release, pod, "--describe", "--topic", "orders")
+    if len(re.findall(rf"Leader: {BROKER_ID}\b", described)) != 3:
+        raise SystemExit(f"not what was hoped for: {described}")
+    say(f"a broker of Kafka {version()} leads {' '.join(described.splitlines()[0].split())}")
+    release.kubectl("delete", "pod", "broker")
+
+
+@contextmanager
+def _broker(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
+    """Runs on a directory of the host; what it says is in a file beside it."""
+    directory = STATE / "broker"
+    directory.mkdir(exist_ok=True)
+    config = directory / "broker.properties"
+    of_tool = by_certificate(release).read_text().splitlines()
+    settings = {
+        "process.roles": "broker",
+        "node.id": BROKER_ID,
+        "controller.quorum.bootstrap.servers": f"{release.host('gateway')}:{PORT}",
+        "controller.listener.names": LISTENER,
+        "listener.security.protocol.map": f"{LISTENER}:SSL,PLAINTEXT:PLAINTEXT",
+        "listeners": f"PLAINTEXT://{pod['status']['podIP']}:{PORT}",
+        "log.dirs": directory / "data",
+        "offsets.topic.replication.factor": 1,
+    }
+    lines = [f"{key}={value}" for key, value in settings.items()]
+    lines += [f"listener.name.{LISTENER.lower()}.{each}" for each in of_tool if each.startswith("ssl.")]
+    config.write_text("".join(f"{line}\n" for line in lines))
+    notes = release.helm("get", "notes")
+    found = re.search(r"cluster ([\w-]{22})[,.]", notes)
+    if found is None:
+        raise SystemExit(f"the notes name no cluster: {notes}")
+    format_it = java("kafka.tools.StorageTool", "format", "-t", found[1], "-c", config)
+    subprocess.run(format_it, check=True, capture_output=True, cwd=ROOT)
+    command = in_network(release, pod, "it", *java("kafka.Kafka", config, level="info"))
+    with _said(directory).open("wb") as out:
+        broker = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT)
+    try:
+        yield
+    except SystemExit as failed:
+        raise SystemExit(f"{failed}; the broker's last words: {_said(directory).read_text()[-2000:]}") from None
+    finally:
+        broker.terminate()
+        broker.wait(STOP_S)
+
+
+def _said(directory: Path) -> Path:
+    return directory / "broker.out"
+
+
+def _asked(release: Release, pod: Mapping[str, Any], *arguments: str) -> str:
+    """What kafka-topics says of the broker; nothing as long as it says an error."""
+    where = ("--bootstrap-server", f"{pod['status']['podIP']}:{PORT}")
+    try:
+        return run_in_network(release, pod, "it", *java(TOOLS + "TopicCommand", *where, *arguments))
+    except SystemExit:
+        return ""
