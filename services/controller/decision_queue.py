@@ -7,8 +7,6 @@ write go on between two steps; a write that comes meanwhile waits here, so that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from quorate.controller.engine.engine import Engine, QueueLimit
 from quorate.errors import ApiError, ErrorCode
@@ -24,9 +22,8 @@ class DecisionQueue:
         self._turn = asyncio.Lock()
         self._waiting_count = 0
 
-    @asynccontextmanager
-    async def turn(self, lane: QueueLimit) -> AsyncIterator[None]:
-        """Waits until no other write is being decided, and lets none begin until the context ends.
+    async def take_turn(self, lane: QueueLimit) -> None:
+        """Waits until no other write is being decided, and lets none begin until `end_turn`.
 
         Raises ApiError: REQUEST_TIMED_OUT, retriable, if too many requests wait; NOT_CONTROLLER if this controller is
         not active, or has lost its leadership meanwhile, as whoever waits for a commit gets it.
@@ -38,9 +35,10 @@ class DecisionQueue:
             await self._turn.acquire()
         finally:
             self._waiting_count -= 1
-        try:
-            if self._engine.epoch != epoch:
-                raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the decision")
-            yield
-        finally:
+        if self._engine.epoch != epoch:
             self._turn.release()
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the decision")
+
+    def end_turn(self) -> None:
+        """Lets the next write be decided."""
+        self._turn.release()

@@ -14,14 +14,12 @@ from typing import Final, TypeVar
 import grpc
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
+from quorate.controller.engine.decision import Command, Moment
 from quorate.controller.engine.deduplication import RequestId
 from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.controller.engine.failures import Consequence, Fault, Where, row_for, told_to_caller
 from quorate.controller.engine.preparation import Undecided
-from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
@@ -168,10 +166,13 @@ class ControllerDriver:
         begin: Callable[[], None] | None = None,
     ) -> asyncio.Future[Answer]:
         """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
-        async with self._decisions.turn(lane):
+        await self._decisions.take_turn(lane)
+        try:
             if begin is not None:
                 begin()
             return await self._decide(api, command, lane, request_id)
+        finally:
+            self._decisions.end_turn()
 
     async def _decide(
         self, api: str, command: Command[T], lane: QueueLimit, request_id: RequestId | None = None
@@ -185,22 +186,14 @@ class ControllerDriver:
             answered=asyncio.get_running_loop().create_future(),
             traceparent=self._tracer.traceparent(),
             api=api,
+            decided_ns=begun_ns,
             written_ns=begun_ns,
         )
-        decided_ns = begun_ns
-
-        @CommandInSteps
-        def timed(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
-            nonlocal decided_ns
-            decision = yield from steps_of(command, state, moment)
-            decided_ns = self._clock.wall_ns()
-            return decision
-
         with self._tracer.write(api) as span:
             try:
                 asked = Undecided(
                     token=waiting,
-                    command=failing(timed if self._tracer.enabled else command),
+                    command=failing(self._tracer.timed(command, waiting)),
                     now_ms=self._clock.wall_ms(),
                     traceparent=waiting.traceparent,
                     request_id=request_id,
@@ -221,7 +214,7 @@ class ControllerDriver:
             epoch=self.leader_epoch,
             offset=base,
             record_count=record_count,
-            start_ns=decided_ns,
+            start_ns=waiting.decided_ns,
             end_ns=waiting.written_ns,
         )
         self._carry_out()
@@ -372,11 +365,13 @@ class ControllerDriver:
         self.engine.claim(epoch, next_offset)
         self.applied.note(epoch, 0)
         log.info("active", epoch=epoch, next_offset=next_offset)
+        now_ns = self._clock.wall_ns()
         waiting = PendingWrite(
             answered=asyncio.get_running_loop().create_future(),
             traceparent=None,
             api="activation",
-            written_ns=self._clock.wall_ns(),
+            decided_ns=now_ns,
+            written_ns=now_ns,
         )
         waiting.answered.add_done_callback(report_activation)
         try:

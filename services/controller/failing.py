@@ -13,7 +13,7 @@ from quorate.controller.engine.decision import Command, CommandInSteps, Decision
 from quorate.controller.engine.steps import Steps
 from quorate.metadata.state import ClusterState
 from quorate.records import FeatureLevelRecord, FenceBrokerRecord
-from quorate.storage.failpoints import reach
+from quorate.storage.failpoints import any_is_set, reach
 
 __all__ = ["failing"]
 
@@ -26,7 +26,9 @@ WITHOUT_PLACE: Final = FenceBrokerRecord(-1, -1)
 
 
 def failing(command: Command[T]) -> Command[T]:
-    """Wraps a command so that it fails at the failpoints that a test has set."""
+    """Wraps a command so that it fails at the failpoints that a test has set; returns it as it is if none is set."""
+    if not any_is_set():
+        return command
 
     @CommandInSteps
     def decide(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:

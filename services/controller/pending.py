@@ -31,6 +31,7 @@ class PendingWrite:
     answered: asyncio.Future[Answer]
     traceparent: bytes | None
     api: str
+    decided_ns: int
     written_ns: int
 
 

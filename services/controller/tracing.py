@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from kraft import Message
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
 from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.steps import Steps
+from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.records import trace_of
 from quorate.runtime.clock import Clock
 from quorate.runtime.telemetry import Span, Telemetry, current_traceparent
 from quorate.wire.batch import BatchHeader
+from services.controller.pending import PendingWrite
+
+T = TypeVar("T")
 
 
 class WriteTracer:
@@ -31,6 +39,19 @@ class WriteTracer:
     def write(self, api: str) -> Span:
         """Returns the `write` span, a context manager to run a command in."""
         return self._telemetry.span("write", attributes={"kraft.api": api}, root=False)
+
+    def timed(self, command: Command[T], waiting: PendingWrite) -> Command[T]:
+        """Returns the command so that it notes the end of its decision in `waiting`; itself while telemetry is off."""
+        if not self._telemetry.enabled:
+            return command
+
+        @CommandInSteps
+        def decide(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
+            decision = yield from steps_of(command, state, moment)
+            waiting.decided_ns = self._clock.wall_ns()
+            return decision
+
+        return decide
 
     def applied(
         self, traceparent: bytes | None, *, epoch: Epoch, offset: Offset, record_count: int, start_ns: int, end_ns: int

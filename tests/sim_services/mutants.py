@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -145,11 +143,11 @@ def _lets_twins_in(patch: Patch) -> None:
 
 
 def _lets_writes_slip_in(patch: Patch) -> None:
-    @asynccontextmanager
-    async def turn(self: DecisionQueue, lane: QueueLimit) -> AsyncIterator[None]:
-        yield
+    async def take_turn(self: DecisionQueue, lane: QueueLimit) -> None:
+        pass
 
-    patch.setattr(DecisionQueue, "turn", turn)
+    patch.setattr(DecisionQueue, "take_turn", take_turn)
+    patch.setattr(DecisionQueue, "end_turn", lambda self: None)
     patch.setattr(Engine, "_stamp", lambda self: self.epoch)
 
 

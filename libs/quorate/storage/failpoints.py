@@ -62,6 +62,11 @@ def set_failpoint(name: str, hook: Hook | None) -> None:
         _hooks[name] = hook
 
 
+def any_is_set() -> bool:
+    """Returns whether any failpoint has a hook."""
+    return bool(_hooks)
+
+
 def reach(name: str) -> None:
     """Runs the hook of failpoint `name`, if one is set."""
     if _hooks and (hook := _hooks.get(name)):
