@@ -194,6 +194,5 @@ def _nodes(node: Callable[..., Any], leader_id: NodeId | None, endpoints: Endpoi
 
     As Kafka's RaftUtil.singletonFetchResponse: in every answer, if a leader and its address are known.
     """
-    if leader_id is None or leader_id not in endpoints:
-        return []
-    return [node(node_id=leader_id, host=endpoints[leader_id].host, port=endpoints[leader_id].port)]
+    at = None if leader_id is None else endpoints.get(leader_id)
+    return [] if at is None else [node(node_id=leader_id, host=at.host, port=at.port)]
