@@ -14,16 +14,15 @@ from quorate.controller.engine.steps import ITEMS_PER_STEP, slices
 from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import FieldType, layout_of
 
-__all__ = ["LARGE_BYTES", "encoded_in_turns", "others_turn"]
+__all__ = ["LARGE_BYTES", "encoded_in_turns", "is_large"]
 
 LARGE_BYTES: Final = 32 << 10
 """A request of fewer bytes takes some 3 ms to be checked and converted."""
 
 
-async def others_turn(request: ProtobufMessage) -> None:
-    """Lets other tasks have the loop between two stages of a large request; does nothing for any other."""
-    if request.ByteSize() >= LARGE_BYTES:
-        await asyncio.sleep(0)
+def is_large(request: ProtobufMessage) -> bool:
+    """Returns whether other tasks are to have the loop between two stages of this request."""
+    return request.ByteSize() >= LARGE_BYTES
 
 
 async def encoded_in_turns(response: Message) -> ProtobufMessage | bytes:

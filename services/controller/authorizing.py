@@ -120,9 +120,9 @@ class Authorizing:
         login = login_of_call()
         is_token = login is not None and login.is_token
         here = Caller(self._principal(context), host_address(peer_address(context)), client_id, is_token)
-        hosts = list(map(host_address, passing_on.hosts(metadata)))
         if not (is_forwarded(context) or passing_on.is_passed_on(metadata)):
             return here
+        hosts = list(map(host_address, passing_on.hosts(metadata)))
         gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if is_forwarded(context) else ANONYMOUS
         is_token = is_forwarded(context) and any(key == CLIENT_IS_TOKEN for key, _ in metadata)
         for hop in (here, *_hops(here, hosts, passing_on.principal(metadata, FORWARDER_PRINCIPAL), gateway)):

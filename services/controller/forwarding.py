@@ -77,7 +77,6 @@ class Forwarding:
         ApiError(NOT_CONTROLLER) if there is none by then.
         """
         assert api.is_forwarded, api.name
-        forwarded = is_forwarded(context)
         left_s = context.time_remaining()
         now_s = asyncio.get_running_loop().time
         begun = now_s()
@@ -87,7 +86,7 @@ class Forwarding:
             try:
                 if self._driver.is_active:
                     return await here()
-                if forwarded:
+                if is_forwarded(context):
                     raise self._refusal(context, "the call was forwarded to this controller, which is not active")
                 if self.is_led_by_kafka:
                     raise self._refusal(context, "the active controller is one of Kafka's; no call is forwarded to it")
@@ -95,7 +94,7 @@ class Forwarding:
                 if address is not None and await self._reaches(address, changed):
                     return await self._hand_over(address, api.name, request, context, ends)
             except ApiError as refusal:
-                if forwarded or self.is_led_by_kafka or not _is_untouched(refusal):
+                if is_forwarded(context) or self.is_led_by_kafka or not _is_untouched(refusal):
                     raise
             left_s = min(begun + HOLD_S, ends - MARGIN_S) - now_s()
             if left_s <= 0:

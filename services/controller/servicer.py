@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -39,7 +40,7 @@ from quorate.runtime.statuses import error_from_call, is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
-from services.controller.answers import encoded_in_turns, others_turn
+from services.controller.answers import encoded_in_turns, is_large
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.authorizing import Caller
@@ -179,12 +180,15 @@ class ControllerService:
         """Serves an API with a handler: authorizes it and runs the handler on the active controller."""
         if api.lane is not QueueLimit.CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
             check_items(request)
-        await others_turn(request)
+        takes_turns = is_large(request)
+        if takes_turns:
+            await asyncio.sleep(0)
 
         async def here() -> ProtobufMessage | bytes:
             caller = self._apis.authorizing.caller(context)
             asked = to_struct(request)
-            await others_turn(request)
+            if takes_turns:
+                await asyncio.sleep(0)
             call = Call(
                 api=api,
                 asked=asked,

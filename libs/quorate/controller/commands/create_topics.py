@@ -68,7 +68,7 @@ def create_topics(
     """
 
     twice = _asked_twice(request)
-    asked = _asked(request)
+    asked = _asked(request, twice)
 
     @CommandInSteps
     def command(state: ClusterState, _: Moment) -> Steps[Decision[CreateTopicsResponse]]:
@@ -105,7 +105,7 @@ def wanted_placements(
 
     Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
     """
-    asked = _asked(request)
+    asked = _asked(request, _asked_twice(request))
     refused = finished(_check(state, asked, settings))
     return tuple(
         (topic.name, _spec(topic, settings)) for topic in asked if topic.name not in refused and not topic.assignments
@@ -333,9 +333,8 @@ def _refused_ours(request: CreateTopicsRequest, twice: Mapping[str, int]) -> Ite
 # What is asked.
 
 
-def _asked(request: CreateTopicsRequest) -> list[_Topic]:
-    """Returns the topics to check: those named once, except the metadata log."""
-    twice = _asked_twice(request)
+def _asked(request: CreateTopicsRequest, twice: Mapping[str, int]) -> list[_Topic]:
+    """Returns the topics to check: those that are not named `twice`, except the metadata log."""
     return [topic for topic in request.topics if topic.name not in twice and topic.name != METADATA_TOPIC]
 
 

@@ -54,7 +54,7 @@ def quota_of(quotas: ClientQuotas, *, user: str, client_id: str) -> Quota | None
     users. Each user or client under a default quota has a bucket of its own. Without a client id only the quotas of the
     user apply. KIP-55, KIP-546.
     """
-    for entity, shared_by in _candidates(user, client_id):
+    for entity, shared_by in _candidates(user, client_id) if len(quotas) else ():
         rate = quotas.of(entity).get(CONTROLLER_MUTATION_RATE)
         if rate is not None:
             return Quota(rate, *shared_by)
