@@ -62,7 +62,7 @@ class Apis:
         self.driver = driver
         self.sessions = sessions or SessionLookup(None)
         self.quorum = quorum
-        self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state))
+        self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state), due=driver.until_committed)
         self.settings = settings
         self.cluster_id = cluster_id
         self.isr_updates = IsrUpdates()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kraft.service.placer_pb2 import PlaceResponse
@@ -27,10 +27,25 @@ class _Round:
         self.answer: asyncio.Future[PlaceResponse]
 
 
-class Placing:
-    """Sends one Place request at a time; all specs that arrive meanwhile share the next request."""
+async def _at_once() -> None:
+    """Waits for nothing."""
 
-    def __init__(self, placers: Client[PlacerStub], brokers: Callable[[], Sequence[UsableBroker]]) -> None:
+
+class Placing:
+    """Sends one Place request at a time; all specs that arrive meanwhile share the next request.
+
+    `due` waits until the next request is due. Meant for the commit under way: a topic that is placed before it is over
+    can be written only after it, and so may as well share a message to the placer with others.
+    """
+
+    def __init__(
+        self,
+        placers: Client[PlacerStub],
+        brokers: Callable[[], Sequence[UsableBroker]],
+        *,
+        due: Callable[[], Awaitable[None]] = _at_once,
+    ) -> None:
+        self._due = due
         self._placers = placers
         self._stream = PlacementStream(placers)
         self._brokers = brokers
@@ -59,6 +74,7 @@ class Placing:
     async def _ask(self, asked: _Round, under_way: asyncio.Future[PlaceResponse] | None) -> PlaceResponse:
         if under_way is not None:
             await asyncio.wait([under_way])
+        await self._due()
         self._under_way, self._next = asked.answer, None
         response = await self._response(self._brokers(), asked.specs)
         if len(response.topics) != len(asked.specs):

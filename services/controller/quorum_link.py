@@ -33,7 +33,8 @@ SESSION_BITS: Final = 63
 RETRY_S: Final = 0.1
 """Pause before a reconnect to the quorum node, which runs on the same host."""
 GROUP_WAIT_S: Final = 0.005
-"""How long at most (s) queued appends wait for one that is about to come, to share its message and its commit."""
+"""How long at most (s) queued appends wait for one that is about to come, to share its message and its commit; and how
+long a request before an append waits for the commit under way, to share a message with others."""
 APPENDS_WAITING_MAX: Final = 10_000
 """Bound of the queue of appends; the engine refuses writes long before it is reached."""
 REQUEST_BYTES_MAX: Final = 8 << 20
@@ -107,6 +108,14 @@ class QuorumLink:
             self._coming -= 1
             if not self._coming:
                 self._changed.set()
+
+    async def until_committed(self) -> None:
+        """Waits until the message under way is committed, at most `group_wait_s`: no append can leave before it."""
+        if self._under_way is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._group_wait_s):
+                    while self._under_way is not None:
+                        await self._change()
 
     def drop(self) -> None:
         """Discards the queued appends, and ignores the answers to those that were sent."""

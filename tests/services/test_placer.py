@@ -215,6 +215,27 @@ async def test_a_controller_places_on_one_stream_and_names_brokers_when_they_cha
     assert [{"a": ((3,),)}] * 2 == second
 
 
+async def test_requests_that_come_before_one_is_due_share_a_message() -> None:
+    placer, due = Counting(), asyncio.Event()
+
+    async def until_due() -> None:
+        await due.wait()
+
+    async with serving_at(placer) as address:
+        placers = Client([address], PlacerStub)
+        placing = Placing(placers, lambda: (UsableBroker(id=1),), due=until_due)
+        asked = []
+        for name in ("a", "b", "c"):
+            asked.append(asyncio.ensure_future(placing.place([(name, ONE)])))
+            await asyncio.sleep(0)
+        due.set()
+        found = await asyncio.gather(*asked)
+        await placers.close()
+
+    assert [{"a": ((1,),)}, {"b": ((1,),)}, {"c": ((1,),)}] == found
+    assert [1] == placer.brokers
+
+
 async def test_a_controller_finds_a_placer_again_whose_process_is_another_now() -> None:
     before, after = Counting(), Counting()
     async with serving_at(before) as address:

@@ -188,6 +188,29 @@ async def test_what_is_dropped_while_it_waits_for_another_never_leaves() -> None
         assert [(20, 1)] == quorum.messages
 
 
+async def test_whoever_waits_for_the_commit_under_way_goes_on_when_it_is_over() -> None:
+    async with asyncio.timeout(PATIENT_S / 2), linked() as (link, quorum, told):
+        await link.until_committed()  # nothing is under way
+        link.send(batch(10))
+        assert ("appended", 11) == await told.next()
+        waiting = asyncio.ensure_future(link.until_committed())
+        for committed in (9, 10):
+            quorum.commit(committed)
+            assert ("committed", committed) == await told.next()
+        assert not waiting.done()
+
+        quorum.commit(11)
+        await waiting
+
+
+async def test_a_commit_that_does_not_come_holds_whoever_waits_for_it_for_a_moment_only() -> None:
+    async with asyncio.timeout(PATIENT_S / 2), linked(group_wait_s=0.005) as (link, _, told):
+        link.send(batch(10))
+        assert ("appended", 11) == await told.next()
+
+        await link.until_committed()
+
+
 class Lagging(Told):
     """Cannot follow what it is told."""
 
