@@ -85,10 +85,9 @@ class AdmittedCall(NamedTuple):
             return answer
         response = answer.response
         if isinstance(response, Proposal):
-            return dataclasses.replace(
-                answer, response=dataclasses.replace(response, response=self.with_refusals(response.response))
-            )
-        return dataclasses.replace(answer, response=self.with_refusals(response))
+            proposal = dataclasses.replace(response, response=self.with_refusals(response.response))
+            return msgspec.structs.replace(answer, response=proposal)
+        return msgspec.structs.replace(answer, response=self.with_refusals(response))
 
 
 class Authorizing:
@@ -120,11 +119,12 @@ class Authorizing:
         login = login_of_call()
         is_token = login is not None and login.is_token
         here = Caller(self._principal(context), host_address(peer_address(context)), client_id, is_token)
-        if not (is_forwarded(context) or passing_on.is_passed_on(metadata)):
+        forwarded = is_forwarded(context)
+        if not (forwarded or passing_on.is_passed_on(metadata)):
             return here
         hosts = list(map(host_address, passing_on.hosts(metadata)))
-        gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if is_forwarded(context) else ANONYMOUS
-        is_token = is_forwarded(context) and any(key == CLIENT_IS_TOKEN for key, _ in metadata)
+        gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if forwarded else ANONYMOUS
+        is_token = forwarded and any(key == CLIENT_IS_TOKEN for key, _ in metadata)
         for hop in (here, *_hops(here, hosts, passing_on.principal(metadata, FORWARDER_PRINCIPAL), gateway)):
             self._check_hop(hop)
         return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id, is_token)

@@ -54,10 +54,11 @@ class Deadline:
 
     def begin(self) -> None:
         """Stops the timer, as the decision begins now. Raises ApiError(REQUEST_TIMED_OUT) if it has expired."""
-        QUEUE_TIME.record(asyncio.get_running_loop().time() - self._arrived)
+        now_s = asyncio.get_running_loop().time()
+        QUEUE_TIME.record(now_s - self._arrived)
         if self._limit is None or (at := self._limit.when()) is None:
             return
-        if self._limit.expired() or asyncio.get_running_loop().time() >= at:
+        if self._limit.expired() or now_s >= at:
             raise self._missed()
         self._limit.reschedule(None)
 

@@ -5,8 +5,9 @@ They are `controller.deciding`, `controller.encoding` and `controller.applying` 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from kraft import Message
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of

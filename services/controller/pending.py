@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quorate.controller.engine.engine import Answer
 from quorate.errors import ErrorCode
@@ -24,8 +25,7 @@ OFFSET: Final = "offset"
 """Metadata keys of an ApiError: the error was decided on the state after all records below this offset."""
 
 
-@dataclass(slots=True, kw_only=True)
-class PendingWrite:
+class PendingWrite(msgspec.Struct, kw_only=True, eq=False):
     """A command that waits for its commit, and the trace context and times (ns) for its spans."""
 
     answered: asyncio.Future[Answer]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kraft.api.alter_user_scram_credentials_pb2 import AlterUserScramCredentialsRequest
 from kraft.api.create_acls_pb2 import CreateAclsRequest

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kraft import Message, Uuid
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -205,14 +204,14 @@ def command(
     def brief(state: ClusterState, moment: Moment) -> Decision[CreateTopicsResponse]:
         decision = decide(state, moment)
         topics = tuple(map(_brief, decision.response.topics))
-        return replace(decision, response=msgspec.structs.replace(decision.response, topics=topics))
+        return replace(decision, response=replace(decision.response, topics=topics))
 
     return brief
 
 
 def _brief(result: Result) -> Result:
     configs = tuple(each for each in result.configs or () if each.config_source != OF_KAFKA)
-    return msgspec.structs.replace(result, configs=configs)
+    return replace(result, configs=configs)
 
 
 NONE, EXISTS, NAME = ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_TOPIC_EXCEPTION

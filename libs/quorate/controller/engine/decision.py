@@ -30,8 +30,7 @@ class Moment(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class Decision(msgspec.Struct, Generic[T], frozen=True):
     """The result of a command: the records to write, in order, and the response once they are committed.
 
     A decision without records is a read, or refuses each item. An atomic decision is one batch: all or nothing. A

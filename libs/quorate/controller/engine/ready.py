@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -23,8 +22,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the first record carries a trace context or a deduplication entry for the batch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a command: its response or error, and the epoch and end offset of the state that it is based on."""
 
     token: Any

@@ -11,7 +11,6 @@ versions, whose responses Kafka delays instead, are not supported here.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -77,7 +76,7 @@ def metered(meter: Meter, asked: Any, make: Callable[[Any], Command[Any]], purse
         why = _why(purse.quota.rate, wait_ms)
         refusals = tuple(meter.refusal(state, name, int(ErrorCode.THROTTLING_QUOTA_EXCEEDED), why) for name in refused)
         response = meter.items.put_back(decision.response, refusals)
-        return dataclasses.replace(decision, response=replace(response, throttle_time_ms=wait_ms))
+        return replace(decision, response=replace(response, throttle_time_ms=wait_ms))
 
     return command
 
