@@ -129,16 +129,21 @@ class MultiplexedCalls(MultiplexedServicer):
 
     def _checked_metadata(self, called: CallBatch.Call) -> Metadata:
         """Returns the metadata of a call. Raises _Aborted for what gRPC would not have carried."""
-        pairs = called.metadata
         most = self._metadata_bytes_max
-        if PAIR_BYTES * len(pairs) > most or sum(PAIR_BYTES + len(pair.key) + len(pair.value) for pair in pairs) > most:
+        pairs = [(pair.key, pair.value) for pair in called.metadata[: most // PAIR_BYTES + 1]]
+        if sum([PAIR_BYTES + len(key) + len(value) for key, value in pairs]) > most:
             raise _Aborted(_S.RESOURCE_EXHAUSTED, f"the metadata of the call has more than {most} bytes")
-        for pair in pairs:
-            if not _KEY.fullmatch(pair.key):
-                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata key {pair.key!r}: only 0-9 a-z _ . - are allowed")
-            if not is_binary(pair.key) and not _VALUE.fullmatch(pair.value):
-                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata {pair.key}: the value is not printable ASCII")
-        return tuple((pair.key, pair.value if is_binary(pair.key) else pair.value.decode("ascii")) for pair in pairs)
+        checked: list[tuple[str, str | bytes]] = []
+        for key, value in pairs:
+            if not _KEY.fullmatch(key):
+                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata key {key!r}: only 0-9 a-z _ . - are allowed")
+            if is_binary(key):
+                checked.append((key, value))
+            elif _VALUE.fullmatch(value):
+                checked.append((key, value.decode("ascii")))
+            else:
+                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata {key}: the value is not printable ASCII")
+        return tuple(checked)
 
 
 class _Stream:
