@@ -9,10 +9,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
 
-from services.pipeline.report.findings import DoctorFinding, Findings
+from services.pipeline.report.findings import Count, DoctorFinding, Findings
 from services.pipeline.report.incident import Incident
 from services.pipeline.report.limits import ReportLimits, ShownRows
-from services.pipeline.report.plan import BY_CAUSE, STAGES, steps
+from services.pipeline.report.parts import Heading
+from services.pipeline.report.plan import BY_CAUSE, STAGES, plan_parts, steps
 from tests.pipeline.illnesses import CASES
 
 if TYPE_CHECKING:
@@ -61,6 +62,25 @@ def test_a_finding_of_another_version_comes_last() -> None:
 
 def test_what_the_causes_say_for_all_partitions_is_not_said_of_each() -> None:
     assert () == tuple(steps(WELL, Findings(counts=(), rows=[finding(code, "s", "a") for code in BY_CAUSE])))
+
+
+def test_the_heading_says_of_which_kinds_not_all_were_read() -> None:
+    def words(one_replica: int, no_leader: int, causes: int) -> str | None:
+        counts = [
+            Count(severity="warn", code=code, count=count, clusters=1)
+            for code, count in (("ONE_REPLICA", one_replica), ("NO_LEADER", no_leader))
+        ]
+        rows = [finding(code, f"topic {name}", "act") for code in ("ONE_REPLICA", "NO_LEADER") for name in "ab"]
+        incident = Incident(causes=ShownRows((), causes), events=())
+        heading = plan_parts(incident, Findings(counts=counts, rows=rows), ReportLimits(), clusters=1)[0]
+        assert isinstance(heading, Heading)
+        return heading.note
+
+    whole = "1 step, in this order; run the report again after each group"
+
+    assert whole == words(2, 1_000, 0)
+    assert f"{whole}; more steps follow then, as these are of 2 of 1,234 ONE_REPLICA" == words(1_234, 2, 0)
+    assert f"{whole}; more steps follow then, as these are of 0 of 3 causes, 2 of 3 ONE_REPLICA" == words(3, 2, 3)
 
 
 def test_a_released_kafka_whose_brokers_were_stopped_gets_leaders_before_replicas(lake: ParquetTables) -> None:

@@ -7,6 +7,7 @@ replicas are spread over them, and features are upgraded last.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -110,7 +111,17 @@ def plan_parts(incident: Incident | None, findings: Findings | None, limits: Rep
     if clusters > 1:
         columns.insert(1, Column("cluster", lambda step: code(step.cluster_id), "time"))
     words = shown.words("the first", "steps") + ", in this order; run the report again after each group"
+    if unread := _unread(incident, findings):
+        words += f"; more steps follow then, as these are of {unread}"
     return [Heading("What to do, first to last", words), table(shown.rows, columns)]
+
+
+def _unread(incident: Incident, findings: Findings) -> str:
+    """Names the kinds of which not all were read, and so are not in the steps; empty if there are none."""
+    causes, read = incident.causes, Counter(row.code for row in findings.rows)
+    kinds = [("causes", len(causes.rows), causes.total)]
+    kinds += [(each.code, read[each.code], each.count) for each in findings.counts if each.code not in BY_CAUSE]
+    return ", ".join(f"{count:,} of {total:,} {name}" for name, count, total in kinds if count < total)
 
 
 def _place(kind: str) -> int:
