@@ -10,7 +10,8 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,14 +34,6 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-SMALL = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 CONNECT = ("pandas", "grpc_status", "zstandard", "google.rpc")
 NO_PIPELINES = "Declarative Pipelines need pyspark[pipelines]: Connect's packages and PyYAML"
 OF_A_PROFILER = "[UNKNOWN_RESPONSE] Unknown response: Plan observed(__python_accumulator__="
@@ -53,23 +46,32 @@ def is_there(*packages: str) -> bool:
     return all(importlib.util.find_spec(each.partition(".")[0]) and importlib.util.find_spec(each) for each in packages)
 
 
-def confs(settings: dict[str, str]) -> list[str]:
-    """As Spark's scripts take them."""
-    return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+def settings(directory: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variable by which every Spark below takes settings for few records; the jobs are to take it for any other.
+
+    As Spark's defaults: a client that starts a server of its own hands on only the last of many `--conf`.
+    """
+    from services.pipeline.memory import IS_SMALL
+    from services.pipeline.session import SMALL
+
+    every = {**SMALL, "spark.ui.enabled": "false", "spark.driver.memory": "1g", **(more or {})}
+    directory.mkdir(exist_ok=True)
+    lines = (f"{name} {value}\n" for name, value in every.items() if name != IS_SMALL)
+    (directory / "spark-defaults.conf").write_text("".join(lines))
+    return {"SPARK_CONF_DIR": str(directory)}
 
 
 def variables() -> dict[str, str]:
     """Of a process with Spark in it that finds this code."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     scripts = os.pathsep.join((str(SCRIPTS), os.environ["PATH"]))
-    # The plans of silver's views are deeper than protobuf's faster decoder goes.
-    deep = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
-    return {**os.environ, **environment(), **deep, "PYTHONPATH": path, "PATH": scripts}
+    return {**os.environ, **environment(), "PYTHONPATH": path, "PATH": scripts}
 
 
-def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """One process until it ends."""
-    return subprocess.run(command, cwd=cwd, env=variables(), capture_output=True, text=True, timeout=1_600, check=False)
+def run(*command: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """One process until it ends, with `more` variables."""
+    env = {**variables(), **settings(cwd / "conf"), **more}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=1_600, check=False)
 
 
 def test_spark_submit_runs_a_job_and_ends_with_its_exit_code(spark: SparkSession, tmp_path: Path) -> None:
@@ -80,7 +82,6 @@ def test_spark_submit_runs_a_job_and_ends_with_its_exit_code(spark: SparkSession
         str(SCRIPTS / "spark-submit"),
         "--master",
         "local[2]",
-        *confs(SMALL),
         str(ROOT / "deploy" / "spark" / "job.py"),
         *asked,
         cwd=tmp_path,
@@ -99,19 +100,23 @@ def connect_server(directory: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    place = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
+    place = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
     command = (
         str(SCRIPTS / "spark-submit"),
         "--master",
         "local[2]",
-        *confs({**SMALL, **place, "spark.sql.warehouse.dir": str(directory / "warehouse")}),
         "--class",
         "org.apache.spark.sql.connect.service.SparkConnectServer",
         "spark-internal",
     )
+    env = {**variables(), **settings(directory / "server-conf", place)}
     with (
         (directory / "server.log").open("w") as log,
-        subprocess.Popen(command, cwd=directory, env=variables(), stdout=log, stderr=log) as server,
+        subprocess.Popen(command, cwd=directory, env=env, stdout=log, stderr=log) as server,
     ):
         try:
             while server.poll() is None and not answers(port):
@@ -168,7 +173,9 @@ def declared(name: str, place: Path, given: dict[str, str]) -> str:
     (definitions,) = re.findall(r"^ *include: (\S+)$", spec, re.MULTILINE)
     (place / definitions).write_text((folder / definitions).read_text())
     command = (str(SCRIPTS / "spark-pipelines"), "run", "--spec", str(place / f"{name}.yaml"), "--remote", "local[2]")
-    ran = run(*command, *confs(SMALL), cwd=place)
+    # The plans of silver's views are deeper than protobuf's faster decoder goes.
+    deep = {} if name == "bronze" else {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    ran = run(*command, cwd=place, **deep)
     told = ran.stdout + ran.stderr
     assert "Run is COMPLETED." in told, told[-3000:]
     assert "FAILED" not in told, told[-3000:]
@@ -176,13 +183,14 @@ def declared(name: str, place: Path, given: dict[str, str]) -> str:
     return told
 
 
-def differing(expected: dict[str, DataFrame], spark: SparkSession, prefix: str) -> dict[str, tuple[int, int]]:
-    """How many rows a declared view has too few and too many, of those that have any."""
+def differing(expected: dict[str, DataFrame], spark: SparkSession, prefix: str) -> dict[str, tuple[str, ...]]:
+    """What rows a declared view has too few, and then too many, of the views that have any."""
     found = {}
     for name, rows in expected.items():
         made = spark.read.parquet(f"{prefix}{name}").select(*rows.columns)
-        found[name] = (rows.exceptAll(made).count(), made.exceptAll(rows).count())
-    return {name: counts for name, counts in found.items() if counts != (0, 0)}
+        wanted, there = (Counter(map(str, each.collect())) for each in (rows, made))
+        found[name] = (*(f"- {row}" for row in wanted - there), *(f"+ {row}" for row in there - wanted))
+    return {name: rows for name, rows in found.items() if rows}
 
 
 def place_of(tables: ParquetTables) -> str:
