@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from services.pipeline.tables import Lake
+
 __all__ = ["JOBS", "Asked", "Job", "Round", "run"]
 
 HEAP: Final = "2g"
@@ -172,27 +174,24 @@ def _range(spark: SparkSession, job: Job) -> None:
 def _bronze(spark: SparkSession, job: Job) -> None:
     """Logs to bronze, from nothing."""
     from services.pipeline import bronze
-    from services.pipeline.tables import ParquetTables
 
     shutil.rmtree(f"{job.lake}/bronze", ignore_errors=True)
-    bronze.ingest_files(spark, _options(job), ParquetTables(spark, job.lake))
+    bronze.ingest_files(spark, _options(job), _tables(spark, job))
 
 
 def _bronze_rows(spark: SparkSession, job: Job) -> None:
     """The same through the JVM, as for a stream, an object store, or Delta."""
     from services.pipeline import bronze
-    from services.pipeline.tables import ParquetTables
 
     shutil.rmtree(f"{job.lake}/bronze", ignore_errors=True)
-    bronze.ingest(_logs(spark, job), ParquetTables(spark, job.lake))
+    bronze.ingest(_logs(spark, job), _tables(spark, job))
 
 
 def _again(spark: SparkSession, job: Job) -> None:
     """The same logs to bronze once more: nothing is new."""
     from services.pipeline import bronze
-    from services.pipeline.tables import ParquetTables
 
-    counts = bronze.ingest_files(spark, _options(job), ParquetTables(spark, job.lake))
+    counts = bronze.ingest_files(spark, _options(job), _tables(spark, job))
     assert counts.records == 0, counts
 
 
@@ -206,9 +205,8 @@ def _unchanged(spark: SparkSession, job: Job) -> None:
     """Bronze to histories: after `silver`, nothing is new."""
     from services.pipeline import bronze
     from services.pipeline.silver import image
-    from services.pipeline.tables import ParquetTables
 
-    tables = ParquetTables(spark, job.lake)
+    tables = _tables(spark, job)
     records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
     assert records is not None, job
     image.build(records, None if snapshots is None else bronze.whole_snapshots(snapshots), tables)
@@ -217,17 +215,15 @@ def _unchanged(spark: SparkSession, job: Job) -> None:
 def _gold(spark: SparkSession, job: Job) -> None:
     """Histories to answers."""
     from services.pipeline import gold
-    from services.pipeline.tables import ParquetTables
 
-    gold.build(ParquetTables(spark, job.lake))
+    gold.build(_tables(spark, job))
 
 
 def _verify(spark: SparkSession, job: Job) -> None:
     """Histories against every checkpoint."""
     from services.pipeline import verify
-    from services.pipeline.tables import ParquetTables
 
-    differences = verify.verify_replay(ParquetTables(spark, job.lake)).differences
+    differences = verify.verify_replay(_tables(spark, job)).differences
     assert differences.count() == 0, differences.take(3)
 
 
@@ -248,6 +244,15 @@ JOBS: Final[Mapping[str, Callable[[SparkSession, Job], None]]] = {
 
 def _logs(spark: SparkSession, job: Job):  # type: ignore[no-untyped-def]  # a DataFrame, or a classic one
     return spark.read.format("kraft").options(**_options(job)).load()
+
+
+def _tables(spark: SparkSession, job: Job) -> Lake:
+    """The tables as each job of the pipeline opens them."""
+    from services.pipeline.memory import is_small
+    from services.pipeline.tables import ParquetTables, Remembered
+
+    lake = ParquetTables(spark, job.lake)
+    return Remembered(lake) if is_small(spark) else lake
 
 
 def _options(job: Job) -> dict[str, str]:
