@@ -9,7 +9,16 @@ import pytest
 from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
 from quorate.storage.disk_log import DiskLog
-from quorate.storage.names import DAMAGED, LOG, PROMISE, checkpoint_file, segment_bases, segment_file
+from quorate.storage.election_file import ElectionFile, StoredElection
+from quorate.storage.names import (
+    DAMAGED,
+    LEADER_EPOCHS,
+    LOG,
+    PROMISE,
+    checkpoint_file,
+    segment_bases,
+    segment_file,
+)
 from quorate.storage.salvage import PromiseFile, Salvage, salvage
 from tests.storage.logs import Crash, batch, content, crash, failpoint, forget_mark, last_segment, partition, write_log
 
@@ -130,6 +139,19 @@ def test_a_flipped_epoch_promises_no_epoch_that_never_was(tmp_path: Path) -> Non
     flip(last_segment(tmp_path), len(written[0]) + 12)
 
     assert END == salvaged(tmp_path).promised
+
+
+@pytest.mark.parametrize("stored", [2, 7])
+def test_without_the_list_of_epochs_the_promise_is_of_no_epoch_after_quorum_state(tmp_path: Path, stored: int) -> None:
+    """The epoch of a batch is not in its checksum; a node waited for ever for epoch 134217733."""
+    written = write_log(tmp_path)
+    (partition(tmp_path) / LEADER_EPOCHS).unlink()
+    ElectionFile(partition(tmp_path)).write(StoredElection(epoch=stored), version=1)
+    forget_mark(tmp_path)
+    flip(last_segment(tmp_path), len(b"".join(written[:4])) + 12)  # the highest byte of the last batch's epoch
+    flip(last_segment(tmp_path), 70)
+
+    assert OffsetAndEpoch(epoch=stored, offset=END.offset) == salvaged(tmp_path).promised
 
 
 def test_the_furthest_promise_counts_when_damage_comes_again(tmp_path: Path) -> None:

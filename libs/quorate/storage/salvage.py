@@ -16,8 +16,9 @@ from typing import BinaryIO, Final
 from crc32c import crc32c
 
 from quorate.errors import Corrupt
-from quorate.nouns import Offset, OffsetAndEpoch
+from quorate.nouns import EPOCHS_END, Epoch, Offset, OffsetAndEpoch
 from quorate.storage.durable_mark import DurableMark
+from quorate.storage.election_file import ElectionFile
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.failpoints import reach
 from quorate.storage.files import FILE_MODE, replace_whole, sync_directory
@@ -112,14 +113,25 @@ def _promised(directory: Path, damaged: list[Offset], position: int) -> OffsetAn
 
     The durable mark, an earlier promise file, checkpoints and sound batches show it. All records before a segment were
     flushed when it was created, so its base offset counts, too. A batch's checksum does not cover its epoch, so the
-    epoch comes from leader-epoch-checkpoint, which is written before the batch.
+    epoch comes from leader-epoch-checkpoint, which is written before the batch; and without that file, it is no higher
+    than the epoch in quorum-state, which is written before any batch of it. An epoch that never was is never reached.
     """
     ends = [_last_sound(directory, base, position if base == damaged[0] else -1) for base in damaged]
     known = [*ends, *_checkpoints(directory), PromiseFile(directory).read() or NOTHING]
     offset = max([DurableMark(directory).read(), *damaged, *(each.offset for each in known)])
     listed = EpochsFile(directory).read()
-    epochs = [epoch for epoch, start in listed if start < offset] or [each.epoch for each in ends]
+    highest = _stored_epoch(directory)
+    epochs = [epoch for epoch, start in listed if start < offset] or [min(each.epoch, highest) for each in ends]
     return OffsetAndEpoch(offset=offset, epoch=max([*epochs, *(each.epoch for each in known[len(ends) :])]))
+
+
+def _stored_epoch(directory: Path) -> Epoch:
+    """Returns the epoch in quorum-state; the highest that there is if the file is missing or damaged."""
+    try:
+        stored = ElectionFile(directory).stored()
+    except Corrupt:
+        stored = None
+    return EPOCHS_END if stored is None else stored.epoch
 
 
 def _checkpoints(directory: Path) -> list[OffsetAndEpoch]:
