@@ -173,12 +173,12 @@ class QuorumDriver:
         self.core.controller_presence(presence, self.now_ms)
         self._wake()
 
-    async def ask_kafka(self, request: ProtobufMessage) -> Any:
-        """As `Peers.ask_kafka` with the present leader. Raises ApiError, also NOT_CONTROLLER if none is known."""
+    async def ask_kafka_leader(self, request: ProtobufMessage) -> Any:
+        """As `Peers.ask_kafka_leader` with the present leader. Raises ApiError, NOT_CONTROLLER if there is none."""
         leader_id = self.core.role.leader_id
         if leader_id is None or self._peers is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"no leader of epoch {self.core.role.epoch} is known")
-        return await self._peers.ask_kafka(leader_id, request)
+        return await self._peers.ask_kafka_leader(leader_id, request)
 
     def upgrade_kraft_version(self, version: int, *, epoch: Epoch, validate_only: bool) -> Upgrade:
         """Raises kraft.version; it is committed once the high watermark reaches the answer's end offset. KIP-853."""

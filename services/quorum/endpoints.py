@@ -91,7 +91,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         return self._protocols.name_of(at.protocol)
 
     @property
-    def who_tells(self) -> list[Address]:
+    def discovery_addresses(self) -> list[Address]:
         """Our nodes' configured addresses, to ask where a Kafka leader listens; empty if all listeners are for gRPC."""
         if not self._protocols.by_name:
             return []
@@ -134,6 +134,11 @@ class NodeEndpoints(Mapping[NodeId, Address]):
             return self._configured[node_id].address
         heard, _ = self._heard.get(node_id, (None, None))
         return None if heard is None or heard.protocol != self._protocols.of(listener) else heard.address
+
+    def unannounced(self, listener: str) -> list[NodeId]:
+        """Returns the ids of the voters in the log that have other listeners than this one; none if they are static."""
+        voters = self._voters.latest.voters
+        return [each.key.id for each in voters if each.endpoints and not each.listens_on(listener)]
 
     @property
     def ids(self) -> list[NodeId]:

@@ -82,7 +82,7 @@ class Peers:
         else:
             self._spawn(self._call(send))
 
-    async def ask_kafka(self, leader_id: NodeId, request: ProtobufMessage) -> Any:
+    async def ask_kafka_leader(self, leader_id: NodeId, request: ProtobufMessage) -> Any:
         """Returns the answer of a leader that is a Kafka controller to a request that is not of Raft.
 
         Raises ApiError: NOT_CONTROLLER if the leader is one of our nodes, BROKER_NOT_AVAILABLE if it was not reached.
@@ -133,7 +133,7 @@ class Peers:
         An answer over gRPC names the leader, but has endpoints for gRPC only, and a Kafka controller has none. A node
         without a log would not find such a leader otherwise.
         """
-        for address in self._endpoints.who_tells:
+        for address in self._endpoints.discovery_addresses:
             try:
                 found = await self._wires[GRPC].call(address, FindQuorumRequest(), timeout_s=self._timeout_s)
             except Unreached as failure:

@@ -34,7 +34,9 @@ from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Epoch, NodeId
 from quorate.raft import messages as raft
+from quorate.runtime.logs import logger
 from quorate.runtime.passing_on import listener_of
+from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.appends import joined
@@ -48,6 +50,8 @@ from services.quorum.handing_over import HandingOver
 from services.quorum.membership import MembershipServicer
 from services.quorum.snapshot_upload import take_snapshot
 from services.quorum.translate import Endpoints
+
+log = logger(__name__)
 
 NOBODY: Final = -1
 OFFSET_MAX: Final = 2**62
@@ -77,6 +81,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
         self._node_id = node_id
         self._streams: dict[NodeId, object] = {}
         self._boot_timestamp = driver.wall_ms
+        self._warned = RepeatFilter()
 
     async def Vote(self, request: VoteRequest, context: Any) -> VoteResponse:
         """Answers a request for a vote or a pre-vote. KIP-595, KIP-996."""
@@ -102,9 +107,25 @@ class PeerServicer(MembershipServicer, NodeLogService):
         addresses of its own.
         """
         listener = listener_of(context.invocation_metadata() or ())
+        if listener is not None:
+            self._warn_of_unannounced(listener)
         if listener is None and not self._transport.is_own_protocol(context):
             return {}
         return self._endpoints.on(listener)
+
+    def _warn_of_unannounced(self, listener: str) -> None:
+        """Warns once an hour if Kafka's nodes ask at a listener that voters in the log do not have.
+
+        They fetch all the same, and then take the addresses of voters from the log: a broker never registers.
+        """
+        lacking = self._endpoints.unannounced(listener)
+        if lacking and self._warned.passes(f"{listener} {lacking}", self._driver.now_ms / 1000):
+            log.warning(
+                "Kafka's nodes look for voters at a listener that these do not announce",
+                listener=listener,
+                voters=",".join(map(str, lacking)),
+                setting="advertised.listeners",
+            )
 
     def _accepted(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, reply: Answer) -> Answer:
         """Returns a callback that notes the leader's address if the core accepts the request, then replies.
@@ -250,7 +271,7 @@ class RaftClientService(RaftClientServicer):
         self, request: ControllerRegistrationRequest, context: Any
     ) -> ControllerRegistrationResponse:
         """Passes the controller's registration on to a leader that is a Kafka controller. KIP-919."""
-        answer: ControllerRegistrationResponse = await self._driver.ask_kafka(request)
+        answer: ControllerRegistrationResponse = await self._driver.ask_kafka_leader(request)
         return answer
 
     async def ControllerHeartbeat(

@@ -140,11 +140,11 @@ async def asking(port: int) -> AsyncIterator[tuple[Peers, NodeEndpoints, Told]]:
 async def test_a_kafkas_controller_answers_what_is_not_of_raft_and_ours_is_not_asked() -> None:
     kafka = Kafka()
     async with served(kafka) as port, asking(port) as (peers, endpoints, _):
-        answer = await peers.ask_kafka(PEER, RegistrationMessage(controller_id=1))
+        answer = await peers.ask_kafka_leader(PEER, RegistrationMessage(controller_id=1))
         endpoints.hear(3, Address("three", 9090))
         why = "node 3 leads, and is not a Kafka controller: it listens at three:9090"
         with pytest.raises(ApiError, match=why) as refused:
-            await peers.ask_kafka(3, RegistrationMessage(controller_id=1))
+            await peers.ask_kafka_leader(3, RegistrationMessage(controller_id=1))
 
     assert answer.error_message == "for 1"
     assert refused.value.code is ErrorCode.NOT_CONTROLLER

@@ -16,6 +16,7 @@ from quorate.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
 from quorate.runtime.client import open_channel
 from quorate.runtime.named_endpoints import NamedVoter
+from quorate.runtime.passing_on import LISTENER
 from quorate.runtime.server import Server
 from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
 from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
@@ -171,3 +172,30 @@ def test_a_leader_is_reached_at_the_best_of_the_listeners_that_it_announces() ->
     endpoints.hear_listeners(4, [])
 
     assert ["two:2", "PLAINTEXT at three:3", "None"] == [str(endpoints.peer(id)) for id in (2, 3, 4)]
+
+
+@pytest.mark.parametrize(("listener", "lacking"), [("CONTROLLER", []), ("KAFKA", [1, 3]), ("QUORUM", [3])])
+def test_the_voters_that_do_not_announce_a_listener_are_known(listener: str, lacking: list[int]) -> None:
+    """A static voter announces nothing, and is looked for in the settings."""
+    assert lacking == mixed(*OURS, *KAFKAS).unannounced(listener)
+    assert [] == NodeEndpoints((), (), History(VoterSet.of(1, 2))).unannounced(listener)
+
+
+async def test_a_gateway_whose_listener_is_in_no_log_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = driver_of(open_disk(tmp_path, voters=3))
+    driver.start(Silent(), pytest.fail)  # type: ignore[arg-type]  # what of Peers is used here
+    server, peer = Server(), PeerServicer(driver, known(History(at(1))), cluster_id="c", node_id=1)
+    server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    request = to_end(EndQuorumEpochRequest(epoch=7, leader_id=2, cluster_id="c"), [])
+    async with open_channel(f"127.0.0.1:{port}") as channel:
+        for listener in ("CONTROLLER", "KAFKA", "KAFKA"):
+            await QuorumStub(channel).EndQuorumEpoch(request, timeout=120, metadata=((LISTENER, listener),))
+
+    (warning,) = [record for record in caplog.records if record.name == "services.quorum.servicer"]
+    assert "look for voters at a listener that these do not announce" in warning.getMessage()
+    await server.stop(grace_s=0)
+    driver.stop()
