@@ -40,6 +40,7 @@ from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
 from services.quorum.handing_over import HandingOver
 from services.quorum.kafka_wire import KafkaWire
+from services.quorum.listeners import takes_login
 from services.quorum.metrics import watch
 from services.quorum.peer_config import peer_config
 from services.quorum.peer_wire import PeerWire
@@ -240,7 +241,9 @@ def _listeners(config: QuorumConfig) -> tuple[RaftEndpoint, ...]:
 def _kafka_wires(config: QuorumConfig) -> dict[str, PeerWire]:
     """Returns a wire for each security protocol of Kafka that a listener speaks.
 
-    Raises ConfigError for properties of `controller.quorum.peer.config` that are missing or wrong.
+    There is none for a protocol with logins if `controller.quorum.peer.config` is not set: such a listener is announced
+    for brokers, and no peer can be called there. Raises ConfigError for properties of that file that are missing or
+    wrong.
     """
     timeout_ms = config.request_timeout_ms + int(MARGIN_S * 1000)
     name_of = config.listener_protocols.name_of
@@ -249,6 +252,7 @@ def _kafka_wires(config: QuorumConfig) -> dict[str, PeerWire]:
         return {
             each: KafkaWire(peer_config(properties, listener=name_of(each), protocol=each), timeout_ms=timeout_ms)
             for each in sorted({protocol for _, protocol in config.kafka_protocols})
+            if config.peer_properties is not None or not takes_login(each)
         }
     except (OSError, ValueError) as problem:
         raise ConfigError([f"controller.quorum.peer.config = {config.peer_properties}: {problem}"]) from None

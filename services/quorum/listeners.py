@@ -77,6 +77,12 @@ class ListenerProtocols:
         return next((PeerAddress(address, self.of(name)) for name, address in known), None)
 
 
+def takes_login(protocol: str) -> bool:
+    """Returns whether who connects by one of Kafka's security protocols logs in (SASL)."""
+    _, with_sasl = PROTOCOLS[protocol]
+    return with_sasl
+
+
 def listener_protocol() -> SettingType[tuple[str, str]]:
     """Setting type: an entry of `kafka.listener.security.protocol.map`."""
     return named_choice(*PROTOCOLS)

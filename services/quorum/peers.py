@@ -229,7 +229,7 @@ class Peers:
         if found is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it is not known where node {to} listens")
         if found.protocol not in self._wires:
-            missing = f"kafka.listener.security.protocol.map has no listener with {found.protocol}"
+            missing = f"there is no {found.protocol} in kafka.listener.security.protocol.map, or no login for it"
             why = f"node {to} listens for {found}; {missing}"
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why)
         return found

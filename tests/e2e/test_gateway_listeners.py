@@ -304,3 +304,19 @@ async def test_a_gateway_that_comes_back_has_all_its_listeners(plane: Plane) -> 
         for listener in PROTOCOLS:
             async with await plane.connect(listener, node_id, "admin") as client:
                 assert client.node.api_keys
+
+
+async def test_a_node_announces_listeners_with_logins_and_has_none_itself(plane: Plane) -> None:
+    """For brokers, which find the voters in the log. It calls no peer there, so it needs no login of its own."""
+    process = plane.cluster.quorum(3)
+    before = dict(process.settings)
+    own = [f"CONTROLLER://{process.address}"]
+    own += [f"{name}://{HOST}:{at[3][1]}" for name, at in plane.listeners.addresses.items()]
+    protocols = ",".join(map(":".join, PROTOCOLS.items()))
+    announced = {"advertised.listeners": ",".join(own), "kafka.listener.security.protocol.map": protocols}
+    for settings in (before | announced, before):
+        process.settings.clear()
+        process.settings.update(settings)
+        await plane.cluster.kill(process)
+        await plane.cluster.restart(process)
+        assert await plane.cluster.active()
