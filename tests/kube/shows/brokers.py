@@ -62,7 +62,7 @@ def _broker(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
     lines = [f"{key}={value}" for key, value in settings.items()]
     lines += [f"listener.name.{LISTENER.lower()}.{each}" for each in of_tool if each.startswith("ssl.")]
     config.write_text("".join(f"{line}\n" for line in lines))
-    notes = release.helm("get", "notes")
+    notes = release.helm("status")
     found = re.search(r"cluster ([\w-]{22})[,.]", notes)
     if found is None:
         raise SystemExit(f"the notes name no cluster: {notes}")
