@@ -20,7 +20,9 @@ BROKER: Final = {"quorate-broker": "true"}
 """The label of the pods that the policies take for brokers."""
 BROKER_ID: Final = 1_000
 LISTENER, PORT = "KAFKA", 9092
-TOPIC: Final = ("--create", "--if-not-exists", "--topic", "orders", "--partitions", "3")
+ACL: Final = ("--add", "--allow-principal", "User:ANONYMOUS", "--operation", "Create", "--topic", "*")
+"""For the broker's clients: they do not log in, and the controllers are who authorizes what it passes on."""
+PARTITIONS: Final = 3
 STOP_S: Final = 60
 
 
@@ -30,13 +32,14 @@ def show(release: Release) -> None:
     release.wait_for("quorum", 3)
     pod = add_pod(release, "broker", BROKER)
     with under_load(release, "a Kafka broker"), _broker(release, pod):
-        until("the broker makes a topic", lambda: "orders" in _asked(release, pod, *TOPIC))
+        until("whoever asks the broker may make topics", lambda: _is_allowed(release, pod))
+        until("the broker makes a topic", lambda: _is_made(release, pod, "orders"))
         leader = release.quorum()["leader"]
         release.kubectl("delete", "pod", f"q-quorate-quorum-{leader}")
-        until("it makes another", lambda: "more" in _asked(release, pod, *TOPIC[:3], "more"))
+        until("it makes another", lambda: _is_made(release, pod, "more"))
         release.wait_for("quorum", 3)
         described = _asked(release, pod, "--describe", "--topic", "orders")
-    if len(re.findall(rf"Leader: {BROKER_ID}\b", described)) != 3:
+    if len(re.findall(rf"Leader: {BROKER_ID}\b", described)) != PARTITIONS:
         raise SystemExit(f"not what was hoped for: {described}")
     say(f"a broker of Kafka {version()} leads {' '.join(described.splitlines()[0].split())}")
     release.kubectl("delete", "pod", "broker")
@@ -84,10 +87,26 @@ def _said(directory: Path) -> Path:
     return directory / "broker.out"
 
 
-def _asked(release: Release, pod: Mapping[str, Any], *arguments: str) -> str:
-    """What kafka-topics says of the broker; nothing as long as it says an error."""
+def _is_allowed(release: Release, pod: Mapping[str, Any]) -> bool:
+    where = ("--bootstrap-controller", f"{release.host('gateway')}:{PORT}", "--command-config", by_certificate(release))
+    return "Adding ACLs" in _said_by(release, pod, "AclCommand", *where, *ACL)
+
+
+def _is_made(release: Release, pod: Mapping[str, Any], topic: str) -> bool:
+    """A lost answer leaves a topic that exists when it is asked for again."""
+    said = _asked(release, pod, "--create", "--topic", topic, "--partitions", PARTITIONS)
+    return "Created topic" in said or "already exists" in said
+
+
+def _asked(release: Release, pod: Mapping[str, Any], *arguments: object) -> str:
     where = ("--bootstrap-server", f"{pod['status']['podIP']}:{PORT}")
+    return _said_by(release, pod, "TopicCommand", *where, *arguments)
+
+
+def _said_by(release: Release, pod: Mapping[str, Any], tool: str, *arguments: object) -> str:
+    """What a tool of Kafka's prints, or why it has failed; that is in the log, too."""
     try:
-        return run_in_network(release, pod, "it", *java(TOOLS + "TopicCommand", *where, *arguments))
-    except SystemExit:
-        return ""
+        return run_in_network(release, pod, "it", *java(TOOLS + tool, *arguments))
+    except SystemExit as failed:
+        say(f"    {tool}: {str(failed)[-300:]}")
+        return str(failed)
