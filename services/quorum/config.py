@@ -51,7 +51,7 @@ class QuorumConfig(NodeSettings):
     advertised_listeners: tuple[ListenerAddress, ...] = setting(
         "advertised.listeners",
         list_of(advertised(), low=0, distinct=lambda each: each.name),
-        "Where others reach this node, if not by `listeners`; its gateway, too, for Kafka nodes that read the log.",
+        "Where others reach this node, if not by `listeners`; and its gateway, if brokers find voters in the log.",
         default=(),
     )
     bootstrap_servers: tuple[NamedEndpoint, ...] = setting(
@@ -196,11 +196,11 @@ class QuorumConfig(NodeSettings):
             commit_wait_ms=COMMIT_WAIT_MS,
             observer_wait_ms=OBSERVER_WAIT_MS,
             auto_join_enable=self.auto_join,
-            listener_name=self._listener_of_all,
+            listener_name=self._required_listener,
         )
 
     @property
-    def _listener_of_all(self) -> str | None:
+    def _required_listener(self) -> str | None:
         """The listener that each voter must have; None: the first of this node's own.
 
         The first for Kafka's wire in `kafka.listener.security.protocol.map` that this node has, because Kafka's nodes

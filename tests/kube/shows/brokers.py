@@ -55,7 +55,7 @@ def _broker(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
     settings = {
         "process.roles": "broker",
         "node.id": BROKER_ID,
-        "controller.quorum.bootstrap.servers": f"{release.host('gateway')}:{PORT}",
+        "controller.quorum.bootstrap.servers": ",".join(_gateways(release)),
         "controller.listener.names": LISTENER,
         "listener.security.protocol.map": f"{LISTENER}:SSL,PLAINTEXT:PLAINTEXT",
         "listeners": f"PLAINTEXT://{pod['status']['podIP']}:{PORT}",
@@ -81,6 +81,12 @@ def _broker(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
     finally:
         broker.terminate()
         broker.wait(STOP_S)
+
+
+def _gateways(release: Release) -> Iterator[str]:
+    """The address of each, and not that of all: a connection to a Service stays with one."""
+    for pod in release.pods("quorum"):
+        yield f"{pod['metadata']['name']}.{release.host('quorum')}:{PORT}"
 
 
 def _said(directory: Path) -> Path:
