@@ -73,7 +73,7 @@ class ControllerDriver:
         self.write_coming = self._link.coming
         """Announces a write that follows right after the context; writes before it may wait to share its commit."""
         self.until_committed = self._link.until_committed
-        """Waits, for some ms, until the commit under way is over; what is written before shares the next."""
+        """Waits until the commit under way is over, 5 ms at most: what is appended meanwhile is sent after it."""
         self._clock = clock
         self._tracer = WriteTracer(telemetry, clock, node_id=node_id)
         self._node_id = node_id
