@@ -124,9 +124,9 @@ class GatewayConfig:
         """
         if self.security_protocols:
             return dict(self.security_protocols).get(listener)
-        named = {each.name.upper() for each in self.listeners} & SECURITY_PROTOCOLS.keys()
-        if listener.upper() in named:
-            return listener.upper()
+        named = {each.name for each in self.listeners} & SECURITY_PROTOCOLS.keys()
+        if listener in named:
+            return listener
         return PLAINTEXT if named <= {PLAINTEXT} else None
 
     @property

@@ -50,6 +50,8 @@ def at(settings: Mapping[str, str], listener: str = "CONTROLLER") -> ListenerSet
             "SASL_PLAINTEXT",
         ),
         ({**SSL, "listener.security.protocol.map": "BROKER:SSL, CONTROLLER:PLAINTEXT"}, "PLAINTEXT"),
+        ({**SSL, "listener.security.protocol.map": "Controller:SSL"}, "SSL"),
+        ({**SSL, "listeners": "controller://127.0.0.1:9093"}, "SSL"),
     ],
 )
 def test_a_listener_has_the_protocol_of_its_name(settings: Mapping[str, str], protocol: str) -> None:

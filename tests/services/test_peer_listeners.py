@@ -41,6 +41,23 @@ def test_peers_are_named_with_their_listeners(tmp_path: Path) -> None:
     assert "1@one:9090,3@CONTROLLER://three:9093" == ",".join(map(str, voters))
 
 
+def test_names_are_told_apart_by_more_than_their_case_and_may_have_hyphens(tmp_path: Path) -> None:
+    """As in Kafka; `CONTROLPLANE-9090` is the name that Strimzi gives its controllers' listener."""
+    settings = {
+        "kafka.listener.security.protocol.map": "ControlPlane-9090:PLAINTEXT",
+        "listener.security.protocol.map": "quorum.own:PLAINTEXT",
+        "listeners": "Quorum.Own://one:9090",
+        "controller.listener.names": "QUORUM.own",
+        "controller.quorum.bootstrap.servers": "two:9090,controlplane-9090://three:9093",
+    }
+    found = config(tmp_path, settings)
+
+    assert "PLAINTEXT" == found.security_protocol(found.controller_listener)
+    assert "PLAINTEXT" == found.listener_protocols.of(found.bootstrap_servers[1].listener)
+    assert "CONTROLPLANE-9090://three:9093" == str(found.bootstrap_servers[1])
+    assert "QUORUM.OWN://one:9090" == str(found.own_controller_listener)
+
+
 def test_a_node_announces_its_gateway_beside_its_own_listener(tmp_path: Path) -> None:
     announced = config(tmp_path, KAFKAS | {"advertised.listeners": BOTH}).announced
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Final
 
-from quorate.runtime.setting_types import ConfiguredVoter, Endpoint, SettingType, endpoint, voter
+from quorate.runtime.setting_types import ConfiguredVoter, Endpoint, SettingType, endpoint, listener_name, voter
 
 __all__ = ["NamedEndpoint", "NamedVoter", "named_endpoint", "named_voter"]
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +57,4 @@ def _named(value: str) -> tuple[str, str]:
     name, parted, address = value.partition("://")
     if not parted:
         return "", value
-    if not _NAME.fullmatch(name):
-        raise ValueError
-    return name, address
+    return listener_name().parse(name), address

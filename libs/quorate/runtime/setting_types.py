@@ -22,6 +22,7 @@ __all__ = [
     "integer",
     "list_of",
     "listener",
+    "listener_name",
     "listeners",
     "milliseconds",
     "named_choice",
@@ -173,6 +174,15 @@ def voter() -> SettingType[ConfiguredVoter]:
     return SettingType("id@host:port", _voter)
 
 
+def listener_name() -> SettingType[str]:
+    """Setting type: a listener's name in any case, kept in capitals (Kafka's ListenerName.normalised).
+
+    >>> listener_name().parse("controlplane-9090")
+    'CONTROLPLANE-9090'
+    """
+    return SettingType("a listener's name of letters, digits, '.', '_' and '-'", _listener_name)
+
+
 def listener() -> SettingType[ListenerAddress]:
     """Setting type: a listener as in `listeners`, NAME://host:port; port 0 lets the system choose one."""
     return SettingType("NAME://host:port with a port from 0 to 65535", _listener)
@@ -180,7 +190,7 @@ def listener() -> SettingType[ListenerAddress]:
 
 def listeners() -> SettingType[tuple[ListenerAddress, ...]]:
     """Setting type: `listeners`, at least one. Names differ by more than their case, as in Kafka, and so do ports."""
-    kind = list_of(listener(), distinct=lambda each: each.name.upper())
+    kind = list_of(listener(), distinct=lambda each: each.name)
 
     def parse(value: str) -> tuple[ListenerAddress, ...]:
         found = kind.parse(value)
@@ -193,13 +203,13 @@ def listeners() -> SettingType[tuple[ListenerAddress, ...]]:
 
 
 def named_choice(*values: str) -> SettingType[tuple[str, str]]:
-    """Setting type: a name and one of the given words after it, as in CONTROLLER:SSL."""
+    """Setting type: a listener's name and one of the given words after it, as in CONTROLLER:SSL."""
 
     def parse(value: str) -> tuple[str, str]:
         name, _, chosen = value.partition(":")
-        if not name or chosen not in values:
+        if chosen not in values:
             raise ValueError
-        return name, chosen
+        return _listener_name(name), chosen
 
     return SettingType(f"NAME:PROTOCOL with one of {', '.join(values)}", parse, ":".join)
 
@@ -287,6 +297,12 @@ def _voter(value: str) -> ConfiguredVoter:
 
 def _listener(value: str) -> ListenerAddress:
     name, parted, address = value.partition("://")
-    if not parted or not re.fullmatch(r"[A-Za-z0-9_]+", name):
+    if not parted:
         raise ValueError
-    return ListenerAddress(name, Endpoint(*_host_and_port(address)))
+    return ListenerAddress(_listener_name(name), Endpoint(*_host_and_port(address)))
+
+
+def _listener_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", value):
+        raise ValueError
+    return value.upper()

@@ -16,11 +16,11 @@ from quorate.runtime.setting_types import (
     choice,
     list_of,
     listener,
+    listener_name,
     listeners,
     named_choice,
     optional,
     path,
-    text,
 )
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.tls.ssl_principals import DEFAULT_RULES, parse_rules
@@ -69,7 +69,7 @@ class TransportSettings(CallSettings):
     )
     controller_listeners: tuple[str, ...] = setting(
         "controller.listener.names",
-        list_of(text(), low=0),
+        list_of(listener_name(), low=0),
         "The first name is the listener of other processes that this one calls; by default the first of its own.",
         default=(),
     )
