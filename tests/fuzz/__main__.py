@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import tempfile
 import time
@@ -13,6 +12,7 @@ from random import randrange
 
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.plane import live_plane
+from tests.run_loop import run_loop
 
 FAULTS_SHOWN = 20
 FAULT_CHARACTERS = 4_000
@@ -59,4 +59,4 @@ if __name__ == "__main__":
     parser.add_argument("--go-on", action="store_true", help="after a fault, too")
     parser.add_argument("--table", action="store_true", help="print the statuses of every door")
     parser.add_argument("--directory", type=Path, help="where state is kept; a temporary directory if not given")
-    sys.exit(asyncio.run(main(parser.parse_args())))
+    sys.exit(run_loop(main(parser.parse_args())))

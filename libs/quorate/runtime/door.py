@@ -45,7 +45,7 @@ SERVER_FAULTS: Final = frozenset(
 # Handlers of every message type are wrapped here; gRPC's own types of context and handler are generic in them.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Unary: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
+Answer: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
 Take: TypeAlias = Callable[[Any, Any], Any]
 Check: TypeAlias = Callable[[Any], None]
@@ -156,7 +156,7 @@ class Door:
     def _unary(
         self,
         method: str,
-        behavior: Unary,
+        behavior: Answer,
         take: Take,
         ledger: Ledger,
         guard: Guard | None,
@@ -164,7 +164,7 @@ class Door:
         *,
         begins_trace: bool,
         is_stream: bool,
-    ) -> Unary:
+    ) -> Answer:
         cap_s = self._deadline_cap_s
 
         async def admitted(request: object, context: Context) -> Message | None:
@@ -202,8 +202,10 @@ class Door:
 
     def _stream(
         self, method: str, behavior: Stream, take: Take, ledger: Ledger, guard: Guard | None, log_in: LogIn | None
-    ) -> Stream:
-        async def answer(request: object, context: Context) -> AsyncIterator[Message]:
+    ) -> Answer:
+        # A coroutine that writes, not a generator: gRPC would write what a generator yields, and log its own traceback
+        # of each write that fails because the caller has gone.
+        async def answer(request: object, context: Context) -> None:
             with self._span(method, context, False) as span:
                 ip = None
                 try:
@@ -217,7 +219,7 @@ class Door:
                     async with aclosing(behavior(take(request, context), context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             self._refuse(context)
-                            yield response
+                            await context.write(response)
                 except grpc.aio.InternalError as gone:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise _cancelled(method, gone) from None
@@ -304,7 +306,7 @@ def _taking_each(claim: Callable[[Any, Any], None] | None, refuse: Check) -> Tak
     return each
 
 
-def _not_served(method: str) -> Unary:
+def _not_served(method: str) -> Answer:
     async def refuse(request: object, context: Context) -> Never:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{method} is not served here")
 
