@@ -26,7 +26,7 @@ report: spark-setup ## what the last `make run` did, as an HTML page (LOGS=DIR: 
 test: setup ## every test that needs no more than Python (WORKERS= processes, a file of tests at a time each)
 	@$(RUN) pytest $(PARALLEL) tests -m "not interop and not netns and not mutants and not kube"
 
-explore: setup ## property tests with new examples, ROUNDS times (in CI they have the same ones each time)
+explore: setup ## property tests with new examples, ROUNDS times (CI always uses the same examples)
 	@for round in $$(seq $(or $(ROUNDS),5)); do \
 	env -u CI $(RUN) pytest tests -m "hypothesis and not interop and not mutants" || exit 1; done
 
@@ -93,13 +93,13 @@ soak: setup ## run the simulator for SEEDS seeds from BASE on, with progress
 soak-controller: setup ## the same with the controller on top of the quorum, brokers and admins
 	@$(RUN) python -m tests.sim_controller soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
-soak-driver: setup ## the same with the quorum service's own driver, doors and disk around the core
+soak-driver: setup ## the same with the quorum service's own driver, RPC handlers and disk around the core
 	@$(RUN) python -m tests.sim_driver soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
 soak-services: setup ## the same with the controller and heartbeat services' own drivers, forwarding and clients
 	@$(RUN) python -m tests.sim_services soak --seeds $(or $(SEEDS),200) --base $(or $(BASE),0) --jobs $(or $(JOBS),2)
 
-mutants: setup ## plant each bug in the simulators, and print how many seeds it lives
+mutants: setup ## plant each bug in the simulators, and print how many seeds run before it is found
 	@$(RUN) python -m tests.sim mutants
 	@$(RUN) python -m tests.sim_controller mutants
 	@$(RUN) python -m tests.sim_driver mutants
@@ -108,7 +108,7 @@ mutants: setup ## plant each bug in the simulators, and print how many seeds it 
 mutants-glue: setup ## plant each bug in a copy of the services, and run the test that is to find it
 	@$(RUN) python -m tests.mutation planted $(NAMES)
 
-mutation: setup ## how many of COUNT mutations of services and runtime, drawn by SEED, the tests see
+mutation: setup ## how many of COUNT mutations of services and runtime, drawn by SEED, the tests detect
 	@$(RUN) --with cosmic-ray==8.7.0 --with coverage==7.17.3 python -m tests.mutation sample --count $(or $(COUNT),100) --seed $(or $(SEED),1)
 
 exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaustive/README.md
@@ -134,7 +134,7 @@ fixtures: setup ## run clusters of a Kafka release again and keep their director
 bench: setup ## print the figures of tests/bench
 	@$(RUN) python -m tests.bench
 
-format: setup ## ruff format, and the mends that ruff can make
+format: setup ## ruff format, and ruff's automatic fixes
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
 

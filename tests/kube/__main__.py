@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 
 from tests.kube import cluster
 from tests.kube.images import PIPELINE, build, build_images
@@ -11,7 +13,8 @@ from tests.kube.run import SHOWS, run
 
 
 def main() -> None:
-    """`run` does everything, from the programs to the teardown; the others are its parts."""
+    """`run` does everything, from the programs to the teardown; the others are its parts. SIGTERM ends it as Ctrl-C."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(prog="python -m tests.kube", description="A Kubernetes on this machine")
     parser.add_argument("command", choices=("programs", "images", "up", "down", "run", "kubectl"))
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=f"of kubectl; of run: --keep, {', '.join(SHOWS)}")

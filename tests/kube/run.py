@@ -37,7 +37,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "lost-volume": lost_volume.show,
     "rolling-restart": rolling_restart.show,
     "observers": observers.show,
-    "autoscaling": autoscaling.show,  # before there are spans for observers to keep
+    "autoscaling": autoscaling.show,
     "voters": voters.show,
     "certificates": certificates.show,
     "gateway": gateway.show,

@@ -1,4 +1,4 @@
-"""The table of delegation tokens. KIP-900."""
+"""The table of delegation tokens. KIP-48."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38): creates a token with which clients can log in as its owner. KIP-48, KIP-373, KIP-900."""
+"""CreateDelegationToken (38): creates a token with which clients can log in as its owner. KIP-48, KIP-373."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40): changes a token's expiry time, or removes the token. KIP-48, KIP-900."""
+"""ExpireDelegationToken (40): changes a token's expiry time, or removes the token. KIP-48."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39): extends a token's expiry time, at most to its maximum lifetime. KIP-48, KIP-900."""
+"""RenewDelegationToken (39): extends a token's expiry time, at most to its maximum lifetime. KIP-48."""
 
 from __future__ import annotations
 
