@@ -159,7 +159,7 @@ class AdminDoor:
             host=caller.host,
             client_id=caller.client_id,
             validate_only=request.validate_only,
-            request_id=_request_id(request, chosen),
+            request_id=_request_id(request, chosen, caller),
         )
         if api.has_pages:
             return await self._page(request, chosen, call)
@@ -230,12 +230,24 @@ def _paged() -> str:
     return ", ".join(api.name for api in APIS.values() if api.has_pages)
 
 
-def _request_id(request: AdminRequest, chosen: Enveloped) -> RequestId | None:
+def _request_id(request: AdminRequest, chosen: Enveloped, caller: Caller) -> RequestId | None:
+    """Returns the identity of a request that is written once; None without an id, or if nothing is written."""
     if not request.request_id:
         return None
     if len(request.request_id) != ID_BYTES:
         raise _misfit("request_id", f"it has {len(request.request_id)} bytes, and takes {ID_BYTES}")
-    return RequestId(request.request_id, chosen.response)
+    if request.validate_only:
+        return None
+    asked = type(getattr(request, chosen.field))()
+    asked.CopyFrom(getattr(request, chosen.field))
+    if "timeout_ms" in asked.DESCRIPTOR.fields_by_name:
+        asked.ClearField("timeout_ms")  # a retry has less time left
+    return RequestId.of(
+        request.request_id,
+        caller=str(caller.principal),
+        asked=asked.SerializeToString(deterministic=True),
+        response=chosen.response,
+    )
 
 
 def _misfit(field: str, why: str) -> ApiError:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,6 +170,27 @@ def test_an_id_of_another_kind_of_request_is_refused() -> None:
         answers = dict(committed(engine))
 
         assert ErrorCode.INVALID_REQUEST == answers[moment]
+
+
+def test_an_id_of_a_request_that_asked_for_something_else_is_refused() -> None:
+    engine = active()
+    engine.write("first", put("1"), now_ms=0, request_id=replace(ID, digest=b"put 1"))
+    for moment in ("under way", "committed"):
+        engine.write(moment, put("2"), now_ms=0, request_id=replace(ID, digest=b"put 2"))
+        engine.write(f"{moment} again", put("1"), now_ms=0, request_id=replace(ID, digest=b"put 1"))
+        answers = dict(committed(engine))
+
+        assert ErrorCode.INVALID_REQUEST == answers[moment]
+        assert "1" == answers[f"{moment} again"]
+
+
+def test_callers_who_choose_the_same_id_do_not_meet() -> None:
+    of = partial(RequestId.of, ID.value, asked=b"a topic", response=CreateTopicsResponse)
+    alice, bob = of(caller="User:alice"), of(caller="User:bob")
+
+    assert alice.value != bob.value
+    assert alice == of(caller="User:alice")
+    assert ID.value not in mark(alice, CreateTopicsResponse())
 
 
 def test_the_oldest_is_forgotten_first() -> None:

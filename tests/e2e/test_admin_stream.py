@@ -91,17 +91,30 @@ async def test_without_an_id_each_sending_is_meant(cluster: Cluster) -> None:
     assert [int(ErrorCode.TOPIC_ALREADY_EXISTS)] == [each.error_code for each in again.create_topics.topics]
 
 
-async def test_an_id_belongs_to_one_kind_of_request(cluster: Cluster) -> None:
+async def test_an_id_belongs_to_one_request(cluster: Cluster) -> None:
     request_id = secrets.token_bytes(16)
-    await submit(cluster, AdminRequest(create_topics=create("kind"), request_id=request_id), at=1)
+    first = AdminRequest(create_topics=create("kind"), request_id=request_id)
+    made = await submit(cluster, first, at=1)
     name = DeleteTopicsRequest.DeleteTopicState(name="kind")
-    other = AdminRequest(delete_topics=DeleteTopicsRequest(topics=[name]), request_id=request_id)
+    for other in (
+        AdminRequest(delete_topics=DeleteTopicsRequest(topics=[name]), request_id=request_id),
+        AdminRequest(create_topics=create("another"), request_id=request_id),
+    ):
+        with pytest.raises(ApiError, match="needs an id of its own") as refused:
+            await submit(cluster, other, at=1)
 
-    with pytest.raises(ApiError, match="needs an id of its own") as refused:
-        await submit(cluster, other, at=1)
+        assert ErrorCode.INVALID_REQUEST == refused.value.code
+    less_time = AdminRequest(create_topics=create("kind"), request_id=request_id)
+    less_time.create_topics.timeout_ms -= 1
+    dry = AdminRequest(create_topics=create("kind"), request_id=request_id, validate_only=True)
 
-    assert ErrorCode.INVALID_REQUEST == refused.value.code
-    assert "kind" in await cluster.topics(at=1)
+    assert made.create_topics == (await submit(cluster, less_time, at=2)).create_topics
+    assert [int(ErrorCode.TOPIC_ALREADY_EXISTS)] == [
+        each.error_code for each in (await submit(cluster, dry, at=1)).create_topics.topics
+    ]
+    topics = await cluster.topics(at=1)
+    assert "kind" in topics
+    assert "another" not in topics
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ beside the trace context; so the next leader knows them, too. Snapshots do not c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from kraft import Message
@@ -17,6 +18,7 @@ from quorate.wire.schema import layout_of
 __all__ = ["ID_BYTES", "KEPT_MAX", "MARK_BYTES_MAX", "RequestDeduplication", "RequestId", "mark"]
 
 ID_BYTES: Final = 16
+DIGEST_BYTES: Final = 8
 KEPT_MAX: Final = 10_000
 """The number of ids that are remembered: about 10 s at 1,000 writes a second, longer than a client retries."""
 MARK_BYTES_MAX: Final = 256 << 10
@@ -25,20 +27,44 @@ MARK_BYTES_MAX: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class RequestId:
-    """A request id: bytes chosen by the client, and the type of its response, as an id is for one kind of request."""
+    """The identity of a request, 16 bytes, and what a retry with it must have in common with the first request.
+
+    That is the type of its response, and `digest`, a digest of what it asks for.
+    """
 
     value: bytes
     response: type[Message]
+    digest: bytes = b""
 
     def __post_init__(self) -> None:
         assert len(self.value) == ID_BYTES, self.value
 
+    @staticmethod
+    def of(given: bytes, *, caller: str, asked: bytes, response: type[Message]) -> RequestId:
+        """Returns the identity of a caller's request: two callers may choose the same 16 bytes, and do not meet.
+
+        The bytes that the client has chosen are not in it, and so not in the log.
+        """
+        value = sha256(caller.encode() + b"\0" + given).digest()[:ID_BYTES]
+        return RequestId(value, response, sha256(asked).digest()[:DIGEST_BYTES])
+
+    @property
+    def kind(self) -> str:
+        """The name of the response's type and, after a slash, the digest in hexadecimal: as the log has it."""
+        return f"{self.response.__name__}/{self.digest.hex()}"
+
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    name: str
+    kind: str
     version: int
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    kind: str
+    response: Message
 
 
 class RequestDeduplication:
@@ -46,7 +72,7 @@ class RequestDeduplication:
 
     def __init__(self) -> None:
         self._done: dict[bytes, _Done] = {}
-        self._under_way: dict[bytes, Message] = {}
+        self._under_way: dict[bytes, _UnderWay] = {}
 
     def __len__(self) -> int:
         """The number of committed answers that are remembered for retries."""
@@ -63,7 +89,8 @@ class RequestDeduplication:
         A request with this id is not decided again meanwhile, as it gets this answer.
         """
         assert text[:ID_BYTES] not in self._under_way, "the request was decided twice: a retry gets the first answer"
-        self._under_way[text[:ID_BYTES]] = response
+        kind, _, _ = text[ID_BYTES:].partition(b"\0")
+        self._under_way[text[:ID_BYTES]] = _UnderWay(kind.decode("ascii"), response)
 
     def undo(self, text: bytes) -> None:
         """Forgets an answer whose records did not get into the log, so that a retry is decided again."""
@@ -72,13 +99,13 @@ class RequestDeduplication:
     def note(self, text: bytes) -> None:
         """Remembers a committed answer from its `mark` in the log, for retries; malformed bytes are ignored."""
         self._under_way.pop(text[:ID_BYTES], None)
-        name_end = text.find(b"\0", ID_BYTES)
-        if name_end < 0 or len(text) < name_end + 3:
+        kind_end = text.find(b"\0", ID_BYTES)
+        if kind_end < 0 or len(text) < kind_end + 3:
             return
-        version = int.from_bytes(text[name_end + 1 : name_end + 3], "big")
-        name = text[ID_BYTES:name_end].decode("ascii", "replace")
+        version = int.from_bytes(text[kind_end + 1 : kind_end + 3], "big")
+        kind = text[ID_BYTES:kind_end].decode("ascii", "replace")
         self._done.pop(text[:ID_BYTES], None)
-        self._done[text[:ID_BYTES]] = _Done(name, version, text[name_end + 3 :])
+        self._done[text[:ID_BYTES]] = _Done(kind, version, text[kind_end + 3 :])
         if len(self._done) > KEPT_MAX:
             del self._done[next(iter(self._done))]
         assert len(self._done) <= KEPT_MAX, len(self._done)
@@ -86,16 +113,16 @@ class RequestDeduplication:
     def answer(self, request_id: RequestId) -> Message | None:
         """Returns the answer to an earlier request with this id, committed or not; None if there is none.
 
-        Raises ApiError(INVALID_REQUEST) if the id was used for a request of another kind.
+        Raises ApiError(INVALID_REQUEST) if the id was used for a request that asks for something else.
         """
-        response = self._under_way.get(request_id.value)
-        if response is not None:
-            _check_kind(request_id, type(response).__name__)
-            return response
+        under_way = self._under_way.get(request_id.value)
+        if under_way is not None:
+            _check_kind(request_id, under_way.kind)
+            return under_way.response
         done = self._done.get(request_id.value)
         if done is None:
             return None
-        _check_kind(request_id, done.name)
+        _check_kind(request_id, done.kind)
         try:
             return decode(request_id.response, done.body, done.version)
         except (Corrupt, ApiError):
@@ -112,14 +139,13 @@ def mark(request_id: RequestId, response: Message) -> bytes:
             ErrorCode.POLICY_VIOLATION,
             f"the answer takes {len(body)} bytes; with a request_id it is kept and has at most {MARK_BYTES_MAX}",
         )
-    return request_id.value + request_id.response.__name__.encode("ascii") + b"\0" + version.to_bytes(2, "big") + body
+    return request_id.value + request_id.kind.encode("ascii") + b"\0" + version.to_bytes(2, "big") + body
 
 
-def _check_kind(request_id: RequestId, name: str) -> None:
-    """Checks the response type of a retry. Raises ApiError(INVALID_REQUEST) if the first request had another type."""
-    if request_id.response.__name__ != name:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"request_id {request_id.value.hex()} was given to a request that got a {name}; "
-            f"one that gets a {request_id.response.__name__} needs an id of its own",
-        )
+def _check_kind(request_id: RequestId, kind: str) -> None:
+    """Raises ApiError(INVALID_REQUEST) if the first request with this id asked for something else."""
+    if request_id.kind == kind:
+        return
+    name, mine = kind.partition("/")[0], request_id.response.__name__
+    what = f"that got a {name}; one that gets a {mine}" if name != mine else "that asks for something else; this one"
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"request_id: it was given to a request {what} needs an id of its own")
