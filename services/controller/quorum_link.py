@@ -38,7 +38,10 @@ long a request before an append waits for the commit under way, to share a messa
 APPENDS_WAITING_MAX: Final = 10_000
 """Bound of the queue of appends; the engine refuses writes long before it is reached."""
 REQUEST_BYTES_MAX: Final = 8 << 20
-"""Size at which one message of appends is full: half of the quorum node's receive limit, so the last one still fits."""
+"""The size in bytes that a message of several appends does not exceed: half of the quorum node's receive limit. It is
+also that of the largest write, which is sent by itself."""
+VALUE_FRAME_BYTES: Final = 5
+"""What a value takes in a message besides itself, at most: a tag and a length."""
 
 
 class EventsBehind(EOFError):
@@ -211,12 +214,11 @@ class QuorumLink:
         await self._changed.wait()
 
     def _take(self) -> list[Append]:
-        """Takes appends from the queue, at least one, up to the size of one message."""
+        """Takes appends from the queue, at least one, and no more than fit into one message."""
         appends = [self._waiting.popleft()]
         size = _size(appends[0])
-        while self._waiting and size < REQUEST_BYTES_MAX:
+        while self._waiting and (size := size + _size(self._waiting[0])) <= REQUEST_BYTES_MAX:
             appends.append(self._waiting.popleft())
-            size += _size(appends[-1])
         return appends
 
     def _request(self, appends: Sequence[Append]) -> AppendRequest:
@@ -246,4 +248,4 @@ class QuorumLink:
 
 
 def _size(append: Append) -> int:
-    return sum(map(len, append.values))
+    return sum(map(len, append.values)) + VALUE_FRAME_BYTES * len(append.values)

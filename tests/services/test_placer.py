@@ -20,7 +20,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, Racks, UsableBroker, place
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.server import Server
-from services.controller.placement_requests import Placing
+from services.controller.placement_requests import REPLICAS_PER_ROUND_MAX, Placing
 from services.placer.servicer import PlacerService
 from tests.runtime.test_telemetry import Recorded
 
@@ -174,12 +174,13 @@ async def test_a_request_that_makes_no_sense_ends_the_stream(requests: list[Plac
 
 
 class Counting(PlacerService):
-    """Counts the requests by kind, and the brokers of those of streams."""
+    """Counts the requests by kind, and the brokers and topics of those of streams."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.streams = 0
         self.brokers: list[int] = []
+        self.topics: list[int] = []
 
     async def Place(self, request: PlaceRequest, context: Any) -> PlaceResponse:
         self.calls += 1
@@ -193,6 +194,7 @@ class Counting(PlacerService):
         async def counted() -> AsyncIterator[PlaceRequest]:
             async for request in request_iterator:
                 self.brokers.append(len(request.brokers))
+                self.topics.append(len(request.topics))
                 yield request
 
         async for answer in super().PlaceStream(counted(), context):
@@ -234,6 +236,31 @@ async def test_requests_that_come_before_one_is_due_share_a_message() -> None:
 
     assert [{"a": ((1,),)}, {"b": ((1,),)}, {"c": ((1,),)}] == found
     assert [1] == placer.brokers
+
+
+async def test_a_message_that_is_large_enough_takes_no_other_request() -> None:
+    """So a topic of one partition does not fail with a message that is too long or takes too long."""
+    placer, due = Counting(), asyncio.Event()
+    large = PlacementSpec(partition_count=10_000, replication_factor=6)
+    assert REPLICAS_PER_ROUND_MAX // 2 < 60_000
+
+    async def until_due() -> None:
+        await due.wait()
+
+    async with serving_at(placer) as address:
+        placers = Client([address], PlacerStub)
+        placing = Placing(placers, lambda: tuple(UsableBroker(id=each) for each in range(6)), due=until_due)
+        wanted = {"a": large, "b": large, "c": large, "d": ONE}
+        asked = [asyncio.ensure_future(placing.place([each])) for each in wanted.items()]
+        await asyncio.sleep(0)
+        due.set()
+        found = await asyncio.gather(*asked)
+        await placers.close()
+
+    assert [spec.partition_count for spec in wanted.values()] == [
+        len(placed[name]) for name, placed in zip(wanted, found, strict=True)
+    ]
+    assert [2, 2] == placer.topics
 
 
 async def test_a_controller_finds_a_placer_again_whose_process_is_another_now() -> None:

@@ -14,8 +14,9 @@ from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode
 from quorate.nouns import Offset
 from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
+from quorate.runtime.server import Server, ServerLimits
 from services.controller.quorum_link import EventsBehind, QuorumLink
+from services.quorum.__main__ import RECEIVE_BYTES_MAX
 
 PATIENT_S = 120.0
 
@@ -96,7 +97,7 @@ async def linked(
     told: Told | None = None, *, group_wait_s: float = PATIENT_S
 ) -> AsyncIterator[tuple[QuorumLink, Quorum, Told]]:
     quorum, told = Quorum(), told or Told()
-    server = Server()
+    server = Server(limits=ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX))
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, quorum)
     port = server.listen("127.0.0.1:0")
     await server.start()
@@ -126,6 +127,22 @@ async def test_what_is_decided_until_a_message_is_committed_leaves_in_one() -> N
         quorum.commit(11)
         await quorum.until(2)
         assert [(10, 1), (11, 3, 1, 1)] == quorum.messages
+
+
+async def test_large_writes_do_not_share_a_message_that_the_quorum_node_would_refuse() -> None:
+    """Without their frames two of them are just as large as what it receives."""
+    large = (b"x" * 8_388,) * 1_000
+    async with linked() as (link, quorum, told):
+        link.send(batch(10))
+        assert ("appended", 11) == await told.next()
+        link.send(Append(epoch=1, base_offset=11, values=large))
+        link.send(Append(epoch=1, base_offset=1_011, values=large))
+        quorum.commit(11)
+        await quorum.until(2)
+        quorum.commit(1_011)
+        await quorum.until(3)
+
+        assert [(10, 1), (11, 1_000), (1_011, 1_000)] == quorum.messages
 
 
 async def test_a_refusal_makes_room_for_what_is_decided_again() -> None:
