@@ -238,6 +238,7 @@ class _Stream:
         self._last_id = 0
         self._wanted = asyncio.Event()
         self._has_results = False
+        self._has_sent = False
         self._has_ended = False
         self._is_retired = False
         self._retiring = asyncio.get_running_loop().call_later(STREAM_AGE_S, self.retire)
@@ -324,6 +325,9 @@ class _Stream:
             return error if is_theirs else _failure(grpc.StatusCode.UNAVAILABLE, f"the stream has ended: {code.name}")
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             return _NotServed(UNSERVED_S)
+        if not self._has_sent and error.code() is grpc.StatusCode.INTERNAL:
+            # The first write failed because the server had ended the stream; gRPC may tell that before its status.
+            return _NotServed(REFUSED_S)
         if "limit" in error_from_call(error).metadata:  # the limits on streams are checked before one is read
             return _NotServed(REFUSED_S)
         return error
@@ -335,6 +339,7 @@ class _Stream:
                 self._wanted.clear()
                 while self._unsent or self._cancelled:
                     await self._stream.write(self._next_batch())
+                    self._has_sent = True
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             pass  # it has ended, and the reader learns why
 
