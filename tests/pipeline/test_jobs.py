@@ -49,7 +49,7 @@ def is_there(*packages: str) -> bool:
 def settings(directory: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variable by which every Spark below takes settings for few records; the jobs are to take it for any other.
 
-    As Spark's defaults: a client that starts a server of its own hands on only the last of many `--conf`.
+    As Spark's defaults: a client that starts a server of its own loses most of many `--conf` (deploy/spark/README.md).
     """
     from services.pipeline.memory import IS_SMALL
     from services.pipeline.session import SMALL
