@@ -542,7 +542,7 @@ def test_a_few_states_of_each_partition_say_as_much_to_the_doctor_and_the_story_
 
     from services.pipeline.gold.availability import ends_of, partition_spans
     from services.pipeline.gold.doctor import fleet_doctor
-    from services.pipeline.gold.past import Past, past_of
+    from services.pipeline.gold.past import Past, past_of, with_conditions
     from services.pipeline.gold.spans import settings
     from services.pipeline.gold.states import States
     from services.pipeline.gold.story import story
@@ -550,7 +550,7 @@ def test_a_few_states_of_each_partition_say_as_much_to_the_doctor_and_the_story_
     history, configs, ends = silver["partition_history"], silver["config_history"], ends_of(silver["events"])
     every = partition_spans(history, configs, ends).withColumn("is_last_of_kind", fn.lit(True))
     few = past_of(States(history), settings(configs, ends)).spans.localCheckpoint()
-    found = fleet_doctor(silver, past=Past(history, every)).collect()
+    found = fleet_doctor(silver, past=Past(with_conditions(States(history)), every)).collect()
 
     assert few.where("is_last_of_kind").count() < every.count()
     assert found

@@ -1,9 +1,11 @@
-"""When a partition counts as offline, under its min ISR, or under-replicated: one rule for every table and page.
+"""When a partition counts as offline, under its min ISR, under-replicated and so on: one rule for every table and page.
 
 offline            it has no leader
 under min ISR      it has no leader, or its ISR has fewer members than the lesser of `min.insync.replicas` and the
                    number of replicas
 under-replicated   its ISR has fewer members than its replicas, without those that are being added (KIP-455)
+moving             replicas are being added or removed (KIP-455)
+recovering         an unclean election gave it a leader that may lack records (KIP-704)
 
 The second rule is that of `kafka-topics --under-min-isr-partitions`. The metric UnderMinIsrPartitionCount is counted by
 leaders, so a partition that has none is in no broker's metric; but it takes no write with acks=all either, and a report
@@ -21,10 +23,19 @@ from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from quorate.metadata.partitions import NO_LEADER
+from quorate.metadata.partitions import NO_LEADER, RECOVERING
 from services.pipeline.groups import Array, lengths
 
-__all__ = ["CONDITIONS", "is_offline", "is_under_min_isr", "is_under_replicated", "wanted_counts", "wanted_replicas"]
+__all__ = [
+    "CONDITIONS",
+    "is_moving",
+    "is_offline",
+    "is_recovering",
+    "is_under_min_isr",
+    "is_under_replicated",
+    "wanted_counts",
+    "wanted_replicas",
+]
 
 _Of = TypeVar("_Of", Column, NDArray[Any])  # Any: numbers or flags
 
@@ -45,6 +56,16 @@ def is_under_min_isr(leader: _Of, isr_count: _Of, replica_count: _Of, min_isr: _
 def is_under_replicated(isr_count: _Of, wanted_count: _Of) -> _Of:
     """Returns whether a replica is missing in the ISR; `wanted_count` is the number of `wanted_replicas`."""
     return isr_count < wanted_count
+
+
+def is_moving(adding_count: _Of, removing_count: _Of) -> _Of:
+    """Returns whether a partition is being reassigned; the counts are those of the replicas added and removed."""
+    return (adding_count + removing_count) > 0
+
+
+def is_recovering(leader_recovery_state: _Of) -> _Of:
+    """Returns whether a partition's leader may lack records, and has not changed the ISR since it was elected."""
+    return leader_recovery_state == RECOVERING
 
 
 def wanted_replicas() -> Column:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.metadata.partitions import NO_LEADER, RECOVERING
+from quorate.metadata.partitions import NO_LEADER
 from services.pipeline.gold.advice import (
     brokers_named,
     first_make_room,
@@ -19,7 +19,14 @@ from services.pipeline.gold.advice import (
     with_room,
 )
 from services.pipeline.gold.began import began
-from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
+from services.pipeline.gold.conditions import (
+    is_moving,
+    is_offline,
+    is_recovering,
+    is_under_min_isr,
+    is_under_replicated,
+    wanted_replicas,
+)
 from services.pipeline.gold.doctor_rules import (
     ERROR,
     INFO,
@@ -94,9 +101,9 @@ def topic_findings(now: Present, history: Mapping[str, DataFrame], since: DataFr
     return findings(rows, text("topic ", fn.col("topic")), _topic_rules())
 
 
-def leader_findings(now: Present, history: DataFrame, limits: DoctorLimits) -> DataFrame:
+def leader_findings(now: Present, states: DataFrame, limits: DoctorLimits) -> DataFrame:
     """Returns the findings about live brokers that lead too few of the partitions for which they are preferred."""
-    moved = began(history, _ID, {"moved_since": fn.col("leader") != fn.try_element_at("replicas", fn.lit(1))})
+    moved = began(states, _ID, {"moved_since": fn.col("led_by_another")})
     placed = replicas_of(now).where("place = 0 and is_there").join(moved, list(_ID))
     of_others = fn.collect_list(fn.when(~fn.col("is_leader"), fn.col("moved_since")))
     rows = placed.groupBy("cluster_id", "broker_id").agg(
@@ -161,7 +168,7 @@ def _state_rules() -> Sequence[DoctorRule]:
         DoctorRule(
             WARN,
             "UNDER_REPLICATED",
-            _is_under_replicated(),
+            is_under_replicated(fn.size("isr"), fn.size(wanted_replicas())),
             text("has a replica that is not in the ISR: ", here),
             advice,
             "under_replicated_since",
@@ -183,7 +190,7 @@ def _unclean_rules() -> Sequence[DoctorRule]:
         DoctorRule(
             WARN,
             "RECOVERING",
-            fn.col("leader_recovery_state") == RECOVERING,
+            is_recovering(fn.col("leader_recovery_state")),
             text("has not recovered from an unclean election (KIP-704); leader ", fn.nullif(leader, fn.lit(NO_LEADER))),
             fn.when(
                 is_offline(leader), "records may be lost; it recovers when it has a leader that changes the ISR"
@@ -193,7 +200,7 @@ def _unclean_rules() -> Sequence[DoctorRule]:
         DoctorRule(
             WARN,
             "UNCLEAN_ELECTION",
-            (fn.col("unclean.count") > 0) & (fn.col("leader_recovery_state") != RECOVERING),
+            (fn.col("unclean.count") > 0) & ~is_recovering(fn.col("leader_recovery_state")),
             _was_unclean(),
             "what that leader lacked is in no replica now: compare what producers wrote before that time with what"
             " consumers read, and let them write again what is missing",
@@ -203,7 +210,7 @@ def _unclean_rules() -> Sequence[DoctorRule]:
 
 
 def _move_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
-    moving = _is_moving()
+    moving = is_moving(fn.size("adding_replicas"), fn.size("removing_replicas"))
     what = text("adding ", listed("adding_replicas"), ", removing ", listed("removing_replicas"))
     return [
         DoctorRule(
@@ -296,24 +303,25 @@ def _racks() -> Column:
     return fn.concat(counts, text(", ", fn.col("on_one_rack"), " of them on a single one"))
 
 
-def _past(history: DataFrame) -> DataFrame:
+def _past(states: DataFrame) -> DataFrame:
     """Computes each partition's last leader, the last change of its ISR, and since when it has had no leader and so on.
 
-    `isr_change` has the `time` of the last change of the ISR's members and the ISR that `was` before; null without one.
+    What holds in a state the workers have said (`past`). `isr_change` has the `time` of the last change of the ISR's
+    members and the ISR that `was` before; null without one.
     """
     conditions = {
-        "no_leader_since": is_offline(fn.col("leader")),
-        "under_replicated_since": _is_under_replicated(),
-        "elr_since": fn.size("elr") > 0,
-        "recovering_since": fn.col("leader_recovery_state") == RECOVERING,
-        "moving_since": _is_moving(),
+        "no_leader_since": fn.col("offline"),
+        "under_replicated_since": fn.col("short"),
+        "elr_since": fn.col("has_elr"),
+        "recovering_since": fn.col("recovering"),
+        "moving_since": fn.col("moving"),
     }
-    led = history.where(~is_offline(fn.col("leader"))).groupBy(*_ID)
+    led = states.where("not offline").groupBy(*_ID)
     last = led.agg(fn.max_by("leader", "valid_from_offset").alias("last_leader"))
     change = fn.struct(fn.col("valid_from_time").alias("time"), fn.col("was_isr").alias("was"))
-    moved = history.where(fn.sort_array("was_isr") != fn.sort_array("isr")).groupBy(*_ID)
+    moved = states.where("isr_changed").groupBy(*_ID)
     changes = moved.agg(fn.max_by(change, "valid_from_offset").alias("isr_change"))
-    found = began(history, _ID, conditions)
+    found = began(states, _ID, conditions)
     return found.join(last, list(_ID), "left").join(changes, list(_ID), "left")
 
 
@@ -346,11 +354,3 @@ def _least_isr() -> Column:
     """Formats min.insync.replicas, and says if it is assumed."""
     assumed = fn.when(fn.col("min_isr_is_assumed"), " (assumed: no record says it)").otherwise("")
     return text("min.insync.replicas ", fn.col("min_isr"), assumed)
-
-
-def _is_under_replicated() -> Column:
-    return is_under_replicated(fn.size("isr"), fn.size(wanted_replicas()))
-
-
-def _is_moving() -> Column:
-    return (fn.size("adding_replicas") + fn.size("removing_replicas")) > 0

@@ -14,40 +14,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from services.pipeline.gold.conditions import CONDITIONS, is_offline, is_under_replicated, wanted_counts
+from services.pipeline.gold.conditions import (
+    CONDITIONS,
+    is_moving,
+    is_offline,
+    is_recovering,
+    is_under_replicated,
+    wanted_counts,
+)
 from services.pipeline.gold.spans import COLUMNS, SpanSettings, spans_of
 from services.pipeline.gold.spans import SCHEMA as SPANS
 from services.pipeline.gold.states import States
 from services.pipeline.groups import Array, Groups, different_lists, has_value, lengths
 from services.pipeline.silver.partition_arrays import SCHEMA
 
-__all__ = ["Past", "past_of"]
+__all__ = ["Past", "past_of", "with_conditions"]
 
-_STATES: Final = (
+_SHOWN: Final = (
     "cluster_id",
     "topic_id",
     "partition_id",
     "leader",
-    "replicas",
-    "isr",
     "was_isr",
-    "adding_replicas",
-    "removing_replicas",
-    "elr",
-    "leader_recovery_state",
     "valid_from_offset",
     "valid_to_offset",
     "valid_from_time",
     "valid_to_time",
 )
+_READ: Final = (*_SHOWN, "replicas", "isr", "adding_replicas", "removing_replicas", "elr", "leader_recovery_state")
+_HELD: Final = ("offline", "short", "has_elr", "recovering", "moving", "led_by_another", "isr_changed")
 _EVENTS: Final = ("is_removed", "unclean", "moves", "moved", "cancelled", "withdrawn")
 """What the story tells of a span besides the conditions that begin or end with it."""
-_PAST_STATES: Final = pa.schema([SCHEMA.field(name) for name in _STATES])
+_PAST_STATES: Final = pa.schema(
+    [*(SCHEMA.field(name) for name in _SHOWN), *(pa.field(name, pa.bool_()) for name in _HELD)]
+)
 _PAST_SPANS: Final = pa.schema([*SPANS, pa.field("turns", pa.bool_()), pa.field("is_last_of_kind", pa.bool_())])
 
 
 class Past(NamedTuple):
     """The earlier states of partitions that tell since when a condition has held, and what was before; and their spans.
+
+    The states have a column for each condition that the doctor asks about (`with_conditions`).
 
     Two columns of the spans say what each is for. `turns` marks those that the story needs: a condition begins or ends,
     the partition does, or an event of it is told. `is_last_of_kind` marks those by which it is known since when one has
@@ -61,7 +68,15 @@ class Past(NamedTuple):
 def past_of(states: States, given: SpanSettings) -> Past:
     """Returns what is needed of the past of these states."""
     spans = states.computed(COLUMNS, lambda rows, groups: _kept_spans(*spans_of(rows, groups, given)), _PAST_SPANS)
-    return Past(states.computed(_STATES, _kept_states, _PAST_STATES).frame(), spans.frame())
+    return Past(states.computed(_READ, _kept_states, _PAST_STATES).frame(), spans.frame())
+
+
+def with_conditions(states: States) -> DataFrame:
+    """Returns all states with what holds in each: it is `offline`, or `short` (under-replicated), `recovering` from an
+    unclean election or `moving`; it has an ELR, is led by another than its preferred leader, or has another ISR than
+    the state before.
+    """
+    return states.computed(_READ, lambda rows, _: _with_conditions(rows), _PAST_STATES).frame()
 
 
 def _last_of_each(groups: Groups, *kinds: Array) -> Array:
@@ -81,11 +96,20 @@ def _last_of_each(groups: Groups, *kinds: Array) -> Array:
 
 
 def _kept_states(states: pa.Table, groups: Groups) -> pa.Table:
-    return states.select(_STATES).filter(pa.array(_last_of_each(groups, *_conditions(states)))).cast(_PAST_STATES)
+    found = _with_conditions(states)
+    return found.filter(pa.array(_last_of_each(groups, *(found[name].to_numpy() for name in _HELD))))
 
 
-def _conditions(states: pa.Table) -> list[Array]:
-    """Returns the conditions of each state, by which `doctor_partitions` asks since when they hold."""
+def _with_conditions(states: pa.Table) -> pa.Table:
+    held = _conditions(states)
+    shown = states.select(_SHOWN)
+    for name in _HELD:
+        shown = shown.append_column(name, pa.array(held[name]))
+    return shown.cast(_PAST_STATES)
+
+
+def _conditions(states: pa.Table) -> dict[str, Array]:
+    """Returns whether each of _HELD holds in each state."""
     leader = states["leader"].to_numpy()
     replicas, isr, was_isr, adding, removing, elr = (
         states[name].combine_chunks()
@@ -94,15 +118,15 @@ def _conditions(states: pa.Table) -> list[Array]:
     placed = lengths(replicas) > 0
     is_led_by_another = placed.copy()
     is_led_by_another[placed] = leader[placed] != pc.list_element(replicas.filter(pa.array(placed)), 0).to_numpy()
-    return [
-        is_offline(leader),
-        is_led_by_another,
-        is_under_replicated(lengths(isr), wanted_counts(states)),
-        _has_other_members(isr, was_isr),
-        (lengths(adding) > 0) | (lengths(removing) > 0),
-        lengths(elr) > 0,
-        states["leader_recovery_state"].to_numpy(),
-    ]
+    return {
+        "offline": is_offline(leader),
+        "short": is_under_replicated(lengths(isr), wanted_counts(states)),
+        "has_elr": lengths(elr) > 0,
+        "recovering": is_recovering(states["leader_recovery_state"].to_numpy()),
+        "moving": is_moving(lengths(adding), lengths(removing)),
+        "led_by_another": is_led_by_another,
+        "isr_changed": _has_other_members(isr, was_isr),
+    }
 
 
 def _has_other_members(lists: pa.Array, before: pa.Array) -> Array:
