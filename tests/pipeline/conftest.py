@@ -50,6 +50,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def whole_plans(spark: SparkSession) -> Iterator[None]:
+    """For a test that reads a plan: nothing is computed before, as is done for few records."""
+    from services.pipeline.memory import IS_SMALL
+
+    spark.conf.set(IS_SMALL, "false")
+    yield
+    spark.conf.set(IS_SMALL, "true")
+
+
 @pytest.fixture(scope="session")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ParquetTables:
     """Bronze, silver and gold of all nodes of a real cluster."""

@@ -171,6 +171,7 @@ def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(
     } == told
 
 
+@pytest.mark.usefixtures("whole_plans")
 def test_only_states_of_partitions_pass_through_python_and_as_columns(silver: Mapping[str, DataFrame]) -> None:
     from services.pipeline.gold.doctor import fleet_doctor
 

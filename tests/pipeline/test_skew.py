@@ -159,6 +159,7 @@ def test_partitions_on_fewer_racks_than_there_are_for_them(skew: list[Row]) -> N
     } == {(row["cluster_id"], row["subject"]): (row["rack_violations"], row["on_one_rack"]) for row in rows}
 
 
+@pytest.mark.usefixtures("whole_plans")
 def test_no_row_passes_through_python(lake: ParquetTables) -> None:
     from services.pipeline.gold.skew import placement_skew
 

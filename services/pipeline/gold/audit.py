@@ -6,7 +6,6 @@ Values that may be secrets are not in it, only their configs' names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
@@ -21,6 +20,7 @@ from services.pipeline.gold.partition_sentences import COLUMNS as PARTITION_COLU
 from services.pipeline.gold.partition_sentences import SCHEMA, sentences
 from services.pipeline.gold.secrets import is_secret
 from services.pipeline.gold.states import States
+from services.pipeline.memory import united
 from services.pipeline.tables import Computed, TableFile
 
 __all__ = ["audit_timeline"]
@@ -45,7 +45,7 @@ def audit_timeline(silver: Mapping[str, DataFrame], *, files: Sequence[TableFile
         _kraft_version(silver["kept_history"]),
     ]
     bases = events.where("is_base").select("cluster_id", "offset").distinct()
-    others = reduce(DataFrame.unionByName, made).join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")
+    others = united(made).join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")
     base_offsets = bases.toArrow()
     return States(silver["partition_history"], files).computed(
         PARTITION_COLUMNS, lambda states, _: sentences(states, base_offsets), SCHEMA, beside=others

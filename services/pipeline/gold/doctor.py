@@ -13,7 +13,6 @@ doctor_since        since when conditions hold that several histories make toget
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -33,6 +32,7 @@ from services.pipeline.gold.doctor_since import config_conditions
 from services.pipeline.gold.past import Past, past_of
 from services.pipeline.gold.spans import settings
 from services.pipeline.gold.states import States
+from services.pipeline.memory import shortened, united
 from services.pipeline.silver.image import DEPOSED
 from services.pipeline.silver.present import Present, present
 
@@ -72,7 +72,7 @@ def fleet_doctor(
         ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
         given = settings(earlier["config_history"], ends, min_isr=limits.min_isr)
         past = past_of(States(earlier["partition_history"]), given)
-    since = config_conditions(now, past.spans)
+    since = shortened(config_conditions(now, past.spans))
     found = [
         partition_findings(now, past, since, limits),
         topic_findings(now, earlier, since, limits),
@@ -84,5 +84,4 @@ def fleet_doctor(
         access_findings(now),
         *((deposed_findings(earlier[DEPOSED]),) if DEPOSED in earlier else ()),
     ]
-    rows = reduce(DataFrame.unionByName, found)
-    return rows.join(fn.broadcast(now.at), "cluster_id").select(*COLUMNS)
+    return united(found).join(fn.broadcast(now.at), "cluster_id").select(*COLUMNS)

@@ -42,6 +42,7 @@ from services.pipeline.gold.doctor_rules import (
 from services.pipeline.gold.doctor_since import crowded_since, never, unclean_since
 from services.pipeline.gold.past import Past
 from services.pipeline.gold.skew import crowded
+from services.pipeline.memory import shortened
 from services.pipeline.silver.partitions import KEY
 from services.pipeline.silver.present import UNCLEAN, Present, replicas_of, topic_settings
 
@@ -126,7 +127,7 @@ def leader_findings(now: Present, states: DataFrame, limits: DoctorLimits) -> Da
 
 def _crowded(now: Present, history: Mapping[str, DataFrame]) -> DataFrame:
     """Returns the partitions on too few racks, with `crowded_since`; most clusters have none, and then it is cheap."""
-    places = crowded(now)
+    places = shortened(crowded(now))
     if places.isEmpty():
         return places.withColumn("crowded_since", never())
     return places.join(crowded_since(now, places, history), list(_ID), "left")

@@ -67,11 +67,8 @@ class DoctorRule(NamedTuple):
 
 def findings(rows: DataFrame, subject: Column, rules: Sequence[DoctorRule]) -> DataFrame:
     """Returns one finding for each row and rule that holds; `rows` need `cluster_id` and the `since_…` columns."""
-    finding = fn.array(*(fn.when(rule.holds, _finding(rule)) for rule in rules))
-    spread = rows.withColumns({"subject": subject, "finding": finding})
-    spread = spread.withColumn("finding", fn.explode("finding")).where("finding is not null")
-    parts = {name: fn.col(f"finding.{name}") for name in FINDING if name not in ("cluster_id", "subject")}
-    return spread.withColumns(parts).select(*FINDING)
+    found = fn.array_compact(fn.array(*(fn.when(rule.holds, _finding(rule)) for rule in rules)))
+    return rows.select("cluster_id", subject.alias("subject"), fn.inline(found)).select(*FINDING)
 
 
 def text(*parts: Column | str | int | float) -> Column:

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from quorate.nouns import Offset
+from services.pipeline.memory import shortened
 from services.pipeline.silver.present import Present, present, replicas_of
 
 __all__ = ["COLUMNS", "crowded", "placement_skew"]
@@ -54,7 +55,7 @@ def placement_skew(
     `on_one_rack` those among them with all replicas on one rack. Partitions with an unknown rack are not counted.
     """
     now = now or present(silver, at_offset)
-    by_broker = _brokers(now)
+    by_broker = shortened(_brokers(now))
     rows = by_broker.unionByName(_racks(by_broker), allowMissingColumns=True)
     rows = rows.unionByName(_topics(now), allowMissingColumns=True).join(fn.broadcast(now.at), "cluster_id")
     skews = {

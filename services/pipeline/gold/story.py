@@ -14,7 +14,6 @@ same that the report's plot shows for that time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
@@ -32,6 +31,7 @@ from services.pipeline.gold.story_nodes import (
     voter_events,
 )
 from services.pipeline.gold.story_partitions import changes_of_counts, min_isr_events, partition_events, turned
+from services.pipeline.memory import shortened, united
 
 __all__ = ["COLUMNS", "COUNTS", "story"]
 
@@ -56,8 +56,8 @@ def story(
         spans = partition_spans(
             silver["partition_history"], silver["config_history"], ends_of(events), min_isr=limits.min_isr
         )
-    spans = with_set_backs(spans, events)
-    turns = turned(spans)
+    spans = shortened(with_set_backs(spans, events))
+    turns = shortened(turned(spans))
     rows = [
         active_controllers(events),
         voter_events(silver["kept_history"]),
@@ -71,10 +71,10 @@ def story(
     # A silence begins behind the last record before it.
     silence = silence_events(events, limits).withColumn("place", fn.lit(_LAST))
     bases = events.where("is_base").select("cluster_id", "offset").distinct()
-    every = reduce(DataFrame.unionByName, [*placed_rows, of_partitions, silence])
+    every = united([*placed_rows, of_partitions, silence])
     told = every.join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")
-    placed = with_set_backs(told, events).withColumn("back_count", back_count("offset"))
-    return _with_counts(placed, changes_of_counts(spans)).select(*COLUMNS)
+    placed = with_set_backs(shortened(told), events).withColumn("back_count", back_count("offset"))
+    return _with_counts(placed, shortened(changes_of_counts(spans))).select(*COLUMNS)
 
 
 def _with_counts(told: DataFrame, changes: DataFrame) -> DataFrame:
