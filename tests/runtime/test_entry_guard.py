@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
+from kraft.service.heartbeat_pb2 import BrokerHeartbeatsRequest, BrokerHeartbeatsResponse
+from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, add_HeartbeatServicer_to_server
 from quorate.authorizer import StandardAuthorizer
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import Principal
-from quorate.records import AccessControlEntryRecord
+from quorate.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.entry_guard import EntryGuard
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
+from quorate.runtime.server import Server
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.telemetry import OFF
 from tests.controller.clusters import uuid
@@ -40,6 +46,8 @@ class Door:
             super_users=frozenset({"User:root"}), allow_everyone_if_no_acl_found=is_open_without_entries
         )
         self._guard = EntryGuard(lambda context: context.principal, authorizer, self.replica, OPERATIONS)
+        self.of_broker = EntryGuard(lambda _: Principal("User", "broker"), authorizer, self.replica, OPERATIONS)
+        """The guard as it sees a server's calls: each is of User:broker."""
 
     def end(self, who: str, method: str) -> ErrorCode:
         context: Any = SimpleNamespace(principal=Principal("User", who), peer=lambda: "ipv4:10.0.0.7:50000")
@@ -110,4 +118,53 @@ def test_each_decision_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level("INFO", AUDIT_LOG)
     Door(entry(1, "broker", ACTION)).end("nobody", ACTED)
 
+    assert ["denied"] == [record.getMessage() for record in caplog.records if record.name == AUDIT_LOG]
+
+
+class Heartbeats(HeartbeatServicer):
+    """Counts the messages that the door lets through."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+
+    async def BrokerHeartbeats(
+        self, request_iterator: AsyncIterator[BrokerHeartbeatsRequest], context: Any
+    ) -> AsyncIterator[BrokerHeartbeatsResponse]:
+        async for _ in request_iterator:
+            self.heard += 1
+            yield BrokerHeartbeatsResponse()
+
+
+@asynccontextmanager
+async def streaming(guard: EntryGuard) -> AsyncIterator[tuple[Heartbeats, HeartbeatStub]]:
+    """A server behind the guard, and a caller."""
+    served, server = Heartbeats(), Server(guard=guard)
+    server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, served)
+    port = server.listen("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield served, HeartbeatStub(channel)
+    finally:
+        await server.stop(grace_s=0)
+
+
+async def test_a_right_that_is_taken_away_ends_an_open_stream_at_its_next_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kafka authorizes each request, also of a connection that is open."""
+    caplog.set_level("INFO", AUDIT_LOG)
+    door = Door(entry(1, "broker", ACTION), entry(2, "other", ACTION))
+    async with streaming(door.of_broker) as (served, stub):
+        stream = stub.BrokerHeartbeats(timeout=60)
+        for number in (2, 1):  # that of another, which changes nothing, and then its own
+            await stream.write(BrokerHeartbeatsRequest())
+            assert BrokerHeartbeatsResponse() == await stream.read()
+            door.replica.state.apply(RemoveAccessControlEntryRecord(id=uuid(number)), 2)
+        await stream.write(BrokerHeartbeatsRequest())
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stream.read()
+
+    assert (grpc.StatusCode.PERMISSION_DENIED, 2) == (refused.value.code(), served.heard)
+    assert "takes CLUSTER_ACTION on the cluster, which User:broker has not" in str(refused.value.details())
     assert ["denied"] == [record.getMessage() for record in caplog.records if record.name == AUDIT_LOG]

@@ -47,7 +47,8 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Answer: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
-Take: TypeAlias = Callable[[Any, Any], Any]
+Recheck: TypeAlias = Callable[[], None]
+Take: TypeAlias = Callable[[Any, Any, Recheck | None], Any]
 Check: TypeAlias = Callable[[Any], None]
 
 
@@ -62,8 +63,11 @@ class UnaryMethod(NamedTuple):
 class Guard(Protocol):
     """Who may call (`guard`, `entry_guard`)."""
 
-    def check(self, method: str, context: Any) -> None:
-        """Returns if the caller may call the method. Raises ApiError."""
+    def check(self, method: str, context: Any) -> Recheck | None:
+        """Returns if the caller may call the method. Raises ApiError.
+
+        The result asks the same again, for a later request of a stream; None if the answer cannot change.
+        """
 
 
 class Claims(Protocol):
@@ -81,8 +85,9 @@ class Door:
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
     trace but never begin one. `logged_refusals` are full names of methods whose refusals are warnings in the log, each
     once an hour. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; not for those
-    services that are `open_to_all`. `claims` checks each request, also of a stream, before its handler. `refuse` raises
-    ApiError for the context of a caller that is not to be served any more; each message asks for it.
+    services that are `open_to_all`. `guard` and `claims` check each request, also of a stream, before its handler; what
+    answers a request that was let in is sent. `refuse` raises ApiError for the context of a caller that is not to be
+    served any more; each message asks for it, in both directions.
     """
 
     def __init__(
@@ -173,11 +178,10 @@ class Door:
                 self._refuse(context)
                 if log_in is not None:
                     set_login(await log_in(context))
-                if guard is not None:
-                    guard.check(method, context)
+                recheck = None if guard is None else guard.check(method, context)
                 if is_stream or context.time_remaining() is not None:
-                    return await behavior(take(request, context), context)
-                return await _capped(behavior(take(request, context), context), cap_s)
+                    return await behavior(take(request, context, recheck), context)
+                return await _capped(behavior(take(request, context, recheck), context), cap_s)
             finally:
                 ledger.leave(ip, is_stream=is_stream)
 
@@ -213,10 +217,10 @@ class Door:
                     self._refuse(context)
                     if log_in is not None:
                         set_login(await log_in(context))
-                    if guard is not None:
-                        guard.check(method, context)
+                    recheck = None if guard is None else guard.check(method, context)
+                    taken = take(request, context, recheck)
                     # gRPC's stubs say iterator; a handler with `yield` is a generator, which has `aclose`.
-                    async with aclosing(behavior(take(request, context), context)) as responses:  # type: ignore[type-var]
+                    async with aclosing(behavior(taken, context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             self._refuse(context)
                             await context.write(response)
@@ -283,9 +287,9 @@ def _refuse_nobody(context: Any) -> None:
 def _taking(claim: Callable[[Any, Any], None] | None) -> Take:
     """Returns what gives a handler its request, checked."""
     if claim is None:
-        return lambda request, context: checked(request)
+        return lambda request, context, recheck: checked(request)
 
-    def one(request: Any, context: Any) -> Any:
+    def one(request: Any, context: Any, recheck: Recheck | None) -> Any:
         taken = checked(request)
         claim(taken, context)
         return taken
@@ -296,9 +300,11 @@ def _taking(claim: Callable[[Any, Any], None] | None) -> Take:
 def _taking_each(claim: Callable[[Any, Any], None] | None, refuse: Check) -> Take:
     """Returns what gives a handler its requests, each of them checked."""
 
-    async def each(requests: Any, context: Any) -> AsyncIterator[Any]:
+    async def each(requests: Any, context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
         async for request in checked_each(requests):
             refuse(context)
+            if recheck is not None:
+                recheck()
             if claim is not None:
                 claim(request, context)
             yield request

@@ -7,10 +7,11 @@ the offset that they have applied. While that is behind, an entry counts a littl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from quorate.authorizer import (
-    CLUSTER_NAME,
+    CLUSTER,
     AclResource,
     DefaultRule,
     Requester,
@@ -53,11 +54,17 @@ class EntryGuard:
         self._replica = replica
         self._operations = operations
 
-    def check(self, method: str, context: Any) -> None:
-        """Returns if the caller may call the method. Raises ApiError, as `require`."""
+    def check(self, method: str, context: Any) -> Callable[[], None] | None:
+        """Returns if the caller may call the method, with what asks that again by the entries of the time.
+
+        None for a method that is open. Raises ApiError, as `require`, and so does the result.
+        """
         operation = self._operations.get(method, AclOperation.CLUSTER_ACTION)
-        if operation is not None:
-            self.require(operation, method, context)
+        if operation is None:
+            return None
+        recheck = partial(self._require, operation, method, self._requester(context))
+        recheck()
+        return recheck
 
     def require(self, operation: AclOperation, request: str, context: Any) -> None:
         """Returns if the caller may do the operation on the cluster.
@@ -65,12 +72,7 @@ class EntryGuard:
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or COORDINATOR_LOAD_IN_PROGRESS, which is retriable, before the
         first entries are here, as Kafka's authorizer before its load.
         """
-        who = self._requester(context)
-        ruling = self._ruling(who, operation, AclResource(ResourceType.CLUSTER, CLUSTER_NAME))
-        audit.tell(request, who, operation, AclResource(ResourceType.CLUSTER, CLUSTER_NAME), ruling)
-        if not ruling.allowed:
-            why = f"{request} takes {operation.name} on the cluster, which {who.principal} has not from {who.host}"
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+        self._require(operation, request, self._requester(context))
 
     def allows(self, request: str, context: Any, *, is_audited: bool) -> Allows:
         """Returns the caller's rights, for a command that asks item by item.
@@ -87,6 +89,13 @@ class EntryGuard:
             return ruling.allowed
 
         return may
+
+    def _require(self, operation: AclOperation, request: str, who: Requester) -> None:
+        ruling = self._ruling(who, operation, CLUSTER)
+        audit.tell(request, who, operation, CLUSTER, ruling)
+        if not ruling.allowed:
+            why = f"{request} takes {operation.name} on the cluster, which {who.principal} has not from {who.host}"
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
 
     def _requester(self, context: Any) -> Requester:
         return Requester(principal=self._principal(context), host=host_address(host_of(context.peer())))

@@ -56,7 +56,10 @@ class Guard:
         self._super_users = super_users
 
     def check(self, method: str, context: Any) -> None:
-        """Checks that the caller is among `super.users`. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it is not."""
+        """Checks that the caller is among `super.users`, which do not change before the next restart.
+
+        Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it is not.
+        """
         who = self._principal(context)
         is_allowed = str(who) in self._super_users
         host = host_of(context.peer())
