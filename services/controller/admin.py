@@ -169,14 +169,14 @@ class AdminDoor:
 
     async def _page(self, request: AdminRequest, chosen: Enveloped, call: Call) -> AdminResponse:
         """Answers one page of a list: the first shows the committed state of now, the others the same state."""
+        engine = self._apis.driver.engine
         if request.page_token:
             page = parse(request.page_token)
-            self._pages.check(page)
-            call = replace(call, as_of=page.offset, asked=replace(call.asked, cursor=page.cursor))
-            return await self._page_of(request, chosen, call, page.offset)
-        engine = self._apis.driver.engine
-        offset = engine.hold_stable()
-        if offset is None:
+            self._pages.hold(page)
+            offset, call = page.offset, replace(call, asked=replace(call.asked, cursor=page.cursor))
+        elif (stable := engine.hold_stable()) is not None:
+            offset = stable
+        else:
             return await self._filled(request, chosen, await answer_to(self._apis, call))
         try:
             return await self._page_of(request, chosen, replace(call, as_of=offset), offset)
@@ -185,8 +185,9 @@ class AdminDoor:
 
     async def _page_of(self, request: AdminRequest, chosen: Enveloped, call: Call, offset: Offset) -> AdminResponse:
         answer = await answer_to(self._apis, call)
+        following = self._pages.turn(offset, answer.response)  # before other tasks run: the state was held for the read
         filled = await self._filled(request, chosen, answer)
-        filled.next_page_token = self._pages.turn(offset, answer.response)
+        filled.next_page_token = following
         return filled
 
     async def _filled(self, request: AdminRequest, chosen: Enveloped, answer: Answer) -> AdminResponse:

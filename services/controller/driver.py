@@ -30,6 +30,7 @@ from services.controller.activating import report_activation, unrefused
 from services.controller.decision_queue import DecisionQueue
 from services.controller.failing import failing
 from services.controller.outliving import to_the_end
+from services.controller.pages import not_kept
 from services.controller.pending import FOR_NOW, PendingWrite, response_of
 from services.controller.performance import PerformanceLog
 from services.controller.quorum_link import EventsBehind, QuorumLink
@@ -223,7 +224,9 @@ class ControllerDriver:
         return waiting.answered
 
     def read(self, command: Command[T], *, as_of: Offset) -> Answer:
-        """Runs a read on the state at `as_of`, a committed offset whose state the timeline keeps. Raises ApiError."""
+        """Runs a read on the state at `as_of`, which must be held. Raises ApiError; SNAPSHOT_NOT_FOUND if it is not."""
+        if not self.engine.state.registry.is_held(as_of):
+            raise not_kept(as_of)
         decision = command(self.engine.state.at(as_of), Moment(next_offset=as_of, now_ms=self._clock.wall_ms()))
         assert not decision.records, decision.records
         return Answer(token=None, response=decision.response, epoch=self.leader_epoch, offset=as_of)

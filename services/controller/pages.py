@@ -44,6 +44,14 @@ def parse(token: str) -> Page:
         ) from None
 
 
+def not_kept(offset: Offset) -> ApiError:
+    """Returns the error for a page whose state is gone."""
+    return ApiError(
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        f"the state at offset {offset} is not kept any more: the list has to be read from its beginning",
+    )
+
+
 class Pages:
     """The states that the timeline keeps for readers of paginated lists, each with a timer that drops it."""
 
@@ -51,16 +59,20 @@ class Pages:
         self._engine = engine
         self._kept: dict[Offset, asyncio.TimerHandle] = {}
 
-    def check(self, page: Page) -> None:
-        """Raises ApiError(SNAPSHOT_NOT_FOUND) if this controller does not keep the page's state, or no longer does."""
+    def hold(self, page: Page) -> None:
+        """Holds the page's state while the page is read: the caller releases it in the timeline's registry.
+
+        Raises ApiError(SNAPSHOT_NOT_FOUND) if this controller does not keep the state, or no longer does.
+        """
         if page.offset not in self._kept or not self._engine.state.registry.is_held(page.offset):
-            raise ApiError(
-                ErrorCode.SNAPSHOT_NOT_FOUND,
-                f"the state at offset {page.offset} is not kept any more: the list has to be read from its beginning",
-            )
+            raise not_kept(page.offset)
+        self._engine.state.registry.hold(page.offset)
 
     def turn(self, offset: Offset, response: DescribeTopicPartitionsResponse) -> str:
-        """Returns the token of the page after `response` and keeps its state; empty after the last page."""
+        """Returns the token of the page after `response` and keeps its state; empty after the last page.
+
+        The state at `offset` must be held.
+        """
         if response.next_cursor is None:
             return ""
         self._keep(offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,6 +27,10 @@ WITHIN_S = 120
 """A bound against hanging."""
 
 
+async def nothing() -> None:
+    """Does nothing."""
+
+
 class ScriptedQuorum(RaftClientServicer):
     """Takes every append, and tells of what it is told to tell."""
 
@@ -36,6 +40,8 @@ class ScriptedQuorum(RaftClientServicer):
         """The epochs that were asked about."""
         self.confirms = ErrorCode.NONE
         """Its answer to ConfirmLeadership."""
+        self.before_confirming: Callable[[], Awaitable[object]] = nothing
+        """What is awaited before each of these answers."""
         self.answers = asyncio.Event()
         """While it is not set, appends are taken and not answered."""
         self.answers.set()
@@ -58,6 +64,7 @@ class ScriptedQuorum(RaftClientServicer):
 
     async def ConfirmLeadership(self, request: ConfirmLeadershipRequest, context: Any) -> ConfirmLeadershipResponse:
         self.confirmed.append(request.epoch)
+        await self.before_confirming()
         return ConfirmLeadershipResponse(error_code=self.confirms)  # type: ignore[arg-type]
 
     def lead(self, leader_id: NodeId, *, epoch: Epoch, next_offset: Offset) -> None:
@@ -68,6 +75,10 @@ class ScriptedQuorum(RaftClientServicer):
     def commit(self, high_watermark: Offset) -> None:
         """What is committed from now on."""
         self._events.put_nowait(ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark)))
+
+    def begin_snapshot(self) -> None:
+        """The first chunk of a snapshot, which clears the controller's state; the others do not come."""
+        self._events.put_nowait(ListenResponse(snapshot=ListenResponse.SnapshotChunk()))
 
     async def until(self, count: int) -> None:
         """So many appends have come."""

@@ -29,7 +29,7 @@ from tests.controller.clusters import Cluster
 from tests.services.clocks import MovedClock
 from tests.services.controllers import InProcess, controller
 from tests.services.nodes import sole_leader
-from tests.services.scripted import WITHIN_S, ScriptedQuorum, listening, quorum_at_work
+from tests.services.scripted import WITHIN_S, ScriptedQuorum, listening, nothing, quorum_at_work
 
 NEVER_BY_SIZE = 1 << 60
 INTERVAL_MS = 3_600_000
@@ -59,6 +59,15 @@ async def page(here: InProcess, token: str = "") -> AdminResponse:
     request = AdminRequest(describe_topic_partitions=DescribeTopicPartitionsRequest(), page_token=token)
     answer: AdminResponse = await here.stub.Submit(request, timeout=WITHIN_S)
     return answer
+
+
+async def write(here: InProcess, quorum: ScriptedQuorum) -> None:
+    """One record is written and committed."""
+    written = asyncio.ensure_future(here.driver.write("test", write_a_level))
+    await asyncio.sleep(0)  # it has begun
+    quorum.commit(here.driver.engine.next_offset)
+    async with asyncio.timeout(WITHIN_S):
+        await written
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -101,15 +110,55 @@ async def test_the_state_that_was_read_longest_ago_makes_room(
     here, quorum = paged
     monkeypatch.setattr(pages, "KEPT_MAX", 1)
     first = await page(here)
-    engine = here.driver.engine
-    written = asyncio.ensure_future(here.driver.write("test", write_a_level))
-    await asyncio.sleep(0)  # it has begun
-    quorum.commit(engine.next_offset)
-    async with asyncio.timeout(WITHIN_S):
-        await written
+    await write(here, quorum)
     second = await page(here)
 
-    assert [False, True] == [engine.state.registry.is_held(each.offset) for each in (first, second)]
+    registry = here.driver.engine.state.registry
+    assert [False, True] == [registry.is_held(each.offset) for each in (first, second)]
+
+
+async def test_a_page_that_is_being_read_keeps_its_state(
+    paged: tuple[InProcess, ScriptedQuorum], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A majority confirms the leader for longer than an unread state is kept, and a commit comes meanwhile."""
+    here, quorum = paged
+    first = await page(here)
+    loop = asyncio.get_running_loop()
+    time_s = loop.time
+
+    async def confirm_late() -> None:
+        monkeypatch.setattr(loop, "time", lambda: time_s() + pages.KEPT_S)
+        await asyncio.sleep(0)  # what is due now is done in the next round
+        await write(here, quorum)
+
+    quorum.before_confirming = confirm_late
+    second = await page(here, first.next_page_token)
+    quorum.before_confirming = nothing
+    third = await page(here, second.next_page_token)
+
+    assert (["b"], ["c"]) == (names(second), names(third))
+    assert first.offset == second.offset == third.offset
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_page_whose_state_is_lost_while_it_is_read_is_refused(
+    paged: tuple[InProcess, ScriptedQuorum], is_first: bool
+) -> None:
+    """The node was confirmed, then lost its leadership, and its controller has to load a snapshot."""
+    here, quorum = paged
+    first = await page(here)
+    registry = here.driver.engine.state.registry
+
+    async def lose() -> None:
+        quorum.lead(2, epoch=2, next_offset=first.offset)
+        quorum.begin_snapshot()
+        await until(lambda: not registry.is_held(first.offset))
+
+    quorum.before_confirming = lose
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await page(here, "" if is_first else first.next_page_token)
+
+    assert ErrorCode.SNAPSHOT_NOT_FOUND is error_from_call(refused.value).code
 
 
 @pytest.fixture
