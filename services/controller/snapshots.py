@@ -94,7 +94,7 @@ class Snapshots:
     async def make(self) -> OffsetAndEpoch | None:
         """Makes a snapshot of the committed state and uploads it; None if nothing stable is committed yet.
 
-        Raises AioRpcError if the quorum node refuses it or is gone, Lost if the state is no longer kept.
+        Raises AioRpcError if the quorum node refuses it or is gone, StateLost if the state is no longer kept.
         """
         engine, applied = self._stands.engine, self._stands.applied
         size, epoch, started_ms = applied.size, applied.epoch, self._clock.monotonic_ms()
@@ -125,11 +125,11 @@ class Snapshots:
         call = self._stub.CreateSnapshot(timeout=DEADLINE_S)
         try:
             await call.write(CreateSnapshotRequest(end_offset=snapshot.offset, epoch=snapshot.epoch))
+            _check_held(state, snapshot.offset)
             for values in self._pieces(state, snapshot.offset):
                 await call.write(CreateSnapshotRequest(values=values))
                 await asyncio.sleep(0)
-                if not state.registry.is_held(snapshot.offset):
-                    raise StateLost(f"the state at offset {snapshot.offset} is gone")
+                _check_held(state, snapshot.offset)
             await call.write(CreateSnapshotRequest())  # an empty message marks the end
             await call.done_writing()
         except asyncio.InvalidStateError:
@@ -156,3 +156,9 @@ class Snapshots:
                 until_ms = self._clock.monotonic_ms() + SLICE_MS
         if values:
             yield values
+
+
+def _check_held(state: ClusterState, offset: Offset) -> None:
+    """Raises StateLost if the timeline no longer holds the state at `offset`."""
+    if not state.registry.is_held(offset):
+        raise StateLost(f"the state at offset {offset} is gone")

@@ -11,6 +11,7 @@ import pytest
 
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.admin_pb2 import AdminRequest, AdminResponse
+from kraft.service.quorum_pb2 import ListenResponse
 from kraft.service.quorum_pb2_grpc import add_RaftClientServicer_to_server
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Decision, Moment
@@ -21,7 +22,7 @@ from quorate.records import FeatureLevelRecord
 from quorate.runtime.server import Server
 from quorate.runtime.statuses import error_from_call
 from services.controller import pages, snapshots
-from services.controller.snapshots import Snapshots
+from services.controller.snapshots import Snapshots, StateLost
 from services.quorum import driver as quorum_driver
 from services.quorum.controller_presence import ControllerPresence
 from services.quorum.servicer import RaftClientService
@@ -198,6 +199,23 @@ async def test_a_checkpoint_lets_go_of_its_state_when_it_is_refused(
         await maker.make()
 
     assert not here.driver.engine.state.registry.is_held(made.offset)
+
+
+async def test_a_checkpoint_ends_if_its_state_is_lost_while_it_begins(
+    node: tuple[quorum_driver.QuorumDriver, InProcess],
+) -> None:
+    """This controller has to load a snapshot of another before the first piece of its own is made."""
+    _, here = node
+    maker = Snapshots(here.driver, here.channel, MovedClock(), bytes_between=NEVER_BY_SIZE, interval_ms=INTERVAL_MS)
+    making = asyncio.ensure_future(maker.make())
+    await asyncio.sleep(0)  # it has begun
+    for event in (
+        ListenResponse(leadership=ListenResponse.Leadership(leader_id=2, epoch=2)),
+        ListenResponse(snapshot=ListenResponse.SnapshotChunk()),
+    ):
+        await here.driver.hear(event)
+    with pytest.raises(StateLost):
+        await making
 
 
 async def test_a_checkpoint_is_made_when_its_time_has_come(
