@@ -28,6 +28,8 @@ log = logger(__name__)
 CHECK_S: Final = 0.1
 """Interval (s) of the check for expired broker sessions."""
 DEADLINE_MS: Final = 5_000
+APPLIED_WITHIN_MS: Final = 5_000
+"""How long a heartbeat waits until this service has applied the log up to what the heartbeat rests on."""
 
 _NUMBERS: Final = {
     ControlState.FENCED: 1,
@@ -72,8 +74,8 @@ class HeartbeatDriver:
         """Handles one heartbeat: extends the session, and has the controller change the broker's state where needed.
 
         Returns once a state change is applied here. Raises ApiError: STALE_BROKER_EPOCH if the broker epoch is not the
-        registered one; NOT_CONTROLLER while a Kafka controller is active, to which the broker then turns; or the
-        controller's refusal.
+        registered one; NOT_CONTROLLER while a Kafka controller is active, to which the broker then turns;
+        REQUEST_TIMED_OUT if a change is committed, and not applied here in time; or the controller's refusal.
         """
         if self.replica.is_led_elsewhere:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "a Kafka controller is active, and keeps the broker sessions")
@@ -113,14 +115,22 @@ class HeartbeatDriver:
         return self._clock.monotonic_ms()
 
     async def _reached(self, offset: int) -> None:
-        async with asyncio.timeout(DEADLINE_MS / 1000):
-            await self.replica.reached(offset)
-
-    async def _catch_up(self, offset: int) -> None:
+        """Waits until all records below `offset` are applied here. Raises ApiError(REQUEST_TIMED_OUT)."""
         try:
-            await self._reached(offset + 1)
+            async with asyncio.timeout(APPLIED_WITHIN_MS / 1000):
+                await self.replica.reached(offset)
         except TimeoutError:
-            log.debug("no such registration in the log", offset=offset, applied=self.replica.applied)
+            why = (
+                f"waited {APPLIED_WITHIN_MS} ms for the log up to offset {offset}; "
+                f"the heartbeat service has applied it up to offset {self.replica.applied}"
+            )
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why) from None
+
+    async def _catch_up(self, broker_epoch: int) -> None:
+        try:
+            await self._reached(broker_epoch + 1)
+        except ApiError as late:
+            log.debug("no such registration in the log", broker_epoch=broker_epoch, reason=str(late))
 
     async def _change(
         self,
@@ -175,7 +185,7 @@ class HeartbeatDriver:
             try:
                 answer = await self._change(broker.id, broker.epoch, ControlState.FENCED, reason="its session expired")
                 await self._reached(answer.offset)
-            except (ApiError, TimeoutError) as refusal:
+            except ApiError as refusal:
                 log.debug("not fenced yet", broker=broker.id, reason=str(refusal))
 
     def _presume_seen(self) -> None:

@@ -24,10 +24,11 @@ from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server
 from quorate.runtime.statuses import error_from_call
 from quorate.runtime.telemetry import OFF
+from services.heartbeat import driver as heartbeat_driver
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.servicer import PER_TURN, SIDE_BY_SIDE_MAX, HeartbeatService
 from tests.bench.synthetic import Shape, broker_epoch, cluster
-from tests.services.scripted import WITHIN_S
+from tests.services.scripted import WITHIN_S, controller_at_work
 
 SHAPE = Shape(partitions=6, brokers=3)
 NOWHERE = "127.0.0.1:1"
@@ -36,9 +37,9 @@ FENCED, OTHER = 0, 2
 """Of the three brokers: one is fenced in the log, the others are active."""
 
 
-@pytest.fixture
-async def driver() -> AsyncIterator[HeartbeatDriver]:
-    """One tracker that has read a log, and can reach no controller."""
+@asynccontextmanager
+async def driving(controller: str) -> AsyncIterator[HeartbeatDriver]:
+    """One tracker that has read a log, and reads on nowhere."""
     clock = SystemClock()
     replica = Replica(LogReader([NOWHERE], open_channel), clock, OFF)
     for offset, record in enumerate(cluster(SHAPE)):
@@ -46,9 +47,16 @@ async def driver() -> AsyncIterator[HeartbeatDriver]:
     change = BrokerRegistrationChangeRecord(broker_id=FENCED, broker_epoch=broker_epoch(FENCED), fenced=1)
     replica.state.apply(change, 100)
     replica.applied = 101
-    controllers = Client([NOWHERE], ControllerStub)
+    controllers = Client([controller], ControllerStub)
     yield HeartbeatDriver(replica, Sessions(9_000), controllers, clock)
     await controllers.close()
+
+
+@pytest.fixture
+async def driver() -> AsyncIterator[HeartbeatDriver]:
+    """Can reach no controller."""
+    async with driving(NOWHERE) as made:
+        yield made
 
 
 def heartbeat(broker_id: int, *, epoch: int | None = None, offset: int = 100, **wants: bool) -> BrokerHeartbeatRequest:
@@ -135,6 +143,36 @@ async def refusal_of(call: Awaitable[object]) -> ApiError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return error_from_call(caught.value)
+
+
+async def test_a_change_that_is_not_applied_in_time_is_an_error_of_its_broker_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heartbeat_driver, "APPLIED_WITHIN_MS", 50)
+    one = heartbeat(OTHER, want_shut_down=True)
+    async with (
+        controller_at_work() as (controller, address),
+        driving(address) as driver,
+        serving(driver) as stub,
+    ):
+        stream = stub.BrokerHeartbeats(timeout=WITHIN_S)
+        await stream.write(BrokerHeartbeatsRequest(heartbeats=[heartbeat(1), one]))
+        _, offset = await controller.asked()
+        offset.set_result(900)
+        first = await stream.read()
+        await stream.write(BrokerHeartbeatsRequest(heartbeats=[heartbeat(1)]))
+        second = await stream.read()
+        by_itself = asyncio.ensure_future(refusal_of(stub.BrokerHeartbeat(one, timeout=WITHIN_S)))
+        _, offset = await controller.asked()
+        offset.set_result(900)
+        refused = await by_itself
+
+    assert isinstance(first, BrokerHeartbeatsResponse)
+    assert isinstance(second, BrokerHeartbeatsResponse)
+    assert [0, ErrorCode.REQUEST_TIMED_OUT] == [each.error_code for each in first.responses]
+    assert [(0, True, False)] == list(map(said, second.responses))
+    says = "waited 50 ms for the log up to offset 900; the heartbeat service has applied it up to offset 101"
+    assert (ErrorCode.REQUEST_TIMED_OUT, says) == (refused.code, refused.message)
 
 
 @pytest.mark.parametrize("count", [LIST_MAX + 1, 2_000_000])
