@@ -38,6 +38,7 @@ from services.quorum.controller_presence import ControllerPresence
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
+from services.quorum.flusher import off_the_loop
 from services.quorum.handing_over import HandingOver
 from services.quorum.kafka_wire import KafkaWire
 from services.quorum.listeners import takes_login
@@ -128,9 +129,10 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         await _released(core)
         await server.stop(drain_s=DRAIN_S, grace_s=1.0)
         driver.stop()
+        await driver.stopped()
         await peers.close()
         await peer.close()
-    disk.close()
+    await off_the_loop(disk.close)
     await telemetry.close()
 
 
@@ -180,7 +182,7 @@ def _peers(
         heard=driver.hear,
         failed=driver.fail,
         lost=driver.lose,
-        refused=driver.refuse,
+        refused=driver.recorder.refused,
         request_timeout_ms=config.request_timeout_ms,
         listeners=_listeners(config),
         transport=transport,

@@ -109,7 +109,7 @@ class Disk:
         """Begins a flush of the appended batches, which the caller waits for and ends; None if all is flushed."""
         return self.log.begin_flush()
 
-    def fail_flush(self, error: OSError) -> None:
+    def fail_flush(self, error: Exception) -> None:
         """Marks the log as failed after a failed flush: it refuses all use, as the content of the disk is unknown."""
         self.log.fail_flush(error)
 

@@ -112,9 +112,13 @@ class QuorumDriver:
         self._soon = asyncio.get_running_loop().call_soon(self._run)
 
     def stop(self) -> None:
-        """Stops the loop, and waits until the running flush is done."""
+        """Stops the loop, and the flush thread after the running flush."""
         self._halt()
         self._flusher.stop()
+
+    async def stopped(self) -> None:
+        """Waits until the running flush is done after `stop`, for ever if the disk hangs."""
+        await self._flusher.stopped()
 
     def _halt(self) -> None:
         for handle in (self._timer, self._soon, self._lingering):
@@ -156,10 +160,6 @@ class QuorumDriver:
         """Reports to the core that a request failed; `token` is its `reply_to`."""
         self.core.request_failed(token, self.now_ms)
         self._wake()
-
-    def refuse(self, why: str) -> None:
-        """Counts and logs a peer's answer that was malformed or broke a rule."""
-        self.recorder.refused(why)
 
     def resign(self, epoch: Epoch) -> None:
         """Resigns the leadership in `epoch`; no effect in another epoch."""
@@ -301,7 +301,7 @@ class QuorumDriver:
             self.recorder.flush_begins()
             self._flusher.wait_for(flush, self._flushed)
 
-    def _flushed(self, error: OSError | None) -> None:
+    def _flushed(self, error: Exception | None) -> None:
         """Handles the end of a flush. After a failed fsync the disk's content is unknown, so the process ends."""
         if self._peers is None:
             return

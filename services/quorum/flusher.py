@@ -1,10 +1,14 @@
-"""Flush thread: waits for fsync, so that the event loop does not block. Part of group commit."""
+"""Threads that wait for the disk, so that the event loop does not: the flush thread, part of group commit, and others.
+
+They are daemon threads. A disk may hang for ever, and then the process must still be able to end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
 
@@ -12,7 +16,7 @@ from quorate.storage.disk_log import Flush
 
 NAME: Final = "flusher"
 
-Done = Callable[[OSError | None], None]
+Done = Callable[[Exception | None], None]
 """Called on the event loop when a flush is done, with None or its error."""
 
 
@@ -26,7 +30,6 @@ class Flusher:
     def start(self) -> None:
         """Starts the thread; callbacks run on the running event loop."""
         loop = asyncio.get_running_loop()
-        # A daemon thread: a hanging disk must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, args=(loop,), name=NAME, daemon=True)
         self._thread.start()
 
@@ -35,18 +38,47 @@ class Flusher:
         self._work.put((flush, done))
 
     def stop(self) -> None:
-        """Waits for all queued flushes and ends the thread, so that the files can be closed."""
+        """Has the thread end after all queued flushes."""
+        self._work.put(None)
+
+    async def stopped(self) -> None:
+        """Waits until the thread has ended after `stop`, so that the files can be closed."""
         if self._thread is not None:
-            self._work.put(None)
-            self._thread.join()
+            await off_the_loop(self._thread.join)
             self._thread = None
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         while (work := self._work.get()) is not None:
             flush, done = work
-            error: OSError | None = None
-            try:
-                flush.wait()
-            except OSError as failure:
-                error = failure
-            loop.call_soon_threadsafe(done, error)
+            _tell(loop, done, _error_of(flush.wait))
+
+
+async def off_the_loop(work: Callable[[], None]) -> None:
+    """Does `work`, which may hang with the disk, in a daemon thread, and waits for it. Raises what it raises.
+
+    Not by asyncio.to_thread: a process does not end before the threads of that pool have.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Exception | None] = loop.create_future()
+
+    def told(error: Exception | None) -> None:
+        if not done.done():  # whoever waited may have been cancelled
+            done.set_result(error)
+
+    threading.Thread(target=lambda: _tell(loop, told, _error_of(work)), daemon=True).start()
+    error = await done
+    if error is not None:
+        raise error
+
+
+def _error_of(work: Callable[[], None]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:  # whoever waits for it answers it
+        return error
+    return None
+
+
+def _tell(loop: asyncio.AbstractEventLoop, done: Done, error: Exception | None) -> None:
+    with suppress(RuntimeError):  # the loop is closed: nobody has waited so long
+        loop.call_soon_threadsafe(done, error)

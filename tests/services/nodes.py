@@ -73,6 +73,7 @@ async def sole_leader(
     await committed(driver, driver.core.log.leo)
     yield driver
     driver.stop()
+    await driver.stopped()
     disk.log.abandon() if failed else disk.close()
     assert failures == []
 

@@ -40,6 +40,7 @@ async def test_hears_of_records_only_once_they_are_in_the_log(tmp_path: Path) ->
     event = await anext(events)
     assert driver.disk.read(0, 1) == event.batches.records
     driver.stop()
+    await driver.stopped()
     driver.disk.close()
 
 

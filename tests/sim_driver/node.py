@@ -159,7 +159,7 @@ class Node:
                 heard=driver.hear,
                 failed=driver.fail,
                 lost=driver.lose,
-                refused=driver.refuse,
+                refused=driver.recorder.refused,
                 request_timeout_ms=RaftSettings().request_timeout_ms,
                 listeners=(self.endpoint,),
             )

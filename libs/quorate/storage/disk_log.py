@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -179,9 +180,9 @@ class DiskLog:
             self._marked_bytes = 0
         return self.flushed
 
-    def fail_flush(self, error: OSError) -> None:
-        """Marks the log as failed after a failed flush: every further append and flush raises an error."""
-        self._failed = error
+    def fail_flush(self, error: Exception) -> None:
+        """Marks the log as failed after a failed flush: every further append and flush raises an OSError."""
+        self._failed = error if isinstance(error, OSError) else OSError(errno.EIO, repr(error))
 
     def read(self, offset: Offset, max_bytes: int) -> bytes:
         """Returns whole batches from the one with `offset` on, at least one and up to `max_bytes`; empty at the end.
