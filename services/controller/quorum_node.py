@@ -16,7 +16,7 @@ from kraft.service.quorum_pb2 import (
     UpgradeKRaftVersionRequest,
 )
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
-from quorate.errors import ApiError, ErrorCode, error_name, refusal_of
+from quorate.errors import ApiError, ErrorCode, error_name, error_of, refusal_of
 from quorate.nouns import Epoch, NodeId
 from quorate.runtime.client import call
 from services.controller.outliving import to_the_end
@@ -24,7 +24,8 @@ from services.controller.outliving import to_the_end
 DEADLINE_MS: Final = 5_000
 """Deadline of RPCs that the quorum node answers from its present state."""
 CHANGE_DEADLINE_MS: Final = 60_000
-"""Deadline of a voter change: it is answered once committed, or refused earlier by the quorum's own time limit."""
+"""Deadline of a change of the voters or of kraft.version: it is answered once committed, or refused earlier by the
+quorum's own time limit or when its leader changes."""
 
 
 UNTOUCHED: Final = "untouched"
@@ -77,9 +78,15 @@ class QuorumNode:
             )
 
     async def upgrade_kraft_version(self, version: int, epoch: Epoch, *, validate_only: bool = False) -> None:
-        """Asks the own node, the leader of `epoch`, to write a kraft.version. Raises ApiError if it cannot."""
+        """Asks the own node, the leader of `epoch`, to write a kraft.version; returns once it is committed.
+
+        Raises ApiError; NOT_CONTROLLER if the node does not lead, or no longer: the level may still be committed.
+        """
         request = UpgradeKRaftVersionRequest(epoch=epoch, version=version, validate_only=validate_only)
-        _raise(await call(self._raft_client.UpgradeKRaftVersion, request, deadline_ms=DEADLINE_MS))
+        answer = await call(self._raft_client.UpgradeKRaftVersion, request, deadline_ms=CHANGE_DEADLINE_MS)
+        if error_of(answer.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, answer.error_message)
+        _raise(answer)
 
     async def register_with_kafka(self, request: ControllerRegistrationRequest) -> None:
         """Registers this controller with a Kafka leader, through the own quorum node. Raises ApiError if it cannot."""

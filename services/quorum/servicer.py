@@ -32,8 +32,9 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Epoch, NodeId
+from quorate.nouns import Epoch, NodeId, Offset
 from quorate.raft import messages as raft
+from quorate.raft.roles import Leader
 from quorate.runtime.logs import logger
 from quorate.runtime.passing_on import listener_of
 from quorate.runtime.repeats import RepeatFilter
@@ -257,15 +258,31 @@ class RaftClientService(RaftClientServicer):
     async def UpgradeKRaftVersion(
         self, request: UpgradeKRaftVersionRequest, context: Any
     ) -> UpgradeKRaftVersionResponse:
-        """Raises kraft.version: the voter set, with each voter's reported listeners, goes into the log. KIP-853."""
-        upgrade = self._driver.upgrade_kraft_version(
-            request.version, epoch=request.epoch, validate_only=request.validate_only
-        )
+        """Raises kraft.version: the voter set, with each voter's reported listeners, goes into the log. KIP-853.
+
+        It is answered once that is committed, also if another request wrote it.
+        """
+        epoch = request.epoch
+        upgrade = self._driver.upgrade_kraft_version(request.version, epoch=epoch, validate_only=request.validate_only)
+        error, message, end_offset = upgrade.error, upgrade.message, upgrade.end_offset
+        is_written = error is ErrorCode.NONE and not request.validate_only
+        if is_written and not await self._is_committed(end_offset, epoch):
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            message = f"this node leads epoch {epoch} no more, and had not committed all records below {end_offset}"
         return UpgradeKRaftVersionResponse(
-            error_code=upgrade.error,  # type: ignore[arg-type]
-            error_message=upgrade.message,
-            end_offset=upgrade.end_offset,
+            error_code=error,  # type: ignore[arg-type]
+            error_message=message,
+            end_offset=end_offset,
         )
+
+    async def _is_committed(self, end_offset: Offset, epoch: Epoch) -> bool:
+        """Waits until all records below `end_offset` are committed; False if this node leads `epoch` no more."""
+        core = self._driver.core
+        while isinstance(core.role, Leader) and core.role.epoch == epoch:
+            if self._driver.high_watermark >= end_offset:
+                return True
+            await self._driver.changed.wait()
+        return False
 
     async def RegisterWithKafka(
         self, request: ControllerRegistrationRequest, context: Any

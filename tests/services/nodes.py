@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from quorate.nouns import Offset, ReplicaKey
 from quorate.raft.core import Raft
-from quorate.raft.voters import VoterSet
+from quorate.raft.voters import ListenerEndpoint, VoterSet
 from quorate.records import NoOpRecord, encode_record
 from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.telemetry import OFF
@@ -18,6 +18,7 @@ from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
 from services.quorum.tracing import AppendTracer
 
+NODE = ReplicaKey(1)
 RECORD = encode_record(NoOpRecord(), 0)
 
 
@@ -41,11 +42,20 @@ def open_disk(directory: Path, *, voters: int = 1, recovers: bool = False) -> Di
     )
 
 
-def driver_of(disk: Disk, *, linger_ms: int = 0, cluster_id: str = "c", clock: Clock | None = None) -> QuorumDriver:
+def driver_of(
+    disk: Disk,
+    *,
+    linger_ms: int = 0,
+    cluster_id: str = "c",
+    clock: Clock | None = None,
+    node: ReplicaKey = NODE,
+    endpoints: Sequence[ListenerEndpoint] = (),
+) -> QuorumDriver:
     """Node 1 on this disk, which has taken no turn yet."""
     clock = clock or SystemClock()
     core = Raft(
-        node=ReplicaKey(1),
+        node=node,
+        endpoints=endpoints,
         cluster_id=cluster_id,
         log=disk.view(),
         election=disk.election(),
@@ -62,10 +72,12 @@ async def sole_leader(
     failed: Callable[[BaseException], None] | None = None,
     cluster_id: str = "c",
     clock: Clock | None = None,
+    node: ReplicaKey = NODE,
+    endpoints: Sequence[ListenerEndpoint] = (),
 ) -> AsyncIterator[QuorumDriver]:
     """It leads, and its LeaderChange is committed. At the end nothing has failed, but for what `failed` was told."""
     disk = open_disk(directory)
-    driver = driver_of(disk, cluster_id=cluster_id, clock=clock)
+    driver = driver_of(disk, cluster_id=cluster_id, clock=clock, node=node, endpoints=endpoints)
     failures: list[BaseException] = []
     driver.start(NoPeers(), failed or failures.append)  # type: ignore[arg-type]
     while not driver.core.log.leo:

@@ -49,9 +49,11 @@ class HeldDisk:
 def held_disk() -> Iterator[HeldDisk]:
     disk = HeldDisk()
     set_failpoint("log.before_fsync", disk)
-    yield disk
-    set_failpoint("log.before_fsync", None)
-    disk.let_go()
+    try:
+        yield disk
+    finally:
+        set_failpoint("log.before_fsync", None)
+        disk.let_go()
 
 
 @pytest.fixture

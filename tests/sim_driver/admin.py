@@ -74,7 +74,10 @@ class Admin:
         if leader is not None:
             stub: Any = RaftClientStub(self._channel(leader))  # type: ignore[arg-type]
             epoch = leader.driver.core.role.epoch if leader.driver is not None else 0
-            await stub.UpgradeKRaftVersion(UpgradeKRaftVersionRequest(version=1, epoch=epoch), timeout=ANSWER_S)
+            request = UpgradeKRaftVersionRequest(version=1, epoch=epoch)
+            answer = await stub.UpgradeKRaftVersion(request, timeout=ANSWER_S)
+            if answer.error_code == 0:
+                require("I-41", not self._is_static(), "said to be in the log, and is not committed", answer.end_offset)
 
     async def _add(self) -> None:
         nodes = [node for node in self._world.nodes.values() if node.id not in self._voters.ids]

@@ -23,17 +23,19 @@ __all__ = ["CLUSTER"]
 
 
 async def _update_features(apis: Apis, call: Call) -> Answer:
-    """Updates finalized feature levels; the quorum node checks kraft.version first, and writes it after all others."""
+    """Updates finalized feature levels; the quorum node checks kraft.version first, and writes it after all others.
+
+    It is asked even if its log has the level: that may be of a request before, and not committed yet.
+    """
     kraft_version, voters = await apis.quorum.quorum()
     wanted = kraft_version_update(call.asked)
-    is_new = wanted is not None and wanted != kraft_version
-    if is_new:
-        await apis.quorum.upgrade_kraft_version(wanted or 0, apis.driver.leader_epoch, validate_only=True)
+    if wanted is not None:
+        await apis.quorum.upgrade_kraft_version(wanted, apis.driver.leader_epoch, validate_only=True)
     others = voters - {apis.driver.leader_id}
     command = update_features(call.asked, kraft_version=kraft_version, voters=others, settings=apis.settings)
     answer = await apis.write(call, command)
-    if is_new and not (call.validate_only or call.asked.validate_only):
-        await apis.quorum.upgrade_kraft_version(wanted or 0, apis.driver.leader_epoch)
+    if wanted is not None and not (call.validate_only or call.asked.validate_only):
+        await apis.quorum.upgrade_kraft_version(wanted, apis.driver.leader_epoch)
     return answer
 
 
