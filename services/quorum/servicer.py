@@ -153,26 +153,35 @@ class PeerServicer(MembershipServicer, NodeLogService):
     async def FetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[FetchResponse]:
-        """Answers each fetch in order. When the stream ends, the core learns that its replica is gone."""
-        replica, stream, endpoints = NOBODY, object(), self._for(context)
+        """Answers each fetch in order. When the stream ends, the core learns that its replica is gone.
+
+        The first request says whose stream it is. Raises ApiError(INVALID_REQUEST) for one of another replica.
+        """
+        replica: NodeId | None = None
+        stream, endpoints = object(), self._for(context)
         try:
             async for request in request_iterator:
                 # Only the first request makes a stream the replica's own: a later one may be left over from a process
                 # that has ended, and arrive after the replica's new process has opened another stream.
-                if replica != request.replica_state.replica_id:
+                if replica is None:
                     replica = request.replica_state.replica_id
-                    self._streams[replica] = stream
-                    if self._handing_over is not None:
-                        self._handing_over.opened(replica)
+                    self._open(replica, stream)
+                _check_replica(request, replica)
                 yield await self._fetched(request, endpoints)
         finally:
             # A dead stream may end long after the replica has opened another one, whose parked fetch must stay.
-            if self._streams.get(replica) is stream:
+            if replica is not None and self._streams.get(replica) is stream:
                 del self._streams[replica]
-                if replica != NOBODY:
-                    if self._handing_over is not None:
-                        self._handing_over.closed(replica)
-                    self._driver.lose(replica)
+                if self._handing_over is not None:
+                    self._handing_over.closed(replica)
+                self._driver.lose(replica)
+
+    def _open(self, replica: NodeId, stream: object) -> None:
+        if replica == NOBODY:
+            return
+        self._streams[replica] = stream
+        if self._handing_over is not None:
+            self._handing_over.opened(replica)
 
     async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
         """Answers one chunk of a snapshot. KIP-630."""
@@ -302,6 +311,14 @@ class RaftClientService(RaftClientServicer):
         """Resigns the leadership of an epoch in which the controller cannot continue."""
         self._end(request.epoch)
         return ResignResponse()
+
+
+def _check_replica(request: FetchRequest, replica: NodeId) -> None:
+    """Raises ApiError(INVALID_REQUEST) for a fetch of another replica than the stream's: each opens its own."""
+    asked = request.replica_state.replica_id
+    if asked != replica:
+        why = f"replica_id {asked} in the stream of replica {replica}: a stream of fetches is one replica's"
+        raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "replica_state.replica_id"})
 
 
 def _check_offset(field: str, offset: int) -> None:
