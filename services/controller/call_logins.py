@@ -15,7 +15,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, kept_keys, salted_password
@@ -37,22 +37,41 @@ TOKEN: Final = "delegationtoken"
 HASHED_AT_ONCE: Final = 2
 """Passwords that are hashed at the same time; more wait, so that wrong ones cannot take all processors."""
 FAILURE_DELAY_S: Final = 0.1
-"""How long a failed login waits for its refusal: Kafka's default of `connection.failed.authentication.delay.ms`."""
+"""When a failed login is refused, from its begin on: Kafka's default of `connection.failed.authentication.delay.ms`.
+
+Kafka counts from the failure on. But there the client hashes the password, and here the controller does, which takes
+longer for a user with more iterations. As long as it takes less than this, nobody sees that.
+"""
 REMEMBERED: Final = 10_000
 """How many passwords that fitted are remembered."""
 
 
+def _loop_time_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class CallLogins:
-    """The logins of one controller's calls. `mechanisms` is `sasl.enabled.mechanisms`; none for no logins at all."""
+    """The logins of one controller's calls. `mechanisms` is `sasl.enabled.mechanisms`; none for no logins at all.
+
+    `now_s` and `sleep` are the clock of failed logins, in s.
+    """
 
     def __init__(
-        self, logins: Logins, mechanisms: Collection[str], *, failure_delay_s: float = FAILURE_DELAY_S
+        self,
+        logins: Logins,
+        mechanisms: Collection[str],
+        *,
+        failure_delay_s: float = FAILURE_DELAY_S,
+        now_s: Callable[[], float] = _loop_time_s,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         numbers = [scram_number(name) for name in mechanisms]
         self._mechanisms = [number for number in numbers if number is not None]
         assert len(self._mechanisms) == len(mechanisms), mechanisms
         self._logins = logins
         self._failure_delay_s = failure_delay_s
+        self._now_s = now_s
+        self._sleep = sleep
         self._key = secrets.token_bytes(32)
         self._fitted: dict[bytes, bytes] = {}
         self._room = asyncio.Semaphore(HASHED_AT_ONCE)
@@ -66,7 +85,7 @@ class CallLogins:
         given = [value for key, value in context.invocation_metadata() or () if key == AUTHORIZATION]
         if not given:
             return None
-        host = peer_address(context)
+        host, refused_at_s = peer_address(context), self._now_s() + self._failure_delay_s
         if not self._mechanisms:
             raise self._refusal(host, "this controller takes no logins: sasl.enabled.mechanisms is empty")
         self._logins.check_loaded()
@@ -80,7 +99,7 @@ class CallLogins:
         else:
             raise self._refusal(host, f"{AUTHORIZATION} takes Basic or DelegationToken before the credentials")
         if login is None:
-            await asyncio.sleep(self._failure_delay_s)
+            await self._sleep(refused_at_s - self._now_s())
             raise self._refusal(host, "the credentials are those of no user and no delegation token", user)
         return login
 
@@ -101,7 +120,7 @@ class CallLogins:
         kept = (self._logins.credential(mechanism, user) for mechanism in self._mechanisms)
         credential = next((each for each in kept if each is not None), None)
         if credential is None or not colon:
-            # It takes as long as for a user who is there, so that nobody learns who is.
+            # As long as for most users who are there, so that nobody learns who is even where many logins wait.
             await self._stored_key(self._mechanisms[0], password, hashlib.sha256(self._key).digest(), ITERATIONS_MIN)
             return None, None
         mac = hmac.digest(self._key, f"{credential.mechanism}:{len(user)}:{user}:{password}".encode(), "sha256")

@@ -82,6 +82,35 @@ async def test_what_fits_nobody_is_refused_in_the_same_words(value: str, caplog:
     assert not credentials or credentials not in caplog.text
 
 
+class FailureClock:
+    """The time that a failed login sees: it begins at 7 s, and its hash takes `hash_s`."""
+
+    def __init__(self, hash_s: float) -> None:
+        self.now_s = 7.0
+        self._hashed_at_s = 7.0 + hash_s
+
+    def read(self) -> float:
+        """The hash is done after the first reading."""
+        now_s, self.now_s = self.now_s, self._hashed_at_s
+        return now_s
+
+    async def sleep(self, delay_s: float) -> None:
+        self.now_s += max(0.0, delay_s)
+
+
+@pytest.mark.parametrize("value", [basic(password="wrong"), basic(user="nobody"), "Basic !", "DelegationToken t1:no"])
+@pytest.mark.parametrize(("hash_s", "refused_s"), [(0.0, 7.5), (0.0625, 7.5), (0.375, 7.5), (0.5, 7.5), (2.0, 9.0)])
+async def test_a_refusal_comes_at_one_time_however_long_the_hash_takes(
+    value: str, hash_s: float, refused_s: float
+) -> None:
+    """Else the duration tells who is there: the hash of a user with more iterations takes longer."""
+    clock, known = FailureClock(hash_s), logins(active(credential(1), TOKEN), now_ms=5_000)
+    by = CallLogins(known, NAMES, failure_delay_s=0.5, now_s=clock.read, sleep=clock.sleep)
+
+    assert FAILED == await login(by, value)
+    assert refused_s == clock.now_s
+
+
 async def test_another_scheme_and_two_at_once_are_refused() -> None:
     by = asked(active(credential(1)))
 
