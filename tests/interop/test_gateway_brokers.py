@@ -52,13 +52,15 @@ async def test_the_oldest_releases_tool_makes_a_topic_that_both_releases_serve(f
     consumed = await fleet.consume(TOPIC, RECORDS, "--group", "readers")
     described = await fleet.ask(TOOLS + "TopicCommand", "--describe", "--topic", TOPIC)
     group = await fleet.ask(TOOLS + "consumer.group.ConsumerGroupCommand", "--describe", "--group", "readers")
-    lags = re.findall(rf"^readers +{TOPIC} +\d +\d+ +\d+ +(\d+) ", group, re.M)
+    # The producer may leave a partition empty, and then a reader may end before it knows its position there.
+    read = re.findall(rf"^readers +{TOPIC} +\d +(\d+|-) +\d+ +([0-]) ", group, re.M)
 
     assert sorted(BROKERS) == sorted(await fleet.leaders(TOPIC))
     assert 3 == len(re.findall(r"Leader: \d+\tReplicas: \d+,\d+,\d+\tIsr: \d+,\d+,\d+", described))
     assert produced.startswith(SEND)
     assert RECORDS == len(consumed)
-    assert ["0", "0", "0"] == lags
+    assert 3 == len(read)
+    assert RECORDS == sum(int(offset) for offset, _ in read if offset != "-")
 
 
 @pytest.mark.parametrize("pom", [OLDEST_POM, POM], ids=["oldest", "newest that has tools"])
