@@ -68,7 +68,7 @@ async def heard_until_failed(directory: Path, place: str) -> list[str]:
                     heard=node.hear,
                     failed=node.fail,
                     lost=node.lose,
-                    refused=node.refuse,
+                    refused=node.recorder.refused,
                     request_timeout_ms=1_000 * WITHIN_S,
                 )
                 with failpoint(place, fail):
