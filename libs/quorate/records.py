@@ -103,7 +103,7 @@ _FRAME_VERSION: Final = b"\x01"
 TRACE_TAG: Final = 10_000
 """The tag of the W3C trace context on the first record of a batch, far above any tag of Kafka's."""
 REQUEST_TAG: Final = 10_001
-"""The tag of a request id with its answer, on the first record of the last batch of the request.
+"""The tag of a request's identity with its answer, on the first record of the last batch of the request.
 
 See `quorate.controller.engine.deduplication`.
 """
@@ -217,7 +217,7 @@ def with_trace(record: R, traceparent: bytes) -> R:
 
 
 def with_request(record: R, mark: bytes) -> R:
-    """Returns `record` with a request's id and answer, for deduplication, after its trace context if it has one."""
+    """Returns `record` with a request's identity and answer, for deduplication, after its trace context if any."""
     traced = trace_of(record)
     tags = () if traced is None else ((TRACE_TAG, traced),)
     return msgspec.structs.replace(record, unknown_tags=(*tags, (REQUEST_TAG, mark)))
@@ -229,7 +229,7 @@ def trace_of(record: Message) -> bytes | None:
 
 
 def request_of(record: Message) -> bytes | None:
-    """Returns the request id and answer that `record` carries, encoded, or None."""
+    """Returns the request's identity and answer that `record` carries, encoded, or None."""
     return _tagged(record, REQUEST_TAG)
 
 

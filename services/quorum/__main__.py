@@ -241,7 +241,7 @@ def _listeners(config: QuorumConfig) -> tuple[RaftEndpoint, ...]:
 
 
 def _kafka_wires(config: QuorumConfig) -> dict[str, PeerWire]:
-    """Returns a wire for each security protocol of Kafka that a listener speaks.
+    """Returns what calls peers by Kafka's protocol, for each of Kafka's security protocols that a listener speaks.
 
     There is none for a protocol with logins if `controller.quorum.peer.config` is not set: such a listener is announced
     for brokers, and no peer can be called there. Raises ConfigError for properties of that file that are missing or

@@ -279,7 +279,7 @@ class RaftClientService(RaftClientServicer):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             message = f"this node leads epoch {epoch} no more, and had not committed all records below {end_offset}"
         return UpgradeKRaftVersionResponse(
-            error_code=error,  # type: ignore[arg-type]
+            error_code=error,  # type: ignore[arg-type]  # as in `Append`
             error_message=message,
             end_offset=end_offset,
         )

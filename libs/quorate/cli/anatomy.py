@@ -48,7 +48,7 @@ _ATTRIBUTES: Final = (
 )
 OUR_TAGS: Final = {
     TRACE_TAG: "traceparent: the request that caused this batch",
-    REQUEST_TAG: "mark: the request's id and its answer, so that a repeated one is written once",
+    REQUEST_TAG: "mark: a digest of caller and request id, and the answer, so that a repeated one is written once",
     TARGET_TAG: "target: the voters that AlterQuorum has asked for",
 }
 

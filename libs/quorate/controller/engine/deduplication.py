@@ -1,7 +1,7 @@
 """Deduplication: remembers the answers to requests with an id, so that a retry gets the same answer and writes nothing.
 
-The request id and the answer travel in the log, in a tagged field of the first record of the request's last batch,
-beside the trace context; so the next leader knows them, too. Snapshots do not contain them.
+A digest of the caller and its request id, and the answer, travel in the log, in a tagged field of the first record of
+the request's last batch, beside the trace context; so the next leader knows them, too. Snapshots do not contain them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = ["ID_BYTES", "KEPT_MAX", "MARK_BYTES_MAX", "RequestDeduplication", "Re
 
 ID_BYTES: Final = 16
 DIGEST_BYTES: Final = 8
+"""The size in bytes of the digest of what a request asks for, kept to tell a retry from another request."""
 KEPT_MAX: Final = 10_000
 """The number of ids that are remembered: about 10 s at 1,000 writes a second, longer than a client retries."""
 MARK_BYTES_MAX: Final = 256 << 10
@@ -41,9 +42,9 @@ class RequestId:
 
     @staticmethod
     def of(given: bytes, *, caller: str, asked: bytes, response: type[Message]) -> RequestId:
-        """Returns the identity of a caller's request: two callers may choose the same 16 bytes, and do not meet.
+        """Returns the identity of a request by the id that its caller has given, the caller, and the encoded request.
 
-        The bytes that the client has chosen are not in it, and so not in the log.
+        Two callers that give the same id have different identities. The id itself is not in it, and so not in the log.
         """
         value = sha256(caller.encode() + b"\0" + given).digest()[:ID_BYTES]
         return RequestId(value, response, sha256(asked).digest()[:DIGEST_BYTES])
