@@ -129,6 +129,7 @@ def test_a_state_that_is_not_the_checkpoints_is_named(lake: ParquetTables, repla
     assert {"partition", "broker"} == {row["kind"] for row in rows}
 
 
+@pytest.mark.usefixtures("whole_plans")
 def test_only_states_of_partitions_pass_through_python_and_as_columns(spark: SparkSession, lake: ParquetTables) -> None:
     from services.pipeline import bronze, gold
     from services.pipeline.gold.audit import audit_timeline
