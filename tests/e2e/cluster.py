@@ -256,13 +256,20 @@ class Cluster:
         self, at: NodeId, *, within_s: float = WITHIN_S
     ) -> DescribeQuorumResponse.TopicData.PartitionData:
         """The quorum as its leader tells it through one controller. Raises ApiError if nobody does in time."""
+        return (await self._described(at, within_s)).topics[0].partitions[0]
+
+    async def voter_listeners(self, at: NodeId) -> dict[NodeId, set[str]]:
+        """The names of each voter's listeners in the voters record, as the leader tells them through one controller."""
+        return {node.node_id: {each.name for each in node.listeners} for node in (await self._described(at)).nodes}
+
+    async def _described(self, at: NodeId, within_s: float = WITHIN_S) -> DescribeQuorumResponse:
         partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=METADATA_PARTITION)
         request = DescribeQuorumRequest(
             topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
         )
         answer = await call_with_retries(self.controller_stub(at).DescribeQuorum, request, within_s=within_s)
-        described: DescribeQuorumResponse.TopicData.PartitionData = answer.response.topics[0].partitions[0]
-        return described
+        response: DescribeQuorumResponse = answer.response
+        return response
 
     async def settled_records(self) -> list[Message]:
         """The records in the active controller's log. All controllers have registered, so only callers cause more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deploy.local.plan import ClusterPlan
+from deploy.local.plan import OWN_LISTENER, ClusterPlan, Process
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import NodeId
 
@@ -41,6 +41,14 @@ class KafkaListeners:
             "controller.quorum.voters": ",".join(
                 f"{other}@{name}://{_text(self.addresses[name][other])}" for name in names for other in self.node_ids
             ),
+        }
+
+    def announced(self, node: Process, node_id: NodeId, *names: str) -> dict[str, str]:
+        """What the quorum node beside this gateway has to say so that the voters record has these, too."""
+        of_gateway = [f"{name}://{_text(self.addresses[name][node_id])}" for name in names]
+        return {
+            "advertised.listeners": ",".join([*of_gateway, f"{OWN_LISTENER}://{node.address}"]),
+            "kafka.listener.security.protocol.map": ",".join(f"{name}:{self.protocols[name]}" for name in names),
         }
 
 

@@ -1,8 +1,9 @@
 """Gateways with two listeners, as Kafka controllers have them: what each tells, and brokers that move.
 
 The brokers go from the listener in the clear to the one with TLS, and back, as in services/TO_TLS.md: both listeners at
-each gateway, then the brokers one after the other, then one listener alone. A client of the brokers writes all the
-time, a topic is made through a broker at each stage, and Kafka's tools ask the gateways at the brokers' listener.
+each gateway, then the brokers one after the other, then one listener alone. Where the voters are in the log, the quorum
+nodes announce both meanwhile. A client of the brokers writes all the time, a topic is made through a broker at each
+stage, and Kafka's tools ask the gateways at the brokers' listener.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from deploy.kafka.node import Node
-from deploy.local.plan import ClusterPlan
+from deploy.local.plan import OWN_LISTENER, ClusterPlan
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
@@ -83,7 +84,30 @@ class Moving:
         host, port = self._listeners.addresses[listener][node_id]
         return f"{host}:{port}"
 
-    async def gateways_listen_at(self, *listeners: str) -> None:
+    async def listen_at(self, *listeners: str) -> None:
+        """The gateways have these, and the nodes announce them; a node announces nothing where no gateway listens.
+
+        The first is the one to which the brokers move: the leader takes no voter without the first of its own.
+        """
+        is_more = len(listeners) > 1
+        steps = (self._gateways_listen_at, self._nodes_announce)
+        for step in steps if is_more else reversed(steps):
+            await step(*listeners)
+
+    async def _nodes_announce(self, *listeners: str) -> None:
+        """Each quorum node ends in good order and comes back with its gateway's listeners in the voters record."""
+        for node_id in VOTERS if self.plan.directory_ids else ():
+            node = self._cluster.quorum(node_id)
+            node.settings.update(self._listeners.announced(node, node_id, *listeners))
+            assert 0 == await self._cluster.kill(node, signal.SIGTERM)
+            await self._cluster.restart(node)
+
+            async def recorded(node_id: NodeId = node_id) -> set[str]:
+                return (await self._cluster.voter_listeners(at=1))[node_id]
+
+            await eventually(recorded, lambda names: {*listeners, OWN_LISTENER} == names)
+
+    async def _gateways_listen_at(self, *listeners: str) -> None:
         """Each gateway ends in good order and comes back with these, one after the other."""
         for node_id, gateway, first in zip(VOTERS, self.plan.gateways, self._first, strict=True):
             tls = self._gateway_tls if SECURE in listeners else {}
@@ -93,8 +117,11 @@ class Moving:
             await self._cluster.restart(gateway)
 
     def known_at(self, listener: str) -> dict[str, str]:
-        """How a broker finds the voters, which are not in the log here: by its own settings."""
-        voters = ",".join(f"{each}@{self.kafka_address(each, listener)}" for each in VOTERS)
+        """How a broker finds the voters: by its own settings, or where to ask if they are in the log."""
+        servers = {each: self.kafka_address(each, listener) for each in VOTERS}
+        if self.plan.directory_ids:
+            return {"controller.quorum.bootstrap.servers": ",".join(servers.values()), "controller.quorum.voters": ""}
+        voters = ",".join(f"{node_id}@{address}" for node_id, address in servers.items())
         return {"controller.quorum.bootstrap.servers": "", "controller.quorum.voters": voters}
 
     async def brokers_ask_at(self, brokers: Brokers, listener: str) -> None:
@@ -129,28 +156,39 @@ class Moving:
         return voters, {self.kafka_address(each, listener) for each in VOTERS}
 
 
-async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_writes(tmp_path: Path) -> None:
-    plane = control_plane(tmp_path / "plane", quorum_settings=PATIENT, with_gateways=True, with_stand_ins=False)
+@pytest.mark.parametrize("voters", ["in the log", "static"])
+async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_writes(
+    tmp_path: Path, voters: str
+) -> None:
+    is_dynamic = voters == "in the log"
+    plane = control_plane(
+        tmp_path / "plane",
+        quorum_settings=PATIENT,
+        with_gateways=True,
+        announces_gateways=is_dynamic,
+        dynamic=is_dynamic,
+        with_stand_ins=False,
+    )
     with Toolbox() as tools:
         async with plane as cluster:
             moving = Moving(cluster, tmp_path, tools)
             brokers = Brokers(moving, BROKERS, VOTERS, moving.known_at(CLEAR))
             async with at_work(brokers, Writer(brokers, WRITTEN)):
-                await moving.gateways_listen_at(CLEAR, SECURE)
+                await moving.listen_at(SECURE, CLEAR)
                 await brokers.create("before")
                 assert moving.expected_at(CLEAR, CLEAR, SECURE) == await moving.told_at(CLEAR)
                 assert moving.expected_at(SECURE, CLEAR, SECURE) == await moving.told_at(SECURE)
 
                 await moving.brokers_ask_at(brokers, SECURE)
                 await brokers.create("by-both")
-                await moving.gateways_listen_at(SECURE)
+                await moving.listen_at(SECURE)
                 await brokers.create("by-tls-alone")
                 assert moving.expected_at(SECURE, SECURE) == await moving.told_at(SECURE)
 
-                await moving.gateways_listen_at(CLEAR, SECURE)
+                await moving.listen_at(CLEAR, SECURE)
                 await moving.brokers_ask_at(brokers, CLEAR)
                 await brokers.create("by-both-again")
-                await moving.gateways_listen_at(CLEAR)
+                await moving.listen_at(CLEAR)
                 await brokers.create("in-the-clear-again")
                 assert moving.expected_at(CLEAR, CLEAR) == await moving.told_at(CLEAR)
 
