@@ -268,6 +268,58 @@ async def test_calls_of_a_server_that_goes_fail_as_those_of_a_lost_connection() 
     assert (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NETWORK_EXCEPTION) == (under_way.value.code, later.value.code)
 
 
+class BreakingStream:
+    """A stream whose connection breaks in its second write, as gRPC tells it then; it has `results` before that."""
+
+    def __init__(self, results: list[ResultBatch]) -> None:
+        self._results = results
+        self.has_written = asyncio.Event()
+        self._has_broken = asyncio.Event()
+
+    async def write(self, batch: CallBatch) -> None:
+        if self.has_written.is_set():
+            self._has_broken.set()
+            self._fail()
+        self.has_written.set()
+
+    async def __aiter__(self) -> AsyncIterator[ResultBatch]:
+        for batch in self._results:
+            yield batch
+        await self._has_broken.wait()
+        self._fail()
+
+    def cancel(self) -> None: ...
+
+    def _fail(self) -> None:
+        nothing = grpc.aio.Metadata()
+        raise grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, details="Internal error from Core")
+
+
+@pytest.mark.parametrize("results", [[], [ResultBatch()]], ids=["before-a-result", "after-one"])
+async def test_calls_of_a_connection_that_breaks_in_a_later_write_fail_as_those_of_a_lost_one(
+    results: list[ResultBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = BreakingStream(results)
+
+    class Stub:
+        def __init__(self, channel: Any) -> None: ...
+
+        def Calls(self) -> BreakingStream:
+            return stream
+
+    async with served() as (_, address):
+        monkeypatch.setattr(multiplexed_channel, "MultiplexedStub", Stub)
+        async with asking(address) as ask:
+            written = asyncio.create_task(ask(1))
+            await stream.has_written.wait()
+            ends = await asyncio.gather(written, ask(2), return_exceptions=True)
+
+    assert all(isinstance(end, ApiError) for end in ends), ends
+    assert [(ErrorCode.NETWORK_EXCEPTION, "UNAVAILABLE")] * 2 == [
+        (end.code, end.metadata["grpc_status"]) for end in ends if isinstance(end, ApiError)
+    ]
+
+
 async def test_a_server_that_stops_answers_the_calls_that_it_has_and_refuses_new_ones() -> None:
     begun, may_answer = asyncio.Event(), asyncio.Event()
 

@@ -20,7 +20,7 @@ from kraft.service.multiplexed_pb2_grpc import MultiplexedStub
 from quorate.runtime.logs import logger
 from quorate.runtime.multiplexed_calls import UNDER_WAY_MAX, is_binary
 from quorate.runtime.reloading_channel import ReloadingChannel
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.statuses import BARE, error_from_call
 
 __all__ = ["MultiplexedChannel"]
 
@@ -204,7 +204,11 @@ class _Call:
 
 
 class _NotServed(Exception):
-    """The server has not taken the stream, so no call of it has been executed; it is not to be asked for `for_s` s."""
+    """The server has not taken the stream, so no call of it has been executed; it is not to be asked for `for_s` s.
+
+    A failed first write is taken for that as well. Should its calls have arrived nevertheless, they are executed twice,
+    as they are when a client of Kafka's sends them again after a lost connection.
+    """
 
     def __init__(self, for_s: float) -> None:
         super().__init__()
@@ -318,19 +322,19 @@ class _Stream:
 
     def _failure_of(self, error: grpc.aio.AioRpcError) -> Exception:
         """Returns the end of the calls of a stream that has ended so."""
-        if self._has_results:
-            # Calls may have been executed, so none may be made again.
-            code = error.code()
-            is_theirs = code is not grpc.StatusCode.UNIMPLEMENTED
-            return error if is_theirs else _failure(grpc.StatusCode.UNAVAILABLE, f"the stream has ended: {code.name}")
-        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            return _NotServed(UNSERVED_S)
-        if not self._has_sent and error.code() is grpc.StatusCode.INTERNAL:
-            # The first write failed because the server had ended the stream; gRPC may tell that before its status.
-            return _NotServed(REFUSED_S)
-        if "limit" in error_from_call(error).metadata:  # the limits on streams are checked before one is read
-            return _NotServed(REFUSED_S)
-        return error
+        code, metadata = error.code(), error_from_call(error).metadata
+        # A write has failed: gRPC may tell that in place of the status with which the stream has ended.
+        is_write = code is grpc.StatusCode.INTERNAL and BARE in metadata
+        if not self._has_results:
+            if code is grpc.StatusCode.UNIMPLEMENTED:
+                return _NotServed(UNSERVED_S)
+            if is_write and not self._has_sent:  # most likely a server without room for the stream
+                return _NotServed(REFUSED_S)
+            if "limit" in metadata:  # the limits on streams are checked before one is read
+                return _NotServed(REFUSED_S)
+        # Calls may have been executed, so none may be made again.
+        is_lost = is_write or code is grpc.StatusCode.UNIMPLEMENTED
+        return _failure(grpc.StatusCode.UNAVAILABLE, f"the stream has ended: {code.name}") if is_lost else error
 
     async def _write(self) -> None:
         try:
