@@ -72,7 +72,7 @@ class Placing:
         asked.replica_count += sum(spec.partition_count * spec.replication_factor for _, spec in wanted)
         response = await to_the_end(asked.answer)
         topics = response.topics[start : start + len(wanted)]
-        placements = {name: _placed(name, topic) for (name, _), topic in zip(wanted, topics, strict=True)}
+        placements = {name: _placed(name, spec, topic) for (name, spec), topic in zip(wanted, topics, strict=True)}
         if sum(spec.partition_count for _, spec in wanted) > PARTITIONS_PER_TURN:
             await asyncio.sleep(0)  # others' turn, before the write that takes one of its own
         return placements
@@ -101,7 +101,14 @@ class Placing:
         return await self._placers.call(lambda stub: stub.Place, request_of(brokers, specs), deadline_ms=DEADLINE_MS)
 
 
-def _placed(name: str, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
+def _placed(name: str, spec: PlacementSpec, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
+    """Returns the replicas of each partition; an older placer does not have them in one list."""
     if topic.error_code:
         return refusal_of(topic.error_code, f"topic {name!r}: {topic.error_message}", {"topic": name})
-    return tuple(tuple(partition.replicas) for partition in topic.partitions)
+    if topic.partitions:
+        return tuple(tuple(partition.replicas) for partition in topic.partitions)
+    count = spec.partition_count * spec.replication_factor
+    if len(topic.replicas) != count:
+        why = f"topic {name!r}: the placer answered {len(topic.replicas)} replicas; it was asked for {count}"
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why, {"topic": name})
+    return tuple(zip(*[iter(topic.replicas)] * spec.replication_factor, strict=True))

@@ -62,6 +62,7 @@ def request_of(brokers: Sequence[UsableBroker] | None, specs: Sequence[Placement
     """Builds a request; `brokers` is None if they are those of the request before."""
     return PlaceRequest(
         brokers_as_before=brokers is None,
+        replicas_in_one_list=True,
         brokers=[PlaceRequest.Broker(id=broker.id, rack=broker.rack, fenced=broker.fenced) for broker in brokers or ()],
         topics=[
             PlaceRequest.Topic(partition_count=spec.partition_count, replication_factor=spec.replication_factor)

@@ -88,6 +88,78 @@ async def test_a_seed_of_zero_is_a_seed() -> None:
     assert len({answer.SerializeToString() for answer in unseeded}) > 1, "without a seed each placement is drawn anew"
 
 
+async def test_replicas_in_one_list_are_those_of_the_partitions() -> None:
+    topics = [Topic(partition_count=count, replication_factor=3) for count in (1_500, 0, 1)]
+    asked = PlaceRequest(brokers=SIX_BROKERS, topics=topics, seed=7)
+    async with serving() as placer:
+        by_partition = await placer.Place(asked)
+        asked.replicas_in_one_list = True
+        in_one_list = await placer.Place(asked)
+
+    assert [1_500, 0, 1] == [len(topic.partitions) for topic in by_partition.topics]
+    assert [[each for one in replicas(topic) for each in one] for topic in by_partition.topics] == [
+        list(topic.replicas) for topic in in_one_list.topics
+    ]
+    assert not any(topic.partitions for topic in in_one_list.topics)
+    assert [topic.error_message for topic in by_partition.topics] == [
+        topic.error_message for topic in in_one_list.topics
+    ]
+
+
+class Older(PlacerService):
+    """Knows nothing of one list."""
+
+    async def PlaceStream(
+        self, request_iterator: AsyncIterable[PlaceRequest], context: Any
+    ) -> AsyncIterator[PlaceResponse]:
+        async def as_before() -> AsyncIterator[PlaceRequest]:
+            async for request in request_iterator:
+                request.ClearField("replicas_in_one_list")
+                yield request
+
+        async for answer in super().PlaceStream(as_before(), context):
+            yield answer
+
+
+class Short(PlacerService):
+    """Leaves out the last replica of each topic."""
+
+    async def PlaceStream(
+        self, request_iterator: AsyncIterable[PlaceRequest], context: Any
+    ) -> AsyncIterator[PlaceResponse]:
+        async for answer in super().PlaceStream(request_iterator, context):
+            for topic in answer.topics:
+                topic.replicas.pop()
+            yield answer
+
+
+@pytest.mark.parametrize("placer", [PlacerService(), Older()], ids=["one list", "an older placer's"])
+async def test_a_controller_takes_the_replicas_of_each_partition(placer: PlacerService) -> None:
+    spec = PlacementSpec(partition_count=2_000, replication_factor=3)
+    async with serving_at(placer) as address:
+        placers = Client([address], PlacerStub)
+        found = await Placing(placers, lambda: tuple(UsableBroker(id=each) for each in (5, 6, 7))).place([("a", spec)])
+        await placers.close()
+
+    placed = found["a"]
+    assert isinstance(placed, tuple)
+    assert 2_000 == len(placed)
+    assert all({5, 6, 7} == set(one) for one in placed)
+    assert 6 == len(set(placed))
+
+
+async def test_a_controller_refuses_an_answer_with_other_than_all_replicas() -> None:
+    spec = PlacementSpec(partition_count=2, replication_factor=3)
+    async with serving_at(Short()) as address:
+        placers = Client([address], PlacerStub)
+        found = await Placing(placers, lambda: tuple(UsableBroker(id=each) for each in (5, 6, 7))).place([("a", spec)])
+        await placers.close()
+
+    refusal = found["a"]
+    assert isinstance(refusal, ApiError)
+    assert "topic 'a': the placer answered 5 replicas; it was asked for 6" == refusal.message
+
+
 async def test_a_topic_that_cannot_be_placed_does_not_spoil_the_others() -> None:
     request = PlaceRequest(
         brokers=SIX_BROKERS[:2],
