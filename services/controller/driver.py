@@ -125,9 +125,12 @@ class ControllerDriver:
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
         """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.
 
-        It returns the answer once all that it has read is committed.
+        It returns the answer once all that it has read is committed. A command that fails costs nobody else anything.
         """
-        return response_of(await (await self._decide(api, command, lane)))
+        answer = await (await self._decide(api, command, lane, None, only_reads=True))
+        if answer.error is not None and answer.error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            log.error("a read has failed", exception=answer.error.__cause__, api=api)
+        return response_of(answer)
 
     async def write_in_turns(
         self, api: str, turns: Iterable[Command[T]], *, lane: QueueLimit = QueueLimit.CLUSTER
@@ -154,8 +157,6 @@ class ControllerDriver:
         """Draws the next chunk's command; an exception of the iterator counts as a failed decision. Raises ApiError."""
         try:
             return next(turns, None)
-        except ApiError:
-            raise
         except Exception as cause:  # as in the engine
             failure = self.engine.failed(Where.DECIDING, cause, f"{api} in turns")
             raise (self._failed(failure) if isinstance(failure, Fault) else failure) from None
@@ -173,12 +174,12 @@ class ControllerDriver:
         try:
             if begin is not None:
                 begin()
-            return await self._decide(api, command, lane, request_id)
+            return await self._decide(api, failing(command), lane, request_id, only_reads=False)
         finally:
             self._decisions.end_turn()
 
     async def _decide(
-        self, api: str, command: Command[T], lane: QueueLimit, request_id: RequestId | None = None
+        self, api: str, command: Command[T], lane: QueueLimit, request_id: RequestId | None, *, only_reads: bool
     ) -> asyncio.Future[Answer]:
         """Runs the command in the engine, sends its append, and returns the future of its answer. Raises ApiError.
 
@@ -196,10 +197,11 @@ class ControllerDriver:
             try:
                 asked = Undecided(
                     token=waiting,
-                    command=failing(self._tracer.timed(command, waiting)),
+                    command=self._tracer.timed(command, waiting),
                     now_ms=self._clock.wall_ms(),
                     traceparent=waiting.traceparent,
                     request_id=request_id,
+                    only_reads=only_reads,
                 )
                 record_count = await in_turns(self.engine.write_in_steps(asked, lane=lane))
             except Fault as fault:

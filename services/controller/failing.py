@@ -1,4 +1,4 @@
-"""Failpoints of the active controller, for tests: a decision raises, or has a record that cannot be encoded or applied.
+"""Failpoints of the active controller's writes, for tests: a decision raises, or a record cannot be encoded or applied.
 
 They are `controller.deciding`, `controller.encoding` and `controller.applying` in QUORATE_FAILPOINTS, action `eio`.
 """

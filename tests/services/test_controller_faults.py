@@ -12,7 +12,7 @@ from kraft import Message
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.activation import activate
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.controller.engine.decision import Decision
+from quorate.controller.engine.decision import Command, Decision
 from quorate.controller.engine.engine import Engine
 from quorate.controller.engine.failures import Fault, Where
 from quorate.errors import ApiError, Corrupt, ErrorCode
@@ -100,6 +100,30 @@ async def test_who_cannot_apply_what_it_decided_ends_and_its_caller_is_told() ->
         error = await ended(driver)
         assert isinstance(error, Fault)
         assert "FenceBrokerRecord at offset" in str(error)
+
+
+def mistaken(*_: object) -> Decision[None]:
+    raise ZeroDivisionError("a mistake")
+
+
+@pytest.mark.parametrize("command", [mistaken, lambda *_: Decision(None, (NoOpRecord(),))])
+async def test_a_read_that_fails_costs_its_caller_alone(
+    command: Command[None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It counts in MetadataErrorCount, and its traceback is in the log. The second would write."""
+    async with controller() as driver:
+        await driver.hear(ListenResponse(leadership=LEADS))
+        driver.appended(driver.engine.next_offset)
+        driver.commit(driver.engine.next_offset)
+        before = driver.engine.next_offset
+        with pytest.raises(ApiError, match="nothing was written") as raised:
+            await driver.query("test", command)
+
+        assert ErrorCode.UNKNOWN_SERVER_ERROR is raised.value.code
+        assert driver.is_active
+        assert (before, 1) == (driver.engine.next_offset, driver.engine.metadata_error_count)
+        (failed,) = (record for record in caplog.records if record.message == "a read has failed")
+        assert failed.exc_info is not None
 
 
 @pytest.mark.parametrize(("record", "error"), [(FenceBrokerRecord(7, 7), Fault), (None, Corrupt)])

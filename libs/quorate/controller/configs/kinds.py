@@ -5,6 +5,7 @@ KIP-133.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,7 @@ from quorate.nouns import NodeId
 
 __all__ = ["RESOURCE_TYPES", "Change", "ResourceKind", "kind_of", "node_id_of", "said"]
 
+_NODE_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
 _NODE_ID_MAX: Final = 2**31 - 1
 
 
@@ -86,7 +88,7 @@ def node_id_of(name: str) -> NodeId | None:
     """
     if not name:
         return None
-    if not (name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= _NODE_ID_MAX):
+    if not _NODE_ID.fullmatch(name) or int(name) > _NODE_ID_MAX:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"{name!r} is no broker: brokers are named by their id, or not at all"
         )

@@ -1,7 +1,8 @@
 """Fault handling: a table that maps each failure of the controller itself to its consequence (refuse, renounce, exit).
 
 An ApiError that refuses a request is not a failure. The rows follow Kafka's EventHandlerExceptionInfo and the two fault
-handlers of QuorumController: the fatal one ends the process, the non-fatal one counts the error and continues.
+handlers of QuorumController: the fatal one ends the process, the non-fatal one counts the error and continues. A read
+has a row of its own, as it leaves nothing to undo; in Kafka it ends the leadership like a write.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Where(Enum):
     """The step of the controller in which a failure happened."""
 
     DECIDING = "deciding"
+    READING = "reading"
     ENCODING = "encoding"
     APPLYING = "applying"
     APPENDING = "appending"
@@ -67,6 +69,7 @@ TABLE: Final = (
     FailureRow(Where.DECIDING, (ApiError,), Consequence.REFUSE),
     FailureRow(Where.DECIDING, (PeriodicTaskFailed,), Consequence.REFUSE, counts=True),
     FailureRow(Where.DECIDING, _ANY, Consequence.RENOUNCE, counts=True),
+    FailureRow(Where.READING, _ANY, Consequence.REFUSE, counts=True),
     FailureRow(Where.ENCODING, (ApiError,), Consequence.REFUSE),
     FailureRow(Where.ENCODING, _ANY, Consequence.RENOUNCE, counts=True),
     FailureRow(Where.APPLYING, _ANY, Consequence.FATAL, counts=True),

@@ -27,13 +27,17 @@ Failed = Callable[[Where, Exception, str], ApiError | Fault]
 
 
 class Undecided(msgspec.Struct, frozen=True, kw_only=True):
-    """A command to run, with all that its decision and its records depend on beside the state."""
+    """A command to run, with all that its decision and its records depend on beside the state.
+
+    One that `only_reads` may have no records, and if it fails, only its caller is affected.
+    """
 
     token: Any
     command: Command[Any]
     now_ms: int
     traceparent: bytes | None
     request_id: RequestId | None
+    only_reads: bool = False
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -88,12 +92,19 @@ def preparation(write: Undecided, state: ClusterState, next_offset: int, failed:
 
 
 def _decided(write: Undecided, state: ClusterState, moment: Moment, failed: Failed) -> Steps[Decision[Any]]:
-    """Runs the command on the state. Raises ApiError if it is refused, Fault if the command itself fails."""
+    """Runs the command on the state. Raises ApiError if it is refused; Fault if the command itself fails.
+
+    If it only reads, a failure is an ApiError too, with the exception as its cause.
+    """
     try:
         decision = yield from steps_of(write.command, state, moment)
         check_size(decision)
+        assert not (write.only_reads and decision.records), f"a read has {len(decision.records)} records"
+    except ApiError:
+        raise
     except Exception as cause:  # a bug in the command: the table in `failures` says what follows
-        raise failed(Where.DECIDING, cause, f"at offset {moment.next_offset}") from None
+        where = Where.READING if write.only_reads else Where.DECIDING
+        raise failed(where, cause, f"at offset {moment.next_offset}") from cause
     return decision
 
 

@@ -1,0 +1,60 @@
+"""A number of very many digits in a request is refused like any other bad value: the controller stays active.
+
+Python converts at most 4,300 digits, and raises ValueError for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kraft.api.alter_configs_pb2 import AlterConfigsRequest
+from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
+from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
+from quorate.controller.engine.engine import Engine
+from quorate.errors import ErrorCode
+from tests.controller.clusters import Cluster
+from tests.services.controllers import InProcess, controller
+from tests.services.scripted import quorum_at_work
+
+EPOCH = 5
+LONG = "9" * 5_000
+_Read = DescribeConfigsRequest.DescribeConfigsResource
+_Replaced = AlterConfigsRequest.AlterConfigsResource
+_Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
+OF_A_BROKER = {
+    "DescribeConfigs": DescribeConfigsRequest(resources=[_Read(resource_type=4, resource_name=LONG)]),
+    "AlterConfigs": AlterConfigsRequest(resources=[_Replaced(resource_type=4, resource_name=LONG)]),
+    "IncrementalAlterConfigs": IncrementalAlterConfigsRequest(
+        resources=[
+            _Altered(
+                resource_type=4,
+                resource_name=LONG,
+                configs=[_Altered.AlterableConfig(name="background.threads", value="1")],
+            )
+        ]
+    ),
+}
+
+
+@pytest.fixture
+async def active() -> AsyncIterator[InProcess]:
+    """The active controller of epoch 5."""
+    cluster = Cluster(32).brokers(1)
+    async with quorum_at_work() as (quorum, address):
+        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        async with controller(address, engine=engine) as here:
+            quorum.lead(1, epoch=EPOCH, next_offset=cluster.next_offset)
+            await here.until_active()
+            quorum.commit(engine.next_offset + 1)
+            yield here
+
+
+@pytest.mark.parametrize("rpc", OF_A_BROKER)
+async def test_a_broker_id_is_refused(active: InProcess, rpc: str) -> None:
+    answer = await getattr(active.stub, rpc)(OF_A_BROKER[rpc])
+
+    (result,) = answer.results if rpc == "DescribeConfigs" else answer.responses
+    assert ErrorCode.INVALID_REQUEST == result.error_code
+    assert EPOCH == active.driver.engine.epoch
