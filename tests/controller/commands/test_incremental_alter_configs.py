@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import BROKER, ConfigResource
-from tests.controller.altering import ORDERS, Config, altered, append, asked, decided, record, to_set, with_orders
+from tests.controller.altering import (
+    ORDERS,
+    Config,
+    altered,
+    append,
+    asked,
+    decided,
+    record,
+    subtract,
+    to_set,
+    with_orders,
+)
 from tests.controller.clusters import Cluster
 
 ALL, ONE = ConfigResource(BROKER, ""), ConfigResource(BROKER, "1")
@@ -31,6 +44,31 @@ def test_a_value_has_a_length(resource: ConfigResource, config: Config, code: Er
 
     assert expected == decided(cluster, asked(resource, config)).records
     assert [(resource, code)] == altered(cluster, asked(resource, config))
+
+
+@pytest.mark.parametrize("change", [append, subtract])
+def test_the_length_of_a_value_is_looked_at_before_its_list(change: Callable[[str, str], Config]) -> None:
+    cluster = with_orders()
+    request = IncrementalAlterConfigsRequest(resources=(asked(ORDERS, change("retention.ms", "5," * 300_000)),))
+    response = cluster.write(incremental_alter_configs(request, settings=cluster.settings))
+
+    assert ["topic 'orders': retention.ms has a value of more than 32767 characters, the most there can be"] == [
+        each.error_message for each in response.responses
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        (append(THROTTLED, "2:1,0:1,2:1,1:1"), "0:1,1:1,0:1,0:1,2:1"),
+        (subtract(THROTTLED, "0:1,2:1,0:1"), "1:1,0:1"),
+    ],
+    ids=["APPEND adds once", "SUBTRACT removes as often as it names"],
+)
+def test_a_part_may_be_named_twice(change: Config, after: str) -> None:
+    cluster = with_orders({THROTTLED: "0:1,1:1,0:1,0:1"})
+
+    assert (record(ORDERS, THROTTLED, after),) == decided(cluster, asked(ORDERS, change)).records
 
 
 def test_says_what_is_wrong() -> None:

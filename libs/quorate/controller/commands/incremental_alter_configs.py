@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import partial
 from typing import TypeAlias
 
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from quorate.controller.configs.config_changes import Changes, ConfigRequest, Outcome, alter
+from quorate.controller.configs.config_changes import Changes, ConfigRequest, Outcome, alter, check_length
 from quorate.controller.configs.kinds import kind_of, said
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import split
@@ -84,18 +85,27 @@ def _value(resource: ConfigResource, config: _Config, before: str | None) -> str
 
 def _list(resource: ConfigResource, config: _Config, before: str | None) -> str:
     """Applies APPEND or SUBTRACT to the list that is set, or else to Kafka's default; the file's value is ignored."""
+    assert config.value is not None, config.name
+    check_length(resource, config.name, config.value)
     default = kind_of(resource).list_default(config.name)
     if default is None:
         operation = ConfigOperation(config.config_operation).name
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{said(resource)}: {operation} {config.name}, which is no list")
     parts = [part for part in split(default if before is None else before) if part]
-    assert config.value is not None, config.name
-    for part in split(config.value):
-        if config.config_operation == ConfigOperation.APPEND and part not in parts:
-            parts.append(part)
-        elif config.config_operation == ConfigOperation.SUBTRACT and part in parts:
-            parts.remove(part)
-    return ",".join(parts)
+    named = Counter(split(config.value))
+    if config.config_operation == ConfigOperation.APPEND:
+        present = set(parts)
+        return ",".join([*parts, *(part for part in named if part not in present)])
+    return ",".join(_without(parts, named))
+
+
+def _without(parts: Iterable[str], named: Counter[str]) -> Iterator[str]:
+    """Yields the parts that are left; one that is named once is removed once, as in Kafka."""
+    for part in parts:
+        if named[part]:
+            named[part] -= 1
+        else:
+            yield part
 
 
 def _result(outcome: Outcome) -> _Result:

@@ -24,7 +24,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES
 from quorate.records import ClearElrRecord, ConfigRecord
 
-__all__ = ["CORDONED_LOG_DIRS", "Changes", "ConfigRequest", "Outcome", "alter", "cleared"]
+__all__ = ["CORDONED_LOG_DIRS", "Changes", "ConfigRequest", "Outcome", "alter", "check_length", "cleared"]
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
@@ -128,17 +128,23 @@ def _check_names(asked: ConfigRequest) -> None:
 
 
 def _check_change(state: ClusterState, resource: ConfigResource, name: str, value: str | None) -> None:
-    if value is not None and is_too_long(value):
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"{said(resource)}: {name} has a value of more than {VALUE_CHARS_MAX} characters, the most there can be",
-        )
+    if value is not None:
+        check_length(resource, name, value)
     if resource.type != BROKER:
         return
     if name == MIN_INSYNC_REPLICAS and state.features.elr_enabled:
         _check_min_insync_replicas(resource, value)
     if name == CORDONED_LOG_DIRS:
         _check_cordoned(state, resource, value)
+
+
+def check_length(resource: ConfigResource, name: str, value: str) -> None:
+    """Raises ApiError(INVALID_CONFIG) if the value of the config `name` is longer than any may be."""
+    if is_too_long(value):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{said(resource)}: {name} has a value of more than {VALUE_CHARS_MAX} characters, the most there can be",
+        )
 
 
 def _check_min_insync_replicas(resource: ConfigResource, value: str | None) -> None:
@@ -166,7 +172,7 @@ def _check_cordoned(state: ClusterState, resource: ConfigResource, value: str | 
             f"{said(resource)}: {CORDONED_LOG_DIRS} is from metadata.version {CORDONED_DIRECTORIES} on; "
             f"this is {state.features.record_level}",
         )
-    present = items(state.configs.of(*resource).get(CORDONED_LOG_DIRS, ""))
+    present = set(items(state.configs.of(*resource).get(CORDONED_LOG_DIRS, "")))
     added = [each for each in items(value or "") if each not in present]
     if added:
         raise ApiError(
