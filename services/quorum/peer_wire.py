@@ -11,6 +11,7 @@ from google.protobuf.message import Message as ProtobufMessage
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.runtime.client import open_channel
+from quorate.runtime.decoding import parsed
 from quorate.runtime.transport import PLAIN, Transport
 from services.quorum.translate import Address
 
@@ -37,7 +38,7 @@ class PeerWire(Protocol):
     """Carries requests to the peers that speak one protocol, in terms of Kafka's messages of the newest version."""
 
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
-        """Returns the answer to one request. Raises Unreached, or ApiError for an answer that is none."""
+        """Returns the answer to one request. Raises Unreached, or ApiError or Corrupt for an answer that is none."""
 
     def fetching(self, at: Address) -> Fetching:
         """Opens a connection for fetches; that it cannot be reached shows in the first of them."""
@@ -62,7 +63,7 @@ class GrpcWire:
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
         """As `PeerWire`."""
         try:
-            return await getattr(self._stub(at), rpc_of(request))(request, timeout=timeout_s)
+            return parsed(await getattr(self._stub(at), rpc_of(request))(request, timeout=timeout_s))
         except grpc.aio.AioRpcError as failure:
             raise Unreached(str(failure)) from None
 

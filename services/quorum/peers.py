@@ -136,7 +136,7 @@ class Peers:
         for address in self._endpoints.discovery_addresses:
             try:
                 found = await self._wires[GRPC].call(address, FindQuorumRequest(), timeout_s=self._timeout_s)
-            except Unreached as failure:
+            except (Unreached, Corrupt) as failure:
                 log.debug("no answer", peer=str(address), request="FindQuorumRequest", reason=str(failure))
                 continue
             named = (each for each in found.voters if each.id == leader_id and each.listener)

@@ -19,7 +19,7 @@ from quorate.runtime.server import Server
 from quorate.runtime.statuses import error_from_call, rich_status, status_code
 
 PLACER = "kraft.service.Placer"
-Place = Callable[[PlaceRequest], Awaitable[PlaceResponse]]
+Place = Callable[[PlaceRequest], Awaitable[Any]]
 
 DEADLINE_MS = 1_000
 WITHIN_S = 30.0
@@ -34,7 +34,7 @@ class Placer(PlacerServicer):
     def __init__(self, place: Place) -> None:
         self._place = place
 
-    async def Place(self, request: PlaceRequest, context: Any) -> PlaceResponse:
+    async def Place(self, request: PlaceRequest, context: Any) -> Any:
         return await self._place(request)
 
 
@@ -218,6 +218,17 @@ async def test_past_the_deadline_it_is_a_time_out() -> None:
 
     assert ErrorCode.REQUEST_TIMED_OUT is caught.value.code
     assert "DEADLINE_EXCEEDED" == caught.value.metadata["grpc_status"]
+
+
+async def test_a_response_that_does_not_parse_is_an_error_of_the_server() -> None:
+    async def nonsense(request: PlaceRequest) -> bytes:
+        return b"\xff"
+
+    async with running(nonsense) as (address,), client_of(address) as client:
+        with pytest.raises(ApiError, match="the answer does not parse as its message") as caught:
+            await place(client)
+
+    assert ErrorCode.UNKNOWN_SERVER_ERROR is caught.value.code
 
 
 async def test_a_service_that_is_not_there_is_an_unsupported_version() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from socket import socket
 
 import grpc
@@ -14,15 +14,17 @@ from msgspec.structs import replace
 from kraft.api import fetch_pb2 as wire
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
-from quorate.nouns import NodeId, ReplicaKey
+from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft.history import History
-from quorate.raft.messages import FetchRequest
+from quorate.raft.messages import FetchRequest, VoteRequest
 from quorate.raft.ready import Send
 from quorate.raft.voters import VoterSet
+from quorate.runtime.server import Server
 from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols
 from services.quorum.peers import Peers
+from tests.services.scripted import listening
 
 WITHIN_S = 120
 FETCH = FetchRequest(
@@ -127,8 +129,63 @@ class Follower(QuorumServicer):
         return FindQuorumResponse(cluster_id=self.cluster_id, leader_id=2, voters=[ours, kafka])
 
 
+class Nonsense(QuorumServicer):
+    """Answers with status OK, and with bytes that are no message."""
+
+    async def Vote(self, request: object, context: object) -> bytes:
+        return b"\xff"
+
+    async def FindQuorum(self, request: object, context: object) -> bytes:  # type: ignore[override]
+        return b"\xff"
+
+    async def FetchStream(self, request_iterator: AsyncIterator[object], context: object) -> AsyncIterator[bytes]:  # type: ignore[override]
+        async for _ in request_iterator:
+            yield b"\xff"
+
+
+@asynccontextmanager
+async def talking_nonsense() -> AsyncIterator[Endpoint]:
+    server = Server()
+    server.add("kraft.service.Quorum", add_QuorumServicer_to_server, Nonsense())
+    async with listening(server) as address:
+        host, _, port = address.rpartition(":")
+        yield Endpoint(host, int(port))
+
+
+async def test_answers_that_do_not_parse_are_failed_requests() -> None:
+    failed: asyncio.Queue[object] = asyncio.Queue()
+    lost: list[NodeId] = []
+    refused: list[str] = []
+    vote = VoteRequest(epoch=1, replica=ReplicaKey(1), last=OffsetAndEpoch(epoch=0, offset=0), reply_to=7)
+    async with talking_nonsense() as at, asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
+        peers = Peers(
+            NodeEndpoints((ConfiguredVoter(2, at),), (), History(VoterSet.of(1, 2))),
+            tasks,
+            heard=lambda answer: None,
+            failed=failed.put_nowait,
+            lost=lost.append,
+            refused=refused.append,
+            request_timeout_ms=60_000,
+        )
+        peers.send(Send(to=2, request=vote))
+
+        assert 7 == await failed.get()
+
+        peers.send(Send(to=2, request=FETCH))
+
+        assert 1 == await failed.get()
+
+        await peers.close()
+
+    assert ["the answer of node 2 to a VoteRequest: the answer does not parse as its message"] == refused
+    assert [2] == lost
+
+
 async def test_where_a_kafka_leads_is_asked_of_our_nodes() -> None:
-    """An answer to a fetch over gRPC cannot say where Kafka's wire is spoken. Another cluster's word does not count."""
+    """An answer to a fetch over gRPC cannot say where Kafka's wire is spoken.
+
+    What another cluster's node says does not count, nor what does not parse.
+    """
     failed: asyncio.Queue[object] = asyncio.Queue()
     server, ports = grpc.aio.server(), []
     other = grpc.aio.server()
@@ -136,10 +193,14 @@ async def test_where_a_kafka_leads_is_asked_of_our_nodes() -> None:
         add_QuorumServicer_to_server(follower, each)
         ports.append(each.add_insecure_port("127.0.0.1:0"))
         await each.start()
-    bootstrap = [Endpoint("127.0.0.1", port) for port in ports]
-    endpoints = NodeEndpoints((), bootstrap, History(VoterSet.of(1)), ListenerProtocols({"CONTROLLER": "PLAINTEXT"}))
     try:
-        async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
+        async with talking_nonsense() as nonsense, asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
+            endpoints = NodeEndpoints(
+                (),
+                [nonsense, *(Endpoint("127.0.0.1", port) for port in ports)],
+                History(VoterSet.of(1)),
+                ListenerProtocols({"CONTROLLER": "PLAINTEXT"}),
+            )
             peers = Peers(
                 endpoints,
                 tasks,

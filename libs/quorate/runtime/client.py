@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 import grpc
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_before_delay, wait_random_exponential
 
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.runtime.decoding import parsed
 from quorate.runtime.statuses import error_from_call, is_retriable
 from quorate.runtime.telemetry import OFF, SpanKind, Telemetry
 from quorate.runtime.transport import PLAIN, Transport
@@ -96,9 +97,9 @@ async def call(
 ) -> Response:
     """Makes one call without retries. Returns the response; raises the ApiError that the server sent.
 
-    Without a connection it raises NETWORK_EXCEPTION, after the deadline REQUEST_TIMED_OUT. The current trace span is
-    propagated, under a client span that names the address `server`. `trailing` is called with the response's trailing
-    metadata.
+    Without a connection it raises NETWORK_EXCEPTION, after the deadline REQUEST_TIMED_OUT, for a response that does not
+    parse UNKNOWN_SERVER_ERROR. The current trace span is propagated, under a client span that names the address
+    `server`. `trailing` is called with the response's trailing metadata.
     """
     assert deadline_ms > 0, deadline_ms
     name = _method_name(method) if telemetry.enabled else ""
@@ -109,7 +110,7 @@ async def call(
                 span.set(key, value)
         try:
             under_way = method(request, timeout=deadline_ms / 1000, metadata=metadata or None)
-            response = await under_way
+            response = parsed(await under_way)
             if trailing is not None:
                 finished: Any = under_way  # a call of gRPC's, or one that is multiplexed
                 trailing(tuple(await finished.trailing_metadata() or ()))
@@ -117,6 +118,9 @@ async def call(
             span.set("rpc.response.status_code", error.code().name)
             span.fail(error.code().name)
             raise error_from_call(error) from None
+        except Corrupt as nonsense:
+            span.fail(grpc.StatusCode.INTERNAL.name)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(nonsense)) from None
         span.set("rpc.response.status_code", "OK")
         return response
 

@@ -1,18 +1,22 @@
-"""Decodes requests and encodes answers. For malformed bytes gRPC would answer UNKNOWN; here it is INVALID_REQUEST."""
+"""Decodes requests and encodes answers. For malformed bytes gRPC would answer UNKNOWN; here it is INVALID_REQUEST.
+
+To a client gRPC gives None for an answer whose bytes are malformed; `parsed` is for that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, Corrupt, ErrorCode
 
-__all__ = ["Decode", "Encode", "Undecodable", "checked", "checked_each", "decoder", "encoder"]
+__all__ = ["Decode", "Encode", "Undecodable", "checked", "checked_each", "decoder", "encoder", "parsed"]
 
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
+Answer = TypeVar("Answer")
 
 _SYNTAX: Final = "it does not parse as the request's message"
 
@@ -62,3 +66,14 @@ async def checked_each(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
     """Yields the requests of a stream. Raises ApiError(INVALID_REQUEST) at the first that could not be parsed."""
     async for request in requests:
         yield checked(request)
+
+
+def parsed(answer: Answer | None) -> Answer:
+    """Returns what a server has answered with status OK. Raises Corrupt if it could not be parsed.
+
+    >>> parsed("an answer")
+    'an answer'
+    """
+    if answer is None:
+        raise Corrupt("the answer does not parse as its message")
+    return answer
