@@ -50,6 +50,7 @@ class Node(QuorumServicer):
         self.streams = 0
         self.fetches: list[FetchRequest] = []
         self.refuses = False
+        self.talks_nonsense = False
 
     async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
         voters = []
@@ -71,8 +72,10 @@ class Node(QuorumServicer):
         finally:
             self.streams -= 1
 
-    async def Fetch(self, request: FetchRequest, context: Any) -> FetchResponse:
+    async def Fetch(self, request: FetchRequest, context: Any) -> Any:
         self.fetches.append(request)
+        if self.talks_nonsense:
+            return b"\xff"
         leads = self.node_id == self._cluster.leader_id
         return self._answer(request, ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -179,13 +182,14 @@ async def test_the_leader_is_read_while_no_follower_answers(monkeypatch: pytest.
             await until(lambda: bool(cluster.reading() & {2, 3}))
 
 
-async def test_reports_go_on_after_a_leader_that_refused_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", ["refuses", "talks_nonsense"])
+async def test_reports_go_on_after_a_leader_that_did_not_take_them(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_reports, "REPORT_S", 0.05)
     async with three() as cluster:
-        cluster.nodes[1].refuses = True
+        setattr(cluster.nodes[1], fault, True)
         async with readers(cluster):
             await until(lambda: list(map(position, cluster.nodes[1].fetches)).count((END, EPOCH)) > 2)
-            cluster.nodes[1].refuses = False
+            setattr(cluster.nodes[1], fault, False)
             before = len(cluster.nodes[1].fetches)
             await until(lambda: len(cluster.nodes[1].fetches) > before)
             assert (END, EPOCH) == position(cluster.nodes[1].fetches[-1])

@@ -106,6 +106,8 @@ async def test_a_server_that_is_not_there_is_left_for_the_next(tmp_path: Path) -
 
 Partition = FetchResponse.FetchableTopicResponse.PartitionData
 Topic = FetchResponse.FetchableTopicResponse
+NO_MESSAGE: Final = b"\xff"
+OF_CLUSTER_C: Final = FindQuorumResponse(cluster_id="c")
 Piece = FetchSnapshotResponse.TopicSnapshot.PartitionSnapshot
 LATER: Final = 9_999
 """An error code that is not known."""
@@ -124,26 +126,29 @@ def piece(**fields: Any) -> FetchSnapshotResponse:
 class Nonsense(QuorumServicer):
     """Answers every fetch, and every fetch of a snapshot, with the same."""
 
-    def __init__(self, fetch: FetchResponse, snapshot: FetchSnapshotResponse) -> None:
+    def __init__(self, fetch: object, snapshot: object, found: object) -> None:
         self._fetch = fetch
         self._snapshot = snapshot
+        self._found = found
         self.fetches = 0
 
-    async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
-        return FindQuorumResponse(cluster_id="c")
+    async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> Any:
+        return self._found
 
     async def FetchStream(self, request_iterator: AsyncIterator[FetchRequest], context: Any) -> Any:
         async for _ in request_iterator:
             self.fetches += 1
             yield self._fetch
 
-    async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
+    async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> Any:
         return self._snapshot
 
 
 @pytest.mark.parametrize(
     ("fetch", "snapshot"),
     [
+        pytest.param(NO_MESSAGE, None, id="no message"),
+        pytest.param(fetched(SNAPSHOT), NO_MESSAGE, id="a snapshot that is no message"),
         pytest.param(FetchResponse(), None, id="no topic"),
         pytest.param(fetched(), None, id="no partition"),
         pytest.param(fetched(Partition(), Partition()), None, id="two partitions"),
@@ -165,9 +170,16 @@ class Nonsense(QuorumServicer):
     ],
 )
 async def test_a_node_that_answers_with_nonsense_is_left_for_the_next(
-    tmp_path: Path, fetch: FetchResponse, snapshot: FetchSnapshotResponse | None
+    tmp_path: Path, fetch: object, snapshot: object
 ) -> None:
-    nonsense = Nonsense(fetch, snapshot or FetchSnapshotResponse())
+    await check_left_for_the_next(tmp_path, Nonsense(fetch, snapshot or FetchSnapshotResponse(), OF_CLUSTER_C))
+
+
+async def test_a_node_that_does_not_say_who_leads_is_left_for_the_next(tmp_path: Path) -> None:
+    await check_left_for_the_next(tmp_path, Nonsense(NO_MESSAGE, NO_MESSAGE, NO_MESSAGE))
+
+
+async def check_left_for_the_next(tmp_path: Path, nonsense: Nonsense) -> None:
     server = Server()
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, nonsense)
     async with node(tmp_path) as (driver, address), listening(server) as theirs:

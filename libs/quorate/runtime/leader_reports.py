@@ -12,6 +12,8 @@ from typing import Final
 import grpc
 
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse
+from quorate.errors import Corrupt
+from quorate.runtime.decoding import parsed
 from quorate.runtime.log_requests import LogPosition
 from quorate.runtime.log_servers import LogServers
 from quorate.runtime.logs import logger
@@ -50,6 +52,9 @@ class LeaderReports:
             except grpc.aio.AioRpcError as failure:
                 log.debug("report failed", leader=self._leader, status=failure.code().name, details=failure.details())
                 is_sent = False
+            except Corrupt as nonsense:
+                log.debug("report failed", leader=self._leader, reason=str(nonsense))
+                is_sent = False
             pause_s = REPORT_S if is_sent else min(RETRY_MAX_S, max(REPORT_S, 2 * pause_s))
             if not is_sent:
                 self._leader = None
@@ -57,12 +62,12 @@ class LeaderReports:
     async def _report(self) -> bool:
         """Returns whether the leader has taken the report."""
         if self._leader is None:
-            found = await self._servers.stub().FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S)
+            found = parsed(await self._servers.stub().FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S))
             self._leader = _leader_address(found)
         if self._leader is None:
             return False
         request = self._position.fetch(wait_ms=NOT_HELD_MS, bytes_max=LEAST_BYTES)
-        answer = await self._servers.stub(self._leader).Fetch(request, timeout=DEADLINE_S)
+        answer = parsed(await self._servers.stub(self._leader).Fetch(request, timeout=DEADLINE_S))
         errors = [each.error_code for topic in answer.responses for each in topic.partitions]
         return not answer.error_code and not any(errors)
 

@@ -20,6 +20,7 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import Corrupt, ErrorCode, error_name
 from quorate.nouns import Epoch, NodeId, Offset, uuid_text
 from quorate.random_uuid import random_uuid
+from quorate.runtime.decoding import parsed
 from quorate.runtime.leader_reports import LeaderReports
 from quorate.runtime.log_requests import LogPosition
 from quorate.runtime.log_servers import LogServers
@@ -163,7 +164,7 @@ class LogReader:
                     answer = await call.read()
                 if answer is grpc.aio.EOF:
                     return
-                response = self._response_of(answer)
+                response = self._response_of(parsed(answer))
                 if self._is_refused(response):
                     return
                 partition = self._only(response.responses, "fetch")
@@ -193,7 +194,7 @@ class LogReader:
         """Asks the server for the leader if that is needed, and takes the cluster id if none is set."""
         if self.cluster_id is not None and not self._from_any:
             return FindQuorumResponse()
-        found: FindQuorumResponse = await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S)
+        found: FindQuorumResponse = parsed(await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S))
         if self.cluster_id is None:
             self._position.cluster_id = found.cluster_id
         return found
@@ -292,9 +293,9 @@ class LogReader:
         while True:
             request = self._position.fetch_snapshot(wanted, len(parts))
             if is_relayed:
-                answer = (await stub.RelayFetchSnapshot(request, timeout=DEADLINE_S)).response
+                answer = parsed(await stub.RelayFetchSnapshot(request, timeout=DEADLINE_S)).response
             else:
-                answer = await stub.FetchSnapshot(request, timeout=DEADLINE_S)
+                answer = parsed(await stub.FetchSnapshot(request, timeout=DEADLINE_S))
             if answer.error_code:  # an error of the whole request names no partition
                 raise TimeoutError(f"snapshot {wanted.end_offset}: error {answer.error_code}")
             piece = self._only(answer.topics, "snapshot")
