@@ -35,6 +35,7 @@ from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
+from quorate.tls import key_stores
 from tests.e2e.calls import eventually
 from tests.network.certificates import Authority, authority
 
@@ -371,6 +372,53 @@ async def test_what_does_not_fit_is_not_taken_and_the_old_one_stays(
     assert str(node.keystore) in log.getvalue()
     assert "commonName=node-again" in log.getvalue()
     assert 2 == served.calls
+
+
+@pytest.mark.parametrize("emptied", ["keystore", "truststore"])
+def test_a_file_that_is_written_in_place_while_it_is_read_is_not_taken_until_it_is_whole(
+    node: Files, issuer: Authority, log: io.StringIO, emptied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = node.transport()
+    newer = issuer.issue("node", "/O=cluster/CN=node-again").read_text()
+    node.replace(node.keystore, newer)
+    file = getattr(node, emptied)
+    whole = file.read_text()
+
+    def listener_tls(**files: Any) -> ssl.SSLContext:
+        read = tls(**files)
+        file.write_text("")  # and now its writer is slow
+        return read
+
+    tls = key_stores.listener_tls
+    with monkeypatch.context() as patch:
+        patch.setattr(key_stores, "listener_tls", listener_tls)
+        server.look()
+    told = log.getvalue()
+    file.write_text(whole)
+    server.look()
+
+    assert "was written while they were read" in told
+    assert "commonName=node-again" not in told
+    assert "commonName=node-again" in log.getvalue()
+
+
+def test_a_file_that_is_gone_once_it_was_read_is_not_taken(
+    node: Files, issuer: Authority, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = node.transport()
+    node.replace(node.keystore, issuer.issue("node", "/O=cluster/CN=node-again").read_text())
+    read_bytes = Path.read_bytes
+
+    def read_once(file: Path) -> bytes:
+        content = read_bytes(file)
+        if file == node.truststore:  # the last file that is read for its bytes
+            monkeypatch.setattr(Path, "read_bytes", lambda file: read_bytes(file.with_suffix(".gone")))
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_once)
+    server.look()
+
+    assert "was written while they were read" in log.getvalue()
 
 
 def test_a_certificate_that_has_expired_is_no_start(tmp_path: Path, issuer: Authority) -> None:
