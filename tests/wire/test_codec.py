@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire import walk
 from quorate.wire.codec import decode, encode
+from quorate.wire.primitives import uvarint
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout_of
 from tests.strategies import any_message_class, message_in_version
@@ -183,6 +186,26 @@ def test_keeps_tags_it_does_not_know_in_order() -> None:
 
     assert ((9, b""), (3000, b"later")) == read.unknown_tags
     assert read.leader == 3
+
+
+@pytest.mark.parametrize(("message", "version"), [(RequestHeader, 2), (PartitionChangeRecord, 0)])
+def test_the_work_grows_with_the_number_of_unknown_tags_and_not_with_its_square(
+    message: type[Message], version: int
+) -> None:
+    """Anybody may send them before a login. Compared is the processor's time of two decodings in this thread."""
+
+    def work(count: int) -> float:
+        bare = encode(message(), version)
+        data = bare[:-1] + uvarint(count) + b"".join(uvarint(1000 + tag) + b"\0" for tag in range(count))
+        began = time.thread_time()
+        read = decode(message, data, version)
+        spent = time.thread_time() - began
+        assert read.unknown_tags == tuple((1000 + tag, b"") for tag in range(count))
+        return spent
+
+    few, many = (min(work(count) for _ in range(3)) for count in (500, 50_000))
+
+    assert many < few * 1000, "the square would be 10,000 times the work"
 
 
 def test_a_field_the_version_has_no_room_for_is_refused() -> None:

@@ -274,7 +274,7 @@ class _DecoderSource(_CodecSource):
         lines += ["    unknown = ()"]
         if not self.flexible:
             return lines
-        lines += ["    n = b[p]", "    p += 1", "    if n:"]
+        lines += ["    n = b[p]", "    p += 1", "    if n:", "        others = []"]
         lines += ["        if n > 127:", "            n, p = read_uvarint(b, p - 1)", "        for _ in range(n):"]
         lines += ["            tag, size = b[p], b[p + 1]", "            p += 2"]
         lines += ["            if tag > 127 or size > 127:"]
@@ -287,11 +287,11 @@ class _DecoderSource(_CodecSource):
             lines += [f"            {line}" for line in body]
             word = "elif"
         if self.tagged:
-            lines += ["            else:", "                unknown += ((tag, b[p:stop]),)", "                p = stop"]
-            lines += ["            if p != stop:", "                raise Short"]
+            lines += ["            else:", "                others.append((tag, b[p:stop]))"]
+            lines += ["                p = stop", "            if p != stop:", "                raise Short"]
         else:
-            lines += ["            unknown += ((tag, b[p:stop]),)", "            p = stop"]
-        return lines
+            lines += ["            others.append((tag, b[p:stop]))", "            p = stop"]
+        return [*lines, "        unknown = tuple(others)"]
 
 
 class _EncoderSource(_CodecSource):
