@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import assume, given, settings
@@ -13,6 +14,7 @@ from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest as CreateTopicsOverGrpc
 from kraft.api.delete_topics import DeleteTopicsRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraft.api.fetch import FetchRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest
 from kraft.metadata.partition_change_record import PartitionChangeRecord
 from kraft.metadata.partition_record import PartitionRecord
@@ -26,6 +28,7 @@ from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout_of
 from tests.strategies import any_message_class, message_in_version
 
+ForgottenTopic = FetchRequest.ForgottenTopic
 DIRECTORY = bytes(range(16))
 
 
@@ -232,6 +235,21 @@ def test_equal_arrays_are_one_object() -> None:
     read = decode(PartitionRecord, data, 0)
 
     assert read.replicas is read.isr
+
+
+def test_long_arrays_are_not_kept() -> None:
+    """Anybody may send them to a gateway, before a login, too."""
+    longs = [tuple(range(number, number + 10_000)) for number in range(100)]
+    requests = [FetchRequest(forgotten_topics_data=(ForgottenTopic(partitions=each),)) for each in longs]
+    tracemalloc.start()
+    try:
+        for request in requests:
+            assert request == decode(FetchRequest, encode(request, 12), 12)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 1 << 20, f"{kept} bytes are kept; one array has 40,000 on the wire"
 
 
 def _without_unknown(message: Message) -> Message:

@@ -2,8 +2,8 @@
 
 A general reader would cost more than the fields that it reads. So the source is written for exactly one version:
 neighbouring fields of fixed width are one `struct` call, lengths are read in place, a struct is created by one
-positional call. Arrays of numbers and uuids are looked up by their bytes before they are unpacked, which also makes
-equal arrays one shared tuple.
+positional call. Short arrays of numbers and uuids are looked up by their bytes before they are unpacked, which also
+makes equal arrays one shared tuple.
 
 The generated code has no error texts: it raises any Python error, or `Short`, and the codec then calls `walk` to locate
 the error. Few lengths are compared with the available bytes: a slice is never longer than these, and a truncated value
@@ -43,6 +43,9 @@ _INT32: Final = struct.Struct(">i")
 
 SHARED_ARRAYS_MAX: Final = 1 << 16
 """How many different arrays are cached before the cache is cleared; replica lists repeat, so this is ample."""
+SHARED_ARRAY_BYTES_MAX: Final = 80
+"""Up to how many bytes an array is cached: twenty replicas, or the directories of five. What a caller without login
+sends is kept for the life of the process, so long arrays are not."""
 
 Decode = Callable[[bytes, int, int], tuple[Any, int]]
 """The type of a decoder: (buffer, position, end) → (message, position after it)."""
@@ -89,33 +92,35 @@ def _build(name: str, source: _CodecSource) -> Any:
 
 
 class _SharedArrays(dict[bytes, tuple[Any, ...]]):
-    """A cache of arrays of one fixed-width kind, unpacked, by their bytes."""
+    """A cache of short arrays of one fixed-width kind, unpacked, by their bytes."""
 
     def __init__(self, kind: FieldType) -> None:
         self.code = FIXED[kind]
         self.width = struct.calcsize(f">{self.code}")
 
     def __missing__(self, raw: bytes) -> tuple[Any, ...]:
-        if len(self) >= SHARED_ARRAYS_MAX:
-            self.clear()
-        count = len(raw) // self.width
-        found = struct.unpack(">" + self.code * count, raw)
-        self[raw] = found
+        found = struct.unpack(f">{len(raw) // self.width * self.code}", raw)
+        if len(raw) <= SHARED_ARRAY_BYTES_MAX:
+            if len(self) >= SHARED_ARRAYS_MAX:
+                self.clear()
+            self[raw] = found
         return found
 
 
 class _SharedBytes(dict[tuple[Any, ...], bytes]):
-    """Caches encoded arrays of one fixed-width kind: the key is the array, the value its length and bytes."""
+    """Caches short arrays of one fixed-width kind, encoded: the key is the array, the value its length and bytes."""
 
     def __init__(self, kind: FieldType, prefix: Callable[[int], bytes]) -> None:
         self.code = FIXED[kind]
         self.prefix = prefix
 
     def __missing__(self, items: tuple[Any, ...]) -> bytes:
-        if len(self) >= SHARED_ARRAYS_MAX:
-            self.clear()
-        found = self.prefix(len(items)) + struct.pack(">" + self.code * len(items), *items)
-        self[items] = found
+        raw = struct.pack(f">{len(items) * self.code}", *items)
+        found = self.prefix(len(items)) + raw
+        if len(raw) <= SHARED_ARRAY_BYTES_MAX:
+            if len(self) >= SHARED_ARRAYS_MAX:
+                self.clear()
+            self[items] = found
         return found
 
 
