@@ -7,10 +7,12 @@ ignores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from kraft import Message
 from kraft.control.kraft_version_record import KRaftVersionRecord
@@ -52,6 +54,7 @@ from quorate.wire.schema import layout_of
 
 __all__ = [
     "CONTROL_RECORDS",
+    "MISSES_MAX",
     "RECORDS",
     "REQUEST_TAG",
     "TARGET_TAG",
@@ -90,7 +93,9 @@ __all__ = [
     "VotersRecord",
     "ZkMigrationStateRecord",
     "decode_record",
+    "decode_records",
     "encode_record",
+    "encode_records",
     "frame_of",
     "request_of",
     "trace_of",
@@ -98,7 +103,14 @@ __all__ = [
     "with_trace",
 ]
 
+MISSES_MAX: Final = 64
+"""How many more partitions may differ from all before them than be alike until no more are compared in one call."""
+
 _FRAME_VERSION: Final = b"\x01"
+_ID: Final = struct.Struct(">i")
+_ID_FROM: Final = 3
+_ID_TO: Final = 7
+"""Where the id is in the log value of a PartitionRecord: it is the first field, after three bytes of frame."""
 
 TRACE_TAG: Final = 10_000
 """The tag of the W3C trace context on the first record of a batch, far above any tag of Kafka's."""
@@ -172,6 +184,8 @@ CONTROL_RECORDS: Final[Mapping[int, type[Message]]] = {
 """The classes of control record values by control record type (`ControlType` of quorate.wire.batch)."""
 
 _KEYS: Final = {record: key for key, record in RECORDS.items()}
+_PARTITION: Final = _FRAME_VERSION + uvarint(_KEYS[PartitionRecord])
+assert layout_of(PartitionRecord).last_version < 1 << 7, "the version takes a byte"
 
 R = TypeVar("R", bound=Message)
 
@@ -199,6 +213,62 @@ def decode_record(value: bytes) -> Message:
     if end != len(value):
         raise Corrupt(f"{type(record).__name__}: {len(value) - end} bytes are left over", position=end)
     return record
+
+
+def encode_records(records: Iterable[Message], version_of: Callable[[Message], int]) -> list[bytes]:
+    """Returns the log value of each record, as `encode_record` does; `version_of` gives the version of a record.
+
+    Of a topic's partitions that differ by their id alone only the first is encoded field by field.
+    """
+    values = []
+    alike: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
+    follows, misses = False, 0
+    for record in records:
+        after_another, follows = follows, type(record) is PartitionRecord
+        if not (follows and after_another) or misses > MISSES_MAX:
+            values.append(encode_record(record, version_of(record)))
+            continue
+        fields = astuple(record)
+        found = alike.get(shape := fields[1:])
+        if found is None:
+            misses += 1
+            value = encode_record(record, version_of(record))
+            alike[shape] = value[:_ID_FROM], value[_ID_TO:]
+        else:
+            misses -= 1
+            value = found[0] + _ID.pack(fields[0]) + found[1]
+        values.append(value)
+    return values
+
+
+def decode_records(values: Iterable[bytes]) -> list[Message]:
+    """Returns the record in each log value, as `decode_record` does. Raises Corrupt at the first that is none.
+
+    Of a topic's partitions that differ by their id alone only the first is decoded field by field.
+    """
+    records = []
+    alike: dict[bytes, PartitionRecord] = {}
+    version = b""
+    follows, misses = False, 0
+    for value in values:
+        after_another, follows = follows, value[:2] == _PARTITION
+        if not (follows and after_another) or misses > MISSES_MAX:
+            records.append(decode_record(value))
+            continue
+        if value[2:_ID_FROM] != version:
+            version = value[2:_ID_FROM]
+            alike.clear()
+        first = alike.get(rest := value[_ID_TO:])
+        if first is None:
+            misses += 1
+            record = decode_record(value)
+            if type(record) is PartitionRecord:
+                alike[rest] = record
+        else:
+            misses -= 1
+            record = replace(first, partition_id=_ID.unpack_from(value, _ID_FROM)[0])
+        records.append(record)
+    return records
 
 
 def frame_of(value: bytes) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ from typing import Final
 from kraft.service.quorum_pb2 import AppendRequest
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Offset
-from quorate.records import decode_record
+from quorate.records import decode_record, decode_records
 from quorate.storage.snapshots import BATCH_BYTES_MAX
 
 JOINED_BYTES_MAX: Final = 1 << 20
@@ -18,16 +18,23 @@ JOINED_BYTES_MAX: Final = 1 << 20
 
 def check_values(field: str, values: Sequence[bytes]) -> None:
     """Raises ApiError(INVALID_RECORD) for a value that is not a record; in the log it would stop every controller."""
-    for place, value in enumerate(values):
-        if len(value) > BATCH_BYTES_MAX:
-            continue  # larger than any batch; the driver refuses it
+    records = [value for value in values if len(value) <= BATCH_BYTES_MAX]  # the driver refuses any larger one
+    try:
+        decode_records(records)
+    except Corrupt:
+        place, fault = next((place, fault) for place, value in enumerate(values) if (fault := _fault_of(value)))
+        where = f"{field}[{place}]"
+        why = f"{where}: {len(values[place])} bytes that are no record: {fault}"
+        raise ApiError(ErrorCode.INVALID_RECORD, why, {"field": where}) from None
+
+
+def _fault_of(value: bytes) -> Corrupt | None:
+    if len(value) <= BATCH_BYTES_MAX:
         try:
             decode_record(value)
         except Corrupt as fault:
-            where = f"{field}[{place}]"
-            raise ApiError(
-                ErrorCode.INVALID_RECORD, f"{where}: {len(value)} bytes that are no record: {fault}", {"field": where}
-            ) from None
+            return fault
+    return None
 
 
 def joined(request: AppendRequest) -> list[list[bytes]]:

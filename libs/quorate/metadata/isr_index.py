@@ -9,7 +9,8 @@ The partition rows call the index for each partition that changes, also during a
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from kraft import Uuid
 from quorate.metadata.partitions import Partition
@@ -55,6 +56,33 @@ class IsrIndex:
             self.reassigning[topic_id, partition_id] = None
         if partition.is_short:
             self._count_short(topic_id, partition, 1)
+
+    def count_in_all(self, topic_id: Uuid, first_id: int, partitions: Sequence[Partition]) -> None:
+        """Adds new partitions of consecutive ids to the counts; those that share one object are counted together."""
+        shared = {id(partition): partition for partition in partitions}
+        if 2 * len(shared) > len(partitions):
+            for partition_id, partition in enumerate(partitions, first_id):
+                self.count_in(topic_id, partition_id, partition)
+            return
+        counts = Counter(map(id, partitions))
+        listed = {key for key, each in shared.items() if each.is_imbalanced or each.is_reassigning}
+        for key, partition in shared.items():
+            if key not in listed:
+                self._count_alike(topic_id, partition, counts[key])
+        if listed:
+            for partition_id, partition in enumerate(partitions, first_id):
+                if id(partition) in listed:
+                    self.count_in(topic_id, partition_id, partition)
+
+    def _count_alike(self, topic_id: Uuid, partition: Partition, count: int) -> None:
+        """Adds `count` partitions that are led by their preferred leader and not under reassignment."""
+        self.leader[partition.leader] += count
+        for broker in partition.isr:
+            self.isr[broker] += count
+        for broker in partition.elr:
+            self.elr[broker] += count
+        if partition.is_short:
+            self._count_short(topic_id, partition, count)
 
     def count_out(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
         """Takes a removed partition out of the counts."""
@@ -107,15 +135,15 @@ class IsrIndex:
         self.short.clear()
         self.under_replicated = 0
 
-    def _count_short(self, topic_id: Uuid, partition: Partition, one: int) -> None:
+    def _count_short(self, topic_id: Uuid, partition: Partition, change: int) -> None:
         key = topic_id, len(partition.isr), len(partition.replicas)
-        count = self.short.get(key, 0) + one
+        count = self.short.get(key, 0) + change
         assert count >= 0, (key, count)
         if count:
             self.short[key] = count
         else:
-            del self.short[key]  # the entry exists and was 1, since this partition was counted before
-        self.under_replicated += one if partition.is_under_replicated else 0
+            del self.short[key]  # the entry exists, since the partitions were counted before
+        self.under_replicated += change if partition.is_under_replicated else 0
         assert self.under_replicated >= 0, (key, self.under_replicated)
 
 

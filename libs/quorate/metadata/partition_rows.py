@@ -6,7 +6,7 @@ would need a third more memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kraft import Uuid
@@ -111,6 +111,24 @@ class PartitionRows(Mapping[int, Partition]):
             self._index.count_in(self._topic_id, partition_id, partition)
         else:
             self._index.count_over(self._topic_id, partition_id, before, partition)
+
+    def extend(self, partitions: Sequence[Partition]) -> None:
+        """Creates partitions with the next ids, as `put` does one by one."""
+        first_id = len(self._rows)
+        self._rows += partitions
+        self._isrs += [partition.isr for partition in partitions]
+        if self._registry.newest is not None:
+            kept = self._registry.newest.keep(self)
+            for partition_id in range(first_id, len(self._rows)):
+                kept.setdefault(partition_id, None)
+        self._count += len(partitions)
+        assert self._count <= len(self._rows) == len(self._isrs), (self._count, len(self._rows), len(self._isrs))
+        self._index.count_in_all(self._topic_id, first_id, partitions)
+
+    @property
+    def next_id(self) -> int:
+        """The id above all that there are."""
+        return len(self._rows)
 
     def clear(self) -> None:
         """Removes all partitions, when the topic is removed."""

@@ -9,8 +9,9 @@ that applies committed records only calls `settle` after each batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from kraft import Message
@@ -31,7 +32,7 @@ from quorate.metadata.transactions import Transactions
 from quorate.metadata.unknown import Unknown
 from quorate.metadata.versions import LATEST
 from quorate.nouns import Offset
-from quorate.records import FeatureLevelRecord
+from quorate.records import FeatureLevelRecord, PartitionRecord
 from quorate.timeline import SnapshotRegistry
 
 __all__ = ["ClusterState"]
@@ -70,6 +71,26 @@ class ClusterState:
         except ReplayFault as fault:
             fault.record, fault.offset = record, offset
             raise
+
+    def apply_next(self, records: Sequence[Message], place: int, base_offset: Offset) -> int:
+        """Applies the record at `place`, and with it those that follow if all are a topic's next partitions.
+
+        Returns the place after them. The first of `records` is at `base_offset`. Raises as `apply` does for the record
+        at `place`.
+        """
+        if place + 1 < len(records) and type(records[place]) is type(records[place + 1]) is PartitionRecord:
+            assert self._apply, "a past state takes no records"
+            count = self.topics.lay_down_next(islice(records, place, None))
+            if count:
+                return place + count
+        self.apply(records[place], base_offset + place)
+        return place + 1
+
+    def apply_all(self, records: Sequence[Message], base_offset: Offset) -> None:
+        """Applies the records from `base_offset` on. Raises ReplayFault; those before that one are applied."""
+        place = 0
+        while place < len(records):
+            place = self.apply_next(records, place, base_offset)
 
     def load(self, records: Iterable[Message], offset: Offset) -> None:
         """Replaces the state by a checkpoint whose records end at `offset` (exclusive). Drops all snapshots.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from kraft import Message, Uuid
 from quorate.metadata.configs import Configs
@@ -14,7 +15,14 @@ from quorate.metadata.isr_index import IsrIndex
 from quorate.metadata.partition_rows import PartitionRows, PartitionRowsAt, PartitionSlice
 from quorate.metadata.partitions import Partition, as_record, merged, registered
 from quorate.nouns import NodeId, Offset, uuid_text
-from quorate.records import ClearElrRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from quorate.records import (
+    MISSES_MAX,
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from quorate.timeline import SnapshotRegistry, TimelineDict
 
 __all__ = ["Topic", "TopicPartition", "Topics"]
@@ -253,6 +261,41 @@ class Topics:
         rows = topic.partitions
         assert isinstance(rows, PartitionRows), rows
         rows.put(record.partition_id, registered(record))
+
+    def lay_down_next(self, records: Iterable[Message]) -> int:
+        """Creates the partitions of the first records, as far as they are a topic's next ones; returns how many.
+
+        It stops before a record that `lay_down` would refuse. Partitions that differ by their id alone, as most of a
+        new topic's do, share one object.
+        """
+        made: list[Partition] = []
+        alike: dict[tuple[object, ...], Partition] = {}
+        rows: PartitionRows | None = None
+        topic_id, next_id, misses = None, 0, 0
+        for record in records:
+            if type(record) is not PartitionRecord:
+                break
+            if rows is None:
+                if (topic := self._by_id.get(record.topic_id)) is None:
+                    break
+                assert isinstance(topic.partitions, PartitionRows), topic.partitions
+                rows, topic_id, next_id = topic.partitions, topic.id, topic.partitions.next_id
+            if record.partition_id != next_id + len(made) or record.topic_id != topic_id:
+                break
+            shape = astuple(record)[1:] if misses <= MISSES_MAX else ()
+            partition = alike.get(shape)
+            misses += 1 if partition is None else -1
+            if partition is None:
+                try:
+                    partition = registered(record)
+                except ReplayFault:
+                    break
+                if shape:
+                    alike[shape] = partition
+            made.append(partition)
+        if rows is not None and made:
+            rows.extend(made)
+        return len(made)
 
     def change(self, record: PartitionChangeRecord, _: Offset) -> None:
         """Changes one partition by a PartitionChangeRecord. Raises ReplayFault if the partition does not exist."""

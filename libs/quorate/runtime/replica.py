@@ -120,9 +120,9 @@ class Replica:
         started = self._clock.wall_ns()
         header = batch.header
         records: tuple[Message, ...] = () if header.is_control else await decoded(data_values(batch.data))
+        self._replayed.apply_all(records, header.base_offset)
         for offset, record in enumerate(records, start=header.base_offset):
-            self._replayed.apply(record, offset)
-            if isinstance(record, UnknownRecord):
+            if type(record) is UnknownRecord:
                 log.warning(
                     "a record of an unknown type: its content is kept, but no answer shows it",
                     api_key=record.api_key,

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Final, TypeVar
 
 from kraft import Message
-from quorate.records import decode_record
+from quorate.records import decode_records
 
 __all__ = ["RECORDS_PER_TURN", "decoded", "in_turns"]
 
@@ -21,11 +21,11 @@ RECORDS_PER_TURN: Final = 1_000
 async def decoded(values: Sequence[bytes]) -> tuple[Message, ...]:
     """The records that `values` are. Raises Corrupt."""
     if len(values) <= RECORDS_PER_TURN:
-        return tuple(map(decode_record, values))
+        return tuple(decode_records(values))
     records: list[Message] = []
     for start in range(0, len(values), RECORDS_PER_TURN):
         await asyncio.sleep(0)
-        records += map(decode_record, values[start : start + RECORDS_PER_TURN])
+        records += decode_records(values[start : start + RECORDS_PER_TURN])
     await asyncio.sleep(0)
     return tuple(records)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from kraft import Message
 from quorate.controller.engine.failures import Fault, Where
-from quorate.controller.engine.steps import Steps, slices
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
@@ -15,7 +15,7 @@ from quorate.nouns import Offset
 __all__ = ["application"]
 
 RECORDS_PER_STEP: Final = 1_000
-"""The records that are applied in one step: some 10 ms of CPU."""
+"""The records that are applied in one step: some 2 ms of CPU for a topic's partitions, and 10 ms for others."""
 
 
 def application(
@@ -25,13 +25,13 @@ def application(
     failed: Callable[[Where, Exception, str], ApiError | Fault],
 ) -> Steps[None]:
     """Applies all records; the first is at `base_offset`. Raises Fault: the records before that one stay applied."""
-    for part in slices(range(len(records)), RECORDS_PER_STEP):
-        if part[0] > 0:
+    for start in range(0, len(records), RECORDS_PER_STEP):
+        if start > 0:
             yield
-        place = part[0]
+        some, place = records[start : start + RECORDS_PER_STEP], 0
         try:
-            for place in part:
-                state.apply(records[place], base_offset + place)
+            while place < len(some):
+                place = state.apply_next(some, place, base_offset + start)
         except Exception as cause:  # as in `preparation`
-            what = f"{type(records[place]).__name__} at offset {base_offset + place} on the active controller"
+            what = f"{type(some[place]).__name__} at offset {base_offset + start + place} on the active controller"
             raise failed(Where.APPLYING, cause, f"{what}, batch at {base_offset}") from None

@@ -9,7 +9,7 @@ from kraft import Message
 from quorate.controller.engine.steps import Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
-from quorate.records import encode_record, with_request, with_trace
+from quorate.records import encode_records, with_request, with_trace
 
 __all__ = ["BYTES_PER_WRITE_MAX", "encoding"]
 
@@ -33,11 +33,15 @@ def encoding(
     if mark is not None:
         first = with_request(first, mark)
     values: list[bytes] = []
+
+    def version_of(record: Message) -> int:
+        return record_version(record, level)
+
     is_long = len(records) > RECORDS_PER_STEP
     if is_long:
         yield
     for part in slices((first, *records[1:]), RECORDS_PER_STEP):
-        values += [encode_record(record, record_version(record, level)) for record in part]
+        values += encode_records(part, version_of)
         if is_long:
             yield
     size = sum(map(len, values))

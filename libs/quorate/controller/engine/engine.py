@@ -13,7 +13,7 @@ watermark may rise before that, and a control record of the quorum may lie at th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,14 +61,13 @@ class Engine:
 
     # -- on standby: the log decides -------------------------------------------------------------
 
-    def replay(self, records: Iterable[Message], *, base_offset: Offset, end_offset: Offset) -> None:
+    def replay(self, records: Sequence[Message], *, base_offset: Offset, end_offset: Offset) -> None:
         """Applies committed records on a standby, or none for a control batch. Raises ReplayFault."""
         assert self.epoch is None, f"active in epoch {self.epoch}: replays only its own writes"
         assert base_offset >= self.next_offset, (base_offset, self.next_offset)
-        for offset, record in enumerate(records, start=base_offset):
-            self.state.apply(record, offset)
-            if offset == base_offset and (text := request_of(record)) is not None:
-                self.repeats.note(text)
+        self.state.apply_all(records, base_offset)
+        if records and (text := request_of(records[0])) is not None:
+            self.repeats.note(text)
         self.state.settle()
         self._stand_at(end_offset)
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from kraft import Message, Uuid
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
@@ -120,30 +122,20 @@ def partition_records(
     state: ClusterState, topic_id: Uuid, replicas: Sequence[Replicas], *, first_id: int = 0
 ) -> Iterator[Message]:
     """Yields PartitionRecords, numbered from `first_id`. The ISR is the active replicas; the first of them leads."""
-    beginnings = _Beginnings(state)
+    firsts = _FirstRecords(state, topic_id)
     for partition_id, brokers in enumerate(replicas, first_id):
-        isr, directories = beginnings[brokers]
-        yield PartitionRecord(
-            partition_id=partition_id,
-            topic_id=topic_id,
-            replicas=brokers,
-            isr=isr,
-            leader=isr[0],
-            leader_recovery_state=RECOVERED,
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=directories,
-        )
+        yield replace(firsts[brokers], partition_id=partition_id)
 
 
-class _Beginnings(dict[Replicas, tuple[Replicas, tuple[Uuid, ...]]]):
-    """A cache of the initial ISR and directories by replica list; the partitions of a large topic share them."""
+class _FirstRecords(dict[Replicas, PartitionRecord]):
+    """A cache of a topic's records by replica list, of which each partition's differs by its id alone."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, topic_id: Uuid) -> None:
         super().__init__()
         self._state = state
+        self._topic_id = topic_id
 
-    def __missing__(self, replicas: Replicas) -> tuple[Replicas, tuple[Uuid, ...]]:
+    def __missing__(self, replicas: Replicas) -> PartitionRecord:
         brokers = [broker for broker_id in replicas if (broker := self._state.brokers.get(broker_id)) is not None]
         assert len(brokers) == len(replicas), replicas
         isr = tuple([broker.id for broker in brokers if broker.is_active])
@@ -151,8 +143,17 @@ class _Beginnings(dict[Replicas, tuple[Replicas, tuple[Uuid, ...]]]):
         directories: tuple[Uuid, ...] = ()
         if self._state.features.record_level >= DIRECTORIES:
             directories = tuple([default_directory(broker.log_dirs) for broker in brokers])
-        self[replicas] = found = (isr, directories)
-        return found
+        self[replicas] = record = PartitionRecord(
+            topic_id=self._topic_id,
+            replicas=replicas,
+            isr=isr,
+            leader=isr[0],
+            leader_recovery_state=RECOVERED,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=directories,
+        )
+        return record
 
 
 def _is_usable(broker: Broker) -> bool:
