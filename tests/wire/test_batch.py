@@ -254,7 +254,15 @@ def test_refuses_values_of_a_batch_with_holes_in_its_offsets() -> None:
         data_values(handmade(body, last_delta=4))
 
 
-@given(some_values, st.data())
+EQUALLY_LONG = st.builds(
+    lambda size, count: [bytes((place % 251,)) * size for place in range(count)],
+    st.integers(1, 140),
+    st.integers(60, 90),
+)
+"""As the partitions of a topic are: the quick way compares what is around them in columns, from the 65th on."""
+
+
+@given(st.one_of(some_values, EQUALLY_LONG), st.data())
 def test_both_ways_to_the_values_agree_on_any_bytes(values: list[bytes], choice: st.DataObject) -> None:
     """The quick way compares, the slow one parses: whatever a body says, they must not differ."""
     body = bytearray(data(values)[HEADER_BYTES:])
@@ -264,6 +272,24 @@ def test_both_ways_to_the_values_agree_on_any_bytes(values: list[bytes], choice:
     header = check_batch(batch)
 
     assert outcome_by_parsing(batch, header) == outcome_by_values(batch, header)
+
+
+@pytest.mark.parametrize("size", [1, 56, 57, 64, 113, 8180])
+def test_both_ways_agree_on_any_changed_byte_around_equally_long_values(size: int) -> None:
+    values = [b"v" * size] * 68
+    batch = bytearray(data(values))
+    header = check_batch(batch)
+    refused = 0
+    for at in range(len(batch) - 4 * (len(batch) - len(data(values[1:]))), len(batch)):
+        if batch[at] != ord("v"):
+            batch[at] ^= 4
+            found = outcome_by_values(bytes(batch), header)
+            refused += found is None
+            assert outcome_by_parsing(bytes(batch), header) == found
+            batch[at] ^= 4
+
+    assert values == data_values(batch)
+    assert 4 * 6 < refused
 
 
 def outcome_by_values(batch: bytes, header: BatchHeader) -> list[bytes] | None:

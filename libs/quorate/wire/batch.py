@@ -285,6 +285,8 @@ _MIDDLES: Final = tuple(b"\0\0" + varint(index) + b"\x01" for index in range(_CO
 """The record bytes between length and value size, by offset delta: attributes 0, timestamp delta 0, the offset delta,
 and key size -1, which means no key.
 """
+_DELTA_COLUMNS: Final = tuple(bytes(middle[place] for middle in _MIDDLES[_ONE_BYTE_DELTAS:]) for place in (2, 3))
+"""The first and the second bytes of the offset deltas of two bytes, from the first such delta on."""
 
 
 def data_values(buffer: Buffer, position: int = 0, header: BatchHeader | None = None) -> list[bytes]:
@@ -307,6 +309,8 @@ def data_values(buffer: Buffer, position: int = 0, header: BatchHeader | None = 
         for index, middle in enumerate(_MIDDLES[: header.count]):
             if index == _ONE_BYTE_DELTAS:
                 shapes = _SHAPES[1]
+                if equal := _equal_values(data, at, index, header.count - index):
+                    return values + equal
             length = data[at]
             at += 1
             if length > 127:
@@ -324,6 +328,27 @@ def data_values(buffer: Buffer, position: int = 0, header: BatchHeader | None = 
     if at != len(data):
         return _values_one_by_one(buffer, position, header)
     return values
+
+
+def _equal_values(data: bytes, at: int, index: int, count: int) -> list[bytes]:
+    """Returns the `count` values from `at` on, if they fill `data`, are equally long, and have deltas of two bytes.
+
+    Returns none otherwise. The bytes around the values are compared column by column: a slice takes the same byte of
+    every record, and all of them are to be as in the first record, but for the offset delta.
+    """
+    width = 1 if data[at] < 1 << 7 else 2
+    written, size = _SHAPES[1][data[at] if width == 1 else data[at] + (data[at + 1] << 7) - 128]
+    frame = data[at : at + width] + _MIDDLES[index] + written
+    stride = len(frame) + size + 1
+    if not size or at + count * stride != len(data):
+        return []
+    columns = [bytes((byte,)) * count for byte in frame]
+    columns[width + 2 : width + 4] = [deltas[index - _ONE_BYTE_DELTAS :][:count] for deltas in _DELTA_COLUMNS]
+    if any(data[at + place :: stride] != column for place, column in enumerate(columns)) or any(
+        data[at + stride - 1 :: stride]
+    ):
+        return []
+    return [data[begin : begin + size] for begin in range(at + len(frame), len(data), stride)]
 
 
 def _values_one_by_one(buffer: Buffer, position: int, header: BatchHeader) -> list[bytes]:
