@@ -10,7 +10,15 @@ from quorate.nouns import Epoch, Offset, ReplicaKey
 from quorate.raft.log import BatchInfo, LeaderChange, VotersChange
 from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter, VoterSet
 from quorate.records import TARGET_TAG, KRaftVersionRecord, LeaderChangeMessage, VotersRecord, target_of
-from quorate.wire.batch import BatchHeader, ControlType, batches, check_batch, control_batch, data_batch, records
+from quorate.wire.batch import (
+    BatchHeader,
+    ControlType,
+    check_batch,
+    control_batch,
+    data_batch,
+    fetched_batches,
+    records,
+)
 from quorate.wire.codec import decode, encode
 
 CONTROL_KEY_BYTES: Final = 4
@@ -32,8 +40,8 @@ def data_batches(
 
 
 def parse_batches(data: bytes) -> Iterator[BatchInfo]:
-    """Yields each batch in `data` after checking its CRC and record count. Raises Corrupt."""
-    for position, _ in batches(data):
+    """Yields each whole batch of a Fetch answer after checking its CRC and record count. Raises Corrupt."""
+    for position, _ in fetched_batches(data):
         header = check_batch(data, position)
         if header.count != header.last_offset_delta + 1:
             last = header.last_offset_delta

@@ -6,8 +6,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from time import sleep
 from typing import Any, Final
 
 import pytest
@@ -15,6 +16,12 @@ import pytest
 from deploy.kafka.node import Node, tool
 from deploy.kafka.release import POM, version
 from deploy.local.ports import free_ports
+from quorate.network.client_config import ClientConfig, parse_bootstrap
+from quorate.network.metadata_fetch import FETCH_BYTES_MAX
+from quorate.nouns import Offset
+from quorate.pipeline.kafka_nodes import KafkaNodes
+from quorate.pipeline.live import QuorumReader
+from quorate.wire.batch import batches
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 from tests.interop.test_wire_client import PASSWORD, properties
 from tests.network.test_network import contexts
@@ -132,6 +139,35 @@ def test_a_killed_leader_is_followed_by_the_next(quorum: Quorum) -> None:
     image = document("image", "show", "--bootstrap-controller", quorum.addresses([leader, *alive]))
 
     assert image["epoch"] > int(told["LeaderEpoch"])
+
+
+def test_a_log_in_answers_that_are_cut_in_a_batch_is_the_log(quorum: Quorum) -> None:
+    """A Kafka leader fills each answer up to its limit in bytes."""
+    controllers = parse_bootstrap(quorum.addresses([1, 2, 3]))
+    with closing(QuorumReader(KafkaNodes(controllers, ClientConfig()), retry_s=COMMAND_TIMEOUT_S)) as reader:
+        while len(log := fetched(reader, reader.high_watermark(), bytes_max=FETCH_BYTES_MAX)) < ENOUGH_BYTES:
+            sleep(LOOK_AGAIN_S)
+        end = [*batches(log)][-1][1].next_offset
+
+        assert dict.fromkeys(LIMITS, log) == {limit: fetched(reader, end, bytes_max=limit) for limit in LIMITS}
+
+
+ENOUGH_BYTES: Final = 3_000
+LOOK_AGAIN_S: Final = 0.2
+LIMITS: Final = (1, 150, 300, 1_000)
+"""The size in bytes of an answer; a batch of one NoOpRecord is smaller than 100."""
+
+
+def fetched(reader: QuorumReader, end: Offset, *, bytes_max: int) -> bytes:
+    """The batches below an offset, in answers of this limit. In place of offset 0 a leader gives its checkpoint."""
+    found, at = b"", 1
+    while at < end:
+        data = reader.records(at, bytes_max=bytes_max).records
+        assert data, at
+        for position, header in batches(data):
+            found += data[position : position + header.size] if header.base_offset < end else b""
+            at = header.next_offset
+    return found
 
 
 @pytest.fixture(scope="module")

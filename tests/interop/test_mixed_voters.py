@@ -16,8 +16,8 @@ from quorate.nouns import METADATA_TOPIC_ID, NodeId
 from quorate.protocol.sasl.plain import PLAIN
 from tests.e2e.calls import eventually
 from tests.interop.kafka.release import absent
-from tests.interop.mixed_plan import Peers
-from tests.interop.mixed_quorum import MixedQuorum, ours_first, restarted, static_quorum
+from tests.interop.mixed_plan import PATIENT, Peers
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first, restarted, static_quorum
 from tests.network.certificates import authority
 
 pytestmark = [
@@ -29,6 +29,7 @@ pytestmark = [
 OURS: Final = (1, 2)
 KAFKA: Final = 3
 KAFKAS: Final = (2, 3)
+CUT_BYTES: Final = 1_000
 ELECTIONS_MAX: Final = 12
 """The other Kafka controller and our node stand for election at once: each wins about as often."""
 
@@ -137,6 +138,23 @@ async def test_ours_puts_voters_into_the_log_among_them_a_kafka_that_is_removed_
     assert ["at-0", "while-a-kafka-leads", "while-it-is-gone", "at-1"] == quorum.topics_in(1)
     for node_id in (2, KAFKA):
         assert quorum.log_of(1, below=committed) == quorum.log_of(node_id, below=committed), node_id
+
+
+async def test_ours_follows_a_kafka_whose_answers_are_cut_in_a_batch(tmp_path: Path) -> None:
+    """A Kafka leader fills each answer up to the limit, and so cuts its last batch."""
+    settings = PATIENT | {"controller.quorum.fetch.max.bytes": CUT_BYTES}
+    async with kafkas_alone(tmp_path, ours=1, kafkas=1, settings=settings) as quorum:
+        topics = [f"before-{number}" for number in range(10)]
+        for topic in topics:
+            await quorum.create_by_wire(topic, at=2)
+        await quorum.start_ours()
+        await eventually(lambda: replicas(quorum, at=2), lambda seen: seen[0] == (1, 2))
+        await quorum.create_by_wire("by-both", at=2)
+        committed = await quorum.stop_all()
+
+    assert [*topics, "by-both"] == quorum.topics_in(1)
+    assert (log := quorum.log_of(2, below=committed)) == quorum.log_of(1, below=committed)
+    assert sum(len(batch) for *_, batch in log) > 2 * CUT_BYTES
 
 
 async def leads(quorum: MixedQuorum) -> NodeId:

@@ -54,8 +54,11 @@ class Script:
         self.answers = list(answers)
         self.checkpoint = checkpoint
         self.fetches: list[FetchRequest] = []
+        self.connections: set[int] = set()
+        """The clients' ports."""
 
-    async def __call__(self, request: Request, _: ConnectedClient) -> Message:
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
+        self.connections.add(client.port)
         match request.message:
             case DescribeClusterRequest():
                 return DescribeClusterResponse(cluster_id=CLUSTER_ID)
@@ -113,6 +116,16 @@ async def test_it_reads_up_to_the_high_watermark_that_was_told_first() -> None:
     assert leader.fetches[0].topics[0].topic_id == METADATA_TOPIC_ID
     assert (CLUSTER_ID, -1) == (leader.fetches[0].cluster_id, leader.fetches[0].replica_state.replica_id)
     assert (0, 0, 0) == (partition.fetch_offset, partition.current_leader_epoch, partition.last_fetched_epoch)
+
+
+@pytest.mark.parametrize("left", [30, 70])
+async def test_a_batch_that_the_leader_has_cut_is_fetched_again_by_the_same_connection(left: int) -> None:
+    leader = Script(answer(batch(0, 2), batch(2), batch(3, 4)[:left], end=7), answer(batch(3, 4), end=7))
+    events = await read(leader)
+
+    assert [0, 2, 3] == names(events)
+    assert [0, 3] == [fetch.topics[0].partitions[0].fetch_offset for fetch in leader.fetches]
+    assert 1 == len(leader.connections)
 
 
 def elsewhere(ports: list[Endpoint]) -> Message:

@@ -58,6 +58,14 @@ async def test_only_what_is_committed_is_returned_and_no_replica_is_registered()
     assert {-1} == {fetch.replica_state.replica_id for fetch in leader.fetches}
 
 
+@pytest.mark.parametrize("left", [30, 70])
+async def test_a_batch_that_the_leader_has_cut_is_left_for_the_next_fetch(left: int) -> None:
+    leader = Script(answer(batch(0, 2), batch(2), batch(3, 4)[:left], end=7), answer(batch(3, 4), end=7))
+    found = await asked(lambda quorum: (quorum.records(0).records, quorum.records(3).records), leader)
+
+    assert (batch(0, 2) + batch(2), batch(3, 4)) == found
+
+
 async def test_it_asks_the_leader_that_another_controller_names() -> None:
     def not_mine(endpoints: list[Endpoint]) -> list[Message]:
         return [

@@ -31,6 +31,7 @@ from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint, VersionRange, VoterSet
 from quorate.runtime.named_endpoints import NamedVoter
 from quorate.runtime.setting_types import Endpoint
+from quorate.wire.batch import data_batch
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.kafka_wire import KafkaWire
 from services.quorum.listeners import ListenerProtocols
@@ -59,6 +60,7 @@ class Kafka:
         self.asked: list[tuple[int, Message]] = []
         self.fetches = asyncio.Event()
         self.fetches.set()
+        self.records = b""
 
     async def __call__(self, request: Request, client: ConnectedClient) -> Message:
         self.asked.append((request.header.request_api_version, request.message))
@@ -77,6 +79,7 @@ class Kafka:
                 topic = FetchResponse.FetchableTopicResponse
                 part = topic.PartitionData(
                     high_watermark=17,
+                    records=self.records,
                     current_leader=topic.PartitionData.LeaderIdAndEpoch(leader_id=PEER, leader_epoch=4),
                 )
                 return FetchResponse(responses=(topic(topic_id=METADATA_TOPIC_ID, partitions=(part,)),))
@@ -215,6 +218,20 @@ async def test_no_vote_waits_behind_a_fetch() -> None:
     assert isinstance(fetched, FetchRequest)
     assert (18, 5, 17) == (version, fetched.topics[0].partitions[0].high_watermark, told.heard[1].high_watermark)
     assert (1, PEER) == (told.heard[1].reply_to, told.heard[1].leader_id)
+
+
+async def test_of_a_fetch_answer_that_a_kafka_has_cut_the_whole_batches_are_heard() -> None:
+    kafka = Kafka()
+    first, second = (
+        data_batch(base_offset=at, epoch=4, timestamp_ms=0, values=[b"value" * 9, b"more"]) for at in (17, 19)
+    )
+    kafka.records = first + second[:-1]
+    async with served(kafka) as port, asking(port) as (peers, _, told):
+        peers.send(Send(to=PEER, request=raft.FetchRequest(**_fields(FETCH), reply_to=1)))
+        await told.until(lambda: told.heard or told.failed)
+
+    assert ([], []) == (told.failed, told.refused)
+    assert [first] == [each.data for each in told.heard[0].batches]
 
 
 async def test_a_kafka_older_than_a_field_that_it_may_ignore_is_asked_without_it() -> None:

@@ -23,6 +23,7 @@ from quorate.wire.batch import (
     control_batch,
     data_batch,
     data_values,
+    fetched_batches,
     peek_header,
     read_header,
     records,
@@ -125,6 +126,25 @@ def test_batches_are_found_one_after_another() -> None:
 
 
 # What others write.
+
+
+@pytest.mark.parametrize("left", [0, 1, 30, HEADER_BYTES, 70])
+def test_a_batch_that_a_kafka_leader_has_cut_ends_what_was_fetched(left: int) -> None:
+    whole = data([b"a"] * 3) + data([b"b"] * 2, base_offset=10)
+    cut = data([b"c" * 60], base_offset=12)[:left]
+
+    assert [7, 10] == [header.base_offset for _, header in fetched_batches(whole + cut)]
+
+
+@pytest.mark.parametrize("left", [1, 30, HEADER_BYTES, 70])
+def test_the_first_batch_that_was_fetched_must_be_whole(left: int) -> None:
+    with pytest.raises(Corrupt, match=f"{left} are left"):
+        list(fetched_batches(data([b"c" * 60])[:left]))
+
+
+def test_what_follows_a_fetched_batch_and_is_none_is_refused() -> None:
+    with pytest.raises(Corrupt, match="batch magic 0"):
+        list(fetched_batches(data([b"a"]) + b"\0\0\0\x40" * 30))
 
 
 def test_reads_keys_headers_and_times_of_their_own() -> None:

@@ -20,7 +20,7 @@ from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
 from quorate.network.metadata_fetch import CONTROLLERS, check_version, fetch_request, fetch_snapshot_request
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
-from quorate.wire.batch import BatchHeader, batches, check_batch
+from quorate.wire.batch import BatchHeader, batches, check_batch, fetched_batches
 
 __all__ = ["Checkpoint", "FailedTry", "FetchedBatch", "Observer"]
 
@@ -236,7 +236,7 @@ class Observer:
 
     def _take(self, data: bytes, high_watermark: Offset) -> list[FetchedBatch]:
         """Returns the batches that are committed now. Raises Corrupt."""
-        for position, header in batches(data):
+        for position, header in fetched_batches(data):
             check_batch(data, position)
             if header.base_offset != self._fetched:  # the batch's checksum does not cover it
                 raise Corrupt(f"a batch at offset {header.base_offset} came, where {self._fetched} follows")

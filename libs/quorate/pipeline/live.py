@@ -14,7 +14,7 @@ from quorate.errors import ErrorCode, error_name
 from quorate.network.metadata_fetch import FETCH_BYTES_MAX, fetch_request, fetch_snapshot_request
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Epoch, Offset, OffsetAndEpoch
 from quorate.pipeline.nodes import Nodes, NodeUnavailable, Unanswered
-from quorate.wire.batch import batches
+from quorate.wire.batch import batches, fetched_batches
 
 __all__ = ["AnotherCluster", "EpochBehind", "FetchedBatches", "QuorumReader"]
 
@@ -236,7 +236,7 @@ def _first(found: Iterable[T]) -> T | None:
 def _committed(partition: _Partition) -> bytes:
     """Cuts the answer to whole batches below the high watermark, because a leader also returns uncommitted records."""
     data, end = partition.records or b"", 0
-    for position, header in batches(data):
+    for position, header in fetched_batches(data):
         if header.next_offset > partition.high_watermark:
             break
         end = position + header.size

@@ -150,6 +150,21 @@ def batches(buffer: Buffer, start: int = 0) -> Iterator[tuple[int, BatchHeader]]
         position += header.size
 
 
+def fetched_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields the position and header of each whole batch in the records of a Fetch answer. Raises Corrupt.
+
+    A Kafka leader fills an answer up to its size limit, and so cuts the last batch anywhere (KIP-74); a cut batch is to
+    be fetched again. The first one is always whole.
+    """
+    position = 0
+    while left := len(buffer) - position:
+        if position and (left < HEADER_BYTES or left < peek_header(buffer, position).size):
+            return
+        header = read_header(buffer, position)
+        yield position, header
+        position += header.size
+
+
 def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawRecord]:
     """Yields the records of the batch at `position`. Raises Corrupt.
 
