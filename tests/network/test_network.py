@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 import subprocess
@@ -105,6 +106,14 @@ async def test_a_login_over_the_socket(name: str) -> None:
         await client.ask(DescribeClusterRequest())
 
     assert [Principal("User", USER)] == [request.principal for request in handler.requests]
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("ctl-3..example.com", 9093), ("x" * 64, 9093), ("x\0y", 9093), (LOOPBACK, 70_000)]
+)
+async def test_what_is_no_address_is_not_reached_and_named(host: str, port: int) -> None:
+    with pytest.raises(OSError, match=f"{re.escape(repr(host))}, port {port}, is no address: "):
+        await connect(host, port)
 
 
 async def test_a_wrong_password_is_told_and_the_connection_ends() -> None:

@@ -288,6 +288,17 @@ async def test_who_does_not_listen_has_not_answered(request_: raft.VoteRequest |
     assert ([1], []) == (told.failed, told.refused)
 
 
+@pytest.mark.parametrize("request_", [VOTE, FETCH], ids=["vote", "fetch"])
+async def test_who_listens_at_no_host_has_not_answered(request_: raft.VoteRequest | raft.FetchRequest) -> None:
+    """As may be in the log, or in a Kafka leader's answer."""
+    async with asking(1) as (peers, endpoints, told):
+        endpoints.hear(5, Address("ctl-3..example.com", 9093), PLAINTEXT)
+        peers.send(Send(to=5, request=type(request_)(**_fields(request_), reply_to=1)))
+        await told.until(lambda: told.failed)
+
+    assert ([1], []) == (told.failed, told.refused)
+
+
 async def test_what_a_kafka_supports_is_what_it_says_when_it_is_connected_to() -> None:
     """It is not asked twice: each connection begins with ApiVersions."""
     kafka = Kafka()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import ascii_lowercase
 from typing import Any, Final
 
 import pytest
@@ -38,8 +39,11 @@ from tests.services.test_translate import (
 )
 
 names = st.text(min_size=1, max_size=12)
+hosts = st.text(ascii_lowercase + "-", min_size=1, max_size=12) | st.sampled_from(
+    ["::1", "10.0.0.1", "bücher.example."]
+)
 endpoints = st.lists(
-    st.builds(ListenerEndpoint, names, names, st.integers(1, 65535)), max_size=3, unique_by=lambda each: each.name
+    st.builds(ListenerEndpoint, names, hosts, st.integers(1, 65535)), max_size=3, unique_by=lambda each: each.name
 ).map(tuple)
 levels = st.integers(0, (1 << 15) - 1)
 newcomers = st.builds(Voter, key=keys, endpoints=endpoints)
@@ -171,6 +175,23 @@ def test_a_listener_has_one_address() -> None:
 
     with pytest.raises(ApiError, match=r"CONTROLLER.*once") as refusal:
         translate.add_request(request, REPLY_TO)
+    assert ErrorCode.INVALID_REQUEST is refusal.value.code
+
+
+@pytest.mark.parametrize("host", ["ctl-3..example.com", ".example.com", "x" * 64, "ü" * 62, "x\0y"])
+@pytest.mark.parametrize(
+    ("request_", "back"),
+    [
+        pytest.param(AddRaftVoterRequest, translate.add_request, id="AddRaftVoter"),
+        pytest.param(UpdateRaftVoterRequest, translate.update_request, id="UpdateRaftVoter"),
+    ],
+)
+def test_a_host_that_nobody_can_ask_dns_for_is_refused(request_: Any, back: Callable[..., Any], host: str) -> None:
+    listener = request_.Listener(name="CONTROLLER", host=host, port=9093)
+    request = request_(voter_id=1, voter_directory_id="A" * 22, listeners=[listener])
+
+    with pytest.raises(ApiError, match=r"listeners\[0\].host: .* is no host") as refusal:
+        back(request, REPLY_TO)
     assert ErrorCode.INVALID_REQUEST is refusal.value.code
 
 

@@ -55,7 +55,12 @@ async def connect(
     state = ClientConnection(settings, begin=begin, api_versions_version=api_versions_version)
     connection = Connection(state, timeouts)
     async with asyncio.timeout(timeouts.connect_ms / 1000):
-        await loop.create_connection(lambda: connection, host, port, ssl=tls)
+        try:
+            await loop.create_connection(lambda: connection, host, port, ssl=tls)
+        except OSError:  # ssl.SSLCertVerificationError is a ValueError, too
+            raise
+        except (ValueError, OverflowError) as problem:  # a host without a form in DNS (IDNA), or no port
+            raise OSError(f"{host!r}, port {port}, is no address: {problem}") from None
         try:
             await connection.wait_ready()
         except BaseException:

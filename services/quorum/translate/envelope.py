@@ -36,6 +36,8 @@ class Address:
 LISTENERS_MAX: Final = 64
 TEXT_MAX: Final = 255
 """Most characters of a host or a listener's name, as in DNS."""
+LABEL_MAX: Final = 63
+"""Most characters of one part of a host, between its dots, in the form that DNS has."""
 PORT_MAX: Final = 65_535
 
 Endpoints = Mapping[NodeId, Address]
@@ -90,12 +92,23 @@ def listeners_of(field: str, listeners: Iterable[Any]) -> tuple[ListenerEndpoint
                 raise _misfit(
                     f"{field}[{place}].{what}", f"it has {len(text)} characters; from 1 to {TEXT_MAX} it takes"
                 )
+        if not _is_host(endpoint.host):
+            why = f"{endpoint.host!r} is no host: it takes 1 to {LABEL_MAX} characters between dots, none of them NUL"
+            raise _misfit(f"{field}[{place}].host", why)
         if not 0 < endpoint.port <= PORT_MAX:
             raise _misfit(f"{field}[{place}].port", f"{endpoint.port} is no port; one is from 1 to {PORT_MAX}")
     names = [endpoint.name for endpoint in endpoints]
     if len(set(names)) < len(names):
         raise _misfit(field, f"the names are {names}; each may be there once")
     return endpoints
+
+
+def _is_host(text: str) -> bool:
+    """Returns whether a host can be asked of DNS: it has a form there, or is an address (IDNA, RFC 3490)."""
+    try:
+        return b"\0" not in text.encode("idna")
+    except UnicodeError:
+        return False
 
 
 def _misfit(field: str, why: str) -> ApiError:
