@@ -59,6 +59,15 @@ def joined(request: AppendRequest) -> list[list[bytes]]:
     return made
 
 
+def size_error(batches: Sequence[Sequence[bytes]]) -> ErrorCode:
+    """Returns the error for an append without records, with an empty batch or one that is too large; else NONE."""
+    if not batches or not all(batches):
+        return ErrorCode.INVALID_REQUEST
+    if any(sum(map(len, values)) > BATCH_BYTES_MAX for values in batches):
+        return ErrorCode.RECORD_LIST_TOO_LARGE
+    return ErrorCode.NONE
+
+
 class Uncommitted:
     """The accepted appends of a leader that are not committed yet; `size` is that of their batches in bytes."""
 

@@ -8,7 +8,8 @@ leader still flushes them. At most one flush runs at a time; records that are ap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.storage.disk_log import Flush
 from quorate.storage.files import NoSpace
-from services.quorum.appends import Uncommitted
+from services.quorum.appends import Uncommitted, size_error
 from services.quorum.batches import control_batch_of, data_batches
 from services.quorum.disk import Disk
 from services.quorum.downloads import Downloads
@@ -194,7 +195,7 @@ class QuorumDriver:
 
     def append(self, epoch: Epoch, base_offset: Offset, batches: Sequence[Sequence[bytes]]) -> AppendResult:
         """Appends the controller's records, all or none, if this node leads `epoch` and its log ends at the offset."""
-        error = _size_error(batches)
+        error = size_error(batches)
         if error is not ErrorCode.NONE:
             return AppendResult(error=error, end_offset=self.core.log.leo)
         if not self._has_room(sum(sum(map(len, values)) for values in batches)):
@@ -250,19 +251,25 @@ class QuorumDriver:
         if self._soon is None and self._peers is not None:
             self._soon = asyncio.get_running_loop().call_soon(self._run)
 
+    @contextmanager
+    def _ending_on_error(self) -> Iterator[None]:
+        """Ends the node on an error: core or disk may be half changed, and asyncio only logs what a callback raises."""
+        try:
+            yield
+        except BaseException as error:
+            self._halt()
+            self._failed(error)
+
     def _run(self) -> None:
         self._soon = None
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-        try:
+        with self._ending_on_error():
             while ready := self.core.ready():
                 self._carry_out(ready)
             self._flush()
             self._set_timer()
-        except BaseException as error:  # no further turn may follow one that was executed only in part
-            self._halt()
-            self._failed(error)
 
     def _carry_out(self, ready: Ready) -> None:
         """Executes a `Ready` in its order: the election state is durable before any answer or request leaves."""
@@ -305,18 +312,17 @@ class QuorumDriver:
         """Handles the end of a flush. After a failed fsync the disk's content is unknown, so the process ends."""
         if self._peers is None:
             return
-        if error is not None:
-            self.disk.fail_flush(error)
-            self._halt()
-            self._failed(error)
-            return
-        assert self._flushing is not None
-        flushing, self._flushing = self._flushing, None
-        end = self.disk.end_flush(flushing.flush)
-        self.recorder.flush_ends()
-        self._tracer.flushed(flushing.batches, start_ns=flushing.start_ns, end_ns=self._clock.wall_ns())
-        self.core.flushed(end, self.now_ms)
-        self._wake()
+        with self._ending_on_error():
+            if error is not None:
+                self.disk.fail_flush(error)
+                raise error
+            assert self._flushing is not None
+            flushing, self._flushing = self._flushing, None
+            end = self.disk.end_flush(flushing.flush)
+            self.recorder.flush_ends()
+            self._tracer.flushed(flushing.batches, start_ns=flushing.start_ns, end_ns=self._clock.wall_ns())
+            self.core.flushed(end, self.now_ms)
+            self._wake()
 
     def _store_chunk(self, ready: Ready) -> None:
         chunk = ready.chunk
@@ -392,16 +398,9 @@ class QuorumDriver:
 
     def _tick(self) -> None:
         self._timer = None
-        self.core.tick(self.now_ms)
-        self._wake()
-
-
-def _size_error(batches: Sequence[Sequence[bytes]]) -> ErrorCode:
-    if not batches or not all(batches):
-        return ErrorCode.INVALID_REQUEST
-    if any(sum(map(len, values)) > BATCH_BYTES_MAX for values in batches):
-        return ErrorCode.RECORD_LIST_TOO_LARGE
-    return ErrorCode.NONE
+        with self._ending_on_error():
+            self.core.tick(self.now_ms)
+            self._wake()
 
 
 def _size_of(message: raft.Message) -> int:

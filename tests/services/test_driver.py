@@ -13,16 +13,20 @@ import pytest
 
 from quorate.nouns import ReplicaKey
 from quorate.raft import messages as raft
+from quorate.raft.core import Raft
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
+from quorate.storage.disk_log import MARK_INTERVAL_BYTES
 from quorate.storage.failpoints import set_failpoint
 from services.quorum import driver
 from services.quorum.driver import QuorumDriver
 from services.quorum.tracing import AppendTracer
-from tests.services.nodes import NoPeers, committed, sole_leader
+from tests.services.nodes import NoPeers, committed, driver_of, open_disk, sole_leader
 
 OBSERVER = 100
 EVERYTHING = (1 << 31) - 1
+WITHIN_S = 120
+"""A bound against hanging."""
 
 
 class HeldDisk:
@@ -122,6 +126,43 @@ async def test_a_failed_flush_ends_the_node_and_nothing_of_it_counts(tmp_path: P
         assert (1, 1) == (leader.core.log.flushed, leader.core.log.high_watermark)
         with pytest.raises(OSError, match="is not asked again"):
             leader.disk.begin_flush()
+
+
+async def test_a_durable_mark_that_cannot_be_written_ends_the_node(tmp_path: Path) -> None:
+    """The flush itself was done. A node that lives on counts nothing as flushed, and so never fetches again."""
+    ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    error = OSError(errno.EIO, "I/O error")
+
+    def failing() -> None:
+        raise error
+
+    async with sole_leader(tmp_path, failed=ended.set_result) as leader:
+        set_failpoint("mark.before_write", failing)
+        try:
+            leader.append(1, 1, [[bytes(MARK_INTERVAL_BYTES)]])
+
+            assert error is await asyncio.wait_for(ended, WITHIN_S)
+        finally:
+            set_failpoint("mark.before_write", None)
+        assert 1 == leader.core.log.flushed
+
+
+async def test_a_timer_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    error = AssertionError("I-20")
+
+    def tick(core: Raft, now_ms: int) -> None:
+        raise error
+
+    disk = open_disk(tmp_path, voters=2)  # so that it waits for a leader
+    driver = driver_of(disk)
+    driver.start(NoPeers(), ended.set_result)  # type: ignore[arg-type]
+    monkeypatch.setattr(Raft, "tick", tick)
+
+    assert error is await asyncio.wait_for(ended, WITHIN_S)
+    driver.stop()
+    await driver.stopped()
+    disk.close()
 
 
 async def test_one_turn_reads_no_more_than_it_may_hold(leader: QuorumDriver, monkeypatch: pytest.MonkeyPatch) -> None:

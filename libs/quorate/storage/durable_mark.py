@@ -14,6 +14,7 @@ from typing import Final
 from crc32c import crc32c
 
 from quorate.nouns import Offset
+from quorate.storage.failpoints import reach
 from quorate.storage.files import FILE_MODE, naming, write_all
 from quorate.storage.names import DURABLE_MARK
 
@@ -45,6 +46,7 @@ class DurableMark:
         content = _FORM.format(offset=offset, crc=_crc(digits)).encode("ascii")
         assert len(content) == _SIZE, content
         with naming(self._path):
+            reach("mark.before_write")
             write_all(self._descriptor, content, 0)
 
     def lower(self, offset: Offset) -> None:

@@ -24,6 +24,7 @@ NAMES: Final = frozenset(
         "file.before_tmp_fsync",
         "file.before_rename",
         "file.after_rename",
+        "mark.before_write",
         "state.before_tmp_fsync",
         "state.before_rename",
         "state.after_rename",
@@ -39,8 +40,8 @@ NAMES: Final = frozenset(
         "truncate.after",
     }
 )
-"""The failpoints by name. `log` is a segment, `state` is quorum-state, `file` is any other file that is replaced whole;
-`controller` is a write of the active controller (services/controller/failing.py).
+"""The failpoints by name. `log` is a segment, `state` is quorum-state, `file` is any other file that is replaced whole,
+`mark` the durable mark; `controller` is a write of the active controller (services/controller/failing.py).
 """
 
 ENVIRONMENT: Final = "QUORATE_FAILPOINTS"
