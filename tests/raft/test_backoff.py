@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -12,6 +13,8 @@ from quorate.raft import ElectionState, RaftSettings, VoterSet
 from quorate.raft.messages import EPOCH_UNKNOWN, FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from tests.raft.cluster import Node
 
+FIRST_STRANGER = 1_000
+STRANGERS = 3_000
 PATIENT = RaftSettings(fetch_timeout_ms=10**9, request_timeout_ms=10**9)
 
 
@@ -104,3 +107,19 @@ def test_a_voter_that_knows_no_vote_at_all_is_not_asked_in_a_loop() -> None:
         node.core.tick(now_ms)
 
     assert 2 < asked_count < 60
+
+
+def test_strangers_whose_streams_end_leave_nothing_behind() -> None:
+    """Anybody may open a stream under any id, and end it."""
+    node = Asker(1).node
+    tracemalloc.start()
+    try:
+        node.core.peer_lost(FIRST_STRANGER, 0)
+        before, _ = tracemalloc.get_traced_memory()
+        for stranger in range(FIRST_STRANGER, FIRST_STRANGER + STRANGERS):
+            node.core.peer_lost(stranger, 0)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert after - before < 10 * STRANGERS

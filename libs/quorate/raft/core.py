@@ -22,7 +22,7 @@ from quorate.raft.log import BatchInfo, LogView
 from quorate.raft.messages import RESPONSES, EpochlessRequest, Message, NewsOfLeader, Request, Response
 from quorate.raft.progress import QuorumDescription
 from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, RoleTransition, Upgrade
-from quorate.raft.requests import InFlightRequest, RequestClass, Requests
+from quorate.raft.requests import InFlightRequest, Requests
 from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, check_change, known_leader, unpersisted
 from quorate.raft.settings import Chance, RaftSettings
 from quorate.raft.step_context import Presence, StepContext, TransferState
@@ -188,8 +188,7 @@ class Raft:
     def peer_lost(self, node_id: NodeId, now_ms: int) -> None:
         """Handles a stream to `node_id` that was reset or refused: its requests fail; its leadership may be lost."""
         turn = self._turn(now_ms)
-        for lane in RequestClass:
-            turn.pause(node_id, lane)
+        turn.lose(node_id, known_leader(self._role))
         role = self._role
         if isinstance(role, Leader | Follower):
             parked_fetches.drop_parked(role, node_id)

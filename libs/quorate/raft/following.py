@@ -108,8 +108,7 @@ def seek_leader(turn: StepContext, role: Unattached) -> None:
     # records come first.
     if (turn.is_voter and not turn.is_recovering) or turn.log.flushed < turn.log.leo:
         return
-    peers = sorted((turn.voters.ids | turn.bootstrap | set(turn.relays)) - {turn.node.id})
-    free = [peer for peer in peers if turn.wait_to_ask(peer)]
+    free = [peer for peer in sorted(turn.known_peers) if turn.wait_to_ask(peer)]
     if free and not len(turn.requests):
         turn.ask(free[turn.random.randrange(len(free))], _next_fetch(turn, epoch=role.epoch, max_wait_ms=0))
 

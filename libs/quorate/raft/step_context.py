@@ -158,6 +158,11 @@ class StepContext(msgspec.Struct, kw_only=True):
         return tuple([key for key in self.voters.keys if key.id != self.node.id])
 
     @property
+    def known_peers(self) -> frozenset[NodeId]:
+        """The ids of the nodes other than this one that it is configured to call, or that vote."""
+        return (self.voters.ids | self.bootstrap | set(self.relays)) - {self.node.id}
+
+    @property
     def peer(self) -> NodeId:
         """The node that sent the present response."""
         assert self.flight is not None
@@ -217,6 +222,16 @@ class StepContext(msgspec.Struct, kw_only=True):
     def give_up(self, request: InFlightRequest) -> None:
         """Gives up an in-flight request, whose answer is useless or will not come, and pauses as `pause` does."""
         self.pause(request.to, request.lane)
+
+    def lose(self, peer: NodeId, leader_id: NodeId | None) -> None:
+        """Gives up all requests to `peer`, to which a stream was reset, and pauses.
+
+        Of a stranger nothing is kept: anybody can open a stream under any id, and end it.
+        """
+        is_known = peer == leader_id or peer in self.known_peers
+        for lane in RequestClass:
+            if is_known or self.requests.is_asked(peer, lane):
+                self.pause(peer, lane)
 
     def answer(self, request: Request, response: Response) -> None:
         """Sends `response` to the sender of `request`."""
