@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.traces import SpanData
 
@@ -84,10 +84,10 @@ class SpanStore:
         assert rows_max > 0, rows_max
         self._rows_max = rows_max
         self._engine = _engine(url)
-        self._writer = ThreadPoolExecutor(1, "spans-writer")
+        self._writer = DaemonThreads(1, "spans-writer")  # a database may hang for ever, too
         # An SQLite database in memory has one connection: its reads queue behind its writes.
         in_memory = self._engine.pool.__class__ is sa.StaticPool
-        self._reader = self._writer if in_memory else ThreadPoolExecutor(1, "spans-reader")
+        self._reader = self._writer if in_memory else DaemonThreads(1, "spans-reader")
         self._lock = threading.Lock()
         self._pending: deque[SpanData] = deque()
         self._draining = False
@@ -147,11 +147,9 @@ class SpanStore:
         try:
             await self.flush()
         finally:
-            await asyncio.to_thread(self._writer.shutdown)
-            await asyncio.to_thread(self._reader.shutdown)
             self._engine.dispose()
 
-    async def _run(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    async def _run(self, executor: DaemonThreads, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(executor, work)
 
     def _drain(self) -> None:

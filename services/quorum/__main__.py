@@ -38,7 +38,6 @@ from services.quorum.controller_presence import ControllerPresence
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
-from services.quorum.flusher import off_the_loop
 from services.quorum.handing_over import HandingOver
 from services.quorum.kafka_wire import KafkaWire
 from services.quorum.listeners import takes_login
@@ -132,7 +131,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         await driver.stopped()
         await peers.close()
         await peer.close()
-    await off_the_loop(disk.close)
+    await asyncio.to_thread(disk.close)
     await telemetry.close()
 
 

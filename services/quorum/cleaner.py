@@ -51,7 +51,7 @@ class Cleaner:
                 await self.delete()
         finally:
             while self._retired:
-                self._retired.popleft()[1].remove()
+                await asyncio.to_thread(self._retired.popleft()[1].remove)
 
     def clean(self) -> None:
         """Removes and renames what exceeds the limits. An OSError ends the node, as the disk's content is unknown."""

@@ -1,6 +1,6 @@
-"""Threads that wait for the disk, so that the event loop does not: the flush thread, part of group commit, and others.
+"""The flush thread, part of group commit: it waits for the disk, so that the event loop does not.
 
-They are daemon threads. A disk may hang for ever, and then the process must still be able to end.
+It is a daemon thread. A disk may hang for ever, and then the process must still be able to end.
 """
 
 from __future__ import annotations
@@ -44,31 +44,13 @@ class Flusher:
     async def stopped(self) -> None:
         """Waits until the thread has ended after `stop`, so that the files can be closed."""
         if self._thread is not None:
-            await off_the_loop(self._thread.join)
+            await asyncio.to_thread(self._thread.join)
             self._thread = None
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         while (work := self._work.get()) is not None:
             flush, done = work
             _tell(loop, done, _error_of(flush.wait))
-
-
-async def off_the_loop(work: Callable[[], None]) -> None:
-    """Does `work`, which may hang with the disk, in a daemon thread, and waits for it. Raises what it raises.
-
-    Not by asyncio.to_thread: a process does not end before the threads of that pool have.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Exception | None] = loop.create_future()
-
-    def told(error: Exception | None) -> None:
-        if not done.done():  # whoever waited may have been cancelled
-            done.set_result(error)
-
-    threading.Thread(target=lambda: _tell(loop, told, _error_of(work)), daemon=True).start()
-    error = await done
-    if error is not None:
-        raise error
 
 
 def _error_of(work: Callable[[], None]) -> Exception | None:

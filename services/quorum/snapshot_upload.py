@@ -16,6 +16,7 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.raft.log import LogView
 from quorate.runtime.logs import logger
 from quorate.storage.files import NO_SPACE
+from quorate.storage.snapshots import SnapshotReader
 from services.quorum.appends import check_values
 from services.quorum.checkpoints import StateSnapshot
 from services.quorum.driver import BATCH_BYTES_MAX, QuorumDriver
@@ -114,10 +115,7 @@ async def _finish(driver: QuorumDriver, writing: StateSnapshot, count: int) -> i
 
 async def _put_in_place(driver: QuorumDriver, writing: StateSnapshot) -> int:
     try:
-        reader = await asyncio.to_thread(writing.finish)
-    except BaseException:
-        writing.abandon()
-        raise
+        reader = await asyncio.to_thread(_finished, writing)
     finally:
         driver.disk.making.discard(writing.id)
     why = refusal(driver.core.log, writing.id)
@@ -128,6 +126,15 @@ async def _put_in_place(driver: QuorumDriver, writing: StateSnapshot) -> int:
     driver.core.snapshot_taken(writing.id, size)
     log.info("took a snapshot", end_offset=writing.id.offset, epoch=writing.id.epoch, size=size)
     return size
+
+
+def _finished(writing: StateSnapshot) -> SnapshotReader:
+    """Finishes the snapshot; after an error no file is left. Blocks."""
+    try:
+        return writing.finish()
+    except BaseException:
+        writing.abandon()
+        raise
 
 
 def _abandon(driver: QuorumDriver, writing: StateSnapshot) -> None:

@@ -53,6 +53,15 @@ print("down")
 """
 
 
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_thread_that_hangs_keeps_no_process_from_ending(loop: str) -> None:
+    waits = "import threading; hanging = asyncio.ensure_future(asyncio.to_thread(threading.Event().wait))"
+
+    assert (0, ["up", "down"], []) == ended(
+        process(f"{waits}\n{UNTIL_STOPPED}", {"QUORATE_EVENT_LOOP": loop}), signal.SIGTERM
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_signal_stops_it_in_good_order(number: signal.Signals, loop: str) -> None:

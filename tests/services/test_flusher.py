@@ -15,36 +15,40 @@ from typing import cast
 import pytest
 
 from deploy.local.ports import free_ports
+from kraft.service.quorum_pb2 import CreateSnapshotRequest, FindQuorumRequest
+from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.cli.formatting import FormatOptions
 from quorate.cli.storage import format_node
+from quorate.runtime.client import open_channel
 from quorate.runtime.loop import ExitCode
 from quorate.storage.disk_log import Flush
-from services.quorum.flusher import Flusher, off_the_loop
+from services.quorum.flusher import Flusher
+from tests.services.nodes import RECORD
 from tests.services.scripted import WITHIN_S
 
 PROGRAM = """
-import sys, threading
+import os, threading
 from quorate.runtime.loop import run
 from quorate.storage.failpoints import set_failpoint
 from services.quorum.__main__ import main
 
 def hang():
-    if threading.current_thread().name == "flusher":
+    if threading.current_thread() is not threading.main_thread():
         print("hangs", flush=True)
         threading.Event().wait()
 
 async def begun(life):
-    set_failpoint("log.before_fsync", hang)
+    set_failpoint(os.environ["HANGS_AT"], hang)
     await main(life)
 
 raise SystemExit(run(begun, stop_timeout_s=3.0))
 """
-"""A quorum node whose disk hangs in the first flush, and which is to stop within three seconds."""
+"""A quorum node whose disk hangs the first time that it comes to a place, and which is to stop within three seconds."""
 
 
-def node(directory: Path) -> subprocess.Popen[str]:
+def node(directory: Path, port: int, hangs_at: str) -> subprocess.Popen[str]:
     """The only voter of its cluster: it appends, and so flushes, as soon as it leads."""
-    log_dir, config, (port,) = directory / "log", directory / "node.properties", free_ports(1)
+    log_dir, config = directory / "log", directory / "node.properties"
     log_dir.mkdir()
     settings = {
         "process.roles": "controller",
@@ -65,12 +69,12 @@ def node(directory: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environ,
+        env={**environ, "HANGS_AT": hangs_at},
     )
 
 
 def test_a_node_whose_disk_hangs_is_cut_off_by_the_stop_timeout(tmp_path: Path) -> None:
-    process = node(tmp_path)
+    process = node(tmp_path, free_ports(1)[0], "log.before_fsync")
     try:
         assert process.stdout is not None
         assert "hangs\n" == process.stdout.readline()
@@ -83,6 +87,31 @@ def test_a_node_whose_disk_hangs_is_cut_off_by_the_stop_timeout(tmp_path: Path) 
 
     assert ["fatal: TimeoutError: did not stop within 3 s of being asked to"] == fatal
     assert ExitCode.FAILED == process.returncode
+
+
+async def test_a_node_whose_disk_hangs_in_a_snapshot_still_ends(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    process = node(tmp_path, port, "snapshot.before_freeze")
+    try:
+        async with asyncio.timeout(WITHIN_S), open_channel(f"127.0.0.1:{port}") as channel:
+            stub = QuorumStub(channel)
+            while not (found := await stub.FindQuorum(FindQuorumRequest(), wait_for_ready=True)).high_watermark:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            whole = [
+                CreateSnapshotRequest(end_offset=found.high_watermark, epoch=found.leader_epoch, values=[RECORD]),
+                CreateSnapshotRequest(),
+            ]
+            call = RaftClientStub(channel).CreateSnapshot(iter(whole))
+            assert process.stdout is not None
+            assert "hangs\n" == await asyncio.to_thread(process.stdout.readline)
+            process.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(process.wait)
+            call.cancel()
+    finally:
+        process.kill()
+        _, err = process.communicate()
+
+    assert ExitCode.STOPPED == process.returncode, err
 
 
 class Scripted:
@@ -114,11 +143,6 @@ async def test_any_error_of_a_flush_is_told_and_the_next_flush_is_waited_for() -
     disks, ours = OSError(5, "Input/output error"), ValueError("of our own")
 
     assert [disks, ours, None] == await told_of(raising(disks), raising(ours), Scripted(lambda: None))
-
-
-async def test_what_is_done_off_the_loop_raises_what_it_raises() -> None:
-    with pytest.raises(ValueError, match="of our own"):
-        await off_the_loop(raising(ValueError("of our own")).wait)
 
 
 async def test_who_waits_for_a_hanging_disk_may_be_cancelled_and_the_loop_goes_on() -> None:

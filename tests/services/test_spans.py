@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,11 +24,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.client import open_channel
+from quorate.runtime.loop import ExitCode
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.traces import SpanData
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.spans import PENDING_MAX, SPANS, SpanStore, TraceSummary
+from tests.services.scripted import WITHIN_S
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -161,6 +166,48 @@ async def test_a_database_that_fails_loses_a_batch_and_goes_on(tmp_path: Path) -
     await store.close()
 
     assert [(), (span(2, 1),)] == found
+
+
+PROGRAM = """
+import threading
+import sqlalchemy as sa
+from quorate.runtime.loop import run
+from quorate.traces import SpanData
+from services.observer.spans import SpanStore
+
+@sa.event.listens_for(sa.Engine, "before_cursor_execute")
+def hang(connection, cursor, statement, *more):
+    if statement.startswith("INSERT"):
+        print("hangs", flush=True)
+        threading.Event().wait()
+
+async def main(life):
+    store = SpanStore()
+    names = {"name": "a", "service": "b", "instance": "c", "start_ns": 1, "end_ns": 2, "attributes": {}}
+    store.offer([SpanData(trace_id="a" * 32, span_id="b" * 16, parent_span_id="", error=False, **names)])
+    await life.stopping()
+    await store.close()
+
+raise SystemExit(run(main, stop_timeout_s=1.0))
+"""
+"""It stores a span in a database that hangs, and is to stop within a second."""
+
+
+def test_a_process_whose_database_hangs_is_cut_off_by_the_stop_timeout() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert "hangs\n" == process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=WITHIN_S)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert "fatal: TimeoutError: did not stop within 1 s of being asked to" in err
+    assert ExitCode.FAILED == process.returncode
 
 
 def test_the_table_compiles_for_postgresql() -> None:

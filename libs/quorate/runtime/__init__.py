@@ -1,6 +1,6 @@
 """The runtime that every service shares: event loop, gRPC server and client, configuration, logs, metrics, traces.
 
-loop, memory, clock                      the process from start to exit code; its memory; its clocks
+loop, daemon_threads, memory, clock      the process from start to exit code; its threads; its memory; its clocks
 config, setting_types, call_settings     configuration
 server, wrapped_server, door, guard, entry_guard, audit, claims, admission, caps, decoding
                                          a gRPC server, the wrapper of its handlers, who may call, limits, requests

@@ -21,6 +21,7 @@ from typing import Final
 
 from quorate.errors import ApiError, Corrupt
 from quorate.runtime.config import ConfigError, HelpAsked
+from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.runtime.memory import tune_memory
 
@@ -128,6 +129,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _live(main: Callable[[ServiceLife], Awaitable[None]], stop_timeout_s: float) -> None:
     life = ServiceLife()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(DaemonThreads())  # that of asyncio.to_thread
     work = asyncio.ensure_future(main(life))
 
     def stop(name: str) -> None:
