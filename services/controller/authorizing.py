@@ -91,7 +91,11 @@ class AdmittedCall(NamedTuple):
 
 
 class Authorizing:
-    """Authorizes requests by the committed ACLs of this controller; without an authorizer everything is allowed."""
+    """Authorizes requests by the committed ACLs of this controller; without an authorizer everything is allowed.
+
+    Every check also raises ApiError(COORDINATOR_LOAD_IN_PROGRESS), which is retriable, before the ACLs are loaded, but
+    for super users.
+    """
 
     def __init__(
         self,
@@ -229,8 +233,9 @@ class Authorizing:
         assert self._authorizer is not None
         ruling = self._authorizer.ruling(self._acls.now(), _requester(caller), operation, resource)
         if self._engine.next_offset == 0 and ruling.because is not DefaultRule.SUPER_USER:
-            # The ACLs are not loaded yet, or a snapshot is half loaded: as Kafka's authorizer, deny until then.
-            return Ruling(False, DefaultRule.DEFAULT_DENY)
+            # The ACLs are not loaded yet, or a snapshot is half loaded. As Kafka's AuthorizerNotReadyException this is
+            # no denial: a broker or a voter of Kafka ends when it is denied CLUSTER_ACTION.
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
         return ruling
 
 

@@ -11,6 +11,7 @@ import grpc
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.placer_pb2_grpc import PlacerStub
+from quorate.authorizer import StandardAuthorizer
 from quorate.controller.activation import activate
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.engine import Engine
@@ -62,6 +63,7 @@ async def controller(
     engine: Engine | None = None,
     settings: ControllerSettings | None = None,
     listener: str | None = None,
+    authorizer: StandardAuthorizer | None = None,
 ) -> AsyncIterator[InProcess]:
     """Beside the quorum node at this address; `engine` is what it knows, `listener` names those of our controllers."""
     settings = settings or ControllerSettings()
@@ -75,7 +77,7 @@ async def controller(
             activation=activate((), settings),
         )
         forwarding, placers = Forwarding(driver, OFF, listener=listener), Client([NOWHERE], PlacerStub)
-        apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=CLUSTER_ID)
+        apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=CLUSTER_ID, authorizer=authorizer)
         server = Server()
         servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))
         server.add("kraft.service.Controller", add_to_server, servicer)

@@ -16,10 +16,11 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.fetch import FetchRequest
 from kraft.service.controller_pb2 import AuthorizeResponse
+from quorate.authorizer import StandardAuthorizer
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.network.server import Listening, serving
-from quorate.nouns import Principal
+from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import all_apis
 from quorate.protocol.sasl.plain import PlainClient, PlainServer
 from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
@@ -30,8 +31,10 @@ from services.controller.authorizing import AT_OTHER_SERVICES
 from services.gateway.apis import ROUTES, SERVED, Backend
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
+from tests.services.controllers import NOWHERE, controller
 from tests.services.test_gateway import LOOPBACK, failed
 
+ALICE = Principal("User", "alice")
 SUPER = {"User:root"}
 REFUSAL = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
 
@@ -104,7 +107,7 @@ async def test_who_may_not_act_for_the_cluster_is_refused_before_the_service_is_
 
     assert (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NONE) == (refused.error_code, let_in.error_code)
     assert [name] == others.asked
-    told = {PASSED_ON: "1", CLIENT_HOST: LOOPBACK, CLIENT_PRINCIPAL: str(Principal("User", "alice"))}
+    told = {PASSED_ON: "1", CLIENT_HOST: LOOPBACK, CLIENT_PRINCIPAL: str(ALICE)}
     assert [name, name] == [asked for asked, _ in refusing.asked]
     assert all(told.items() <= metadata.items() for _, metadata in refusing.asked)
 
@@ -120,6 +123,17 @@ async def test_super_users_do_not_depend_on_the_controller() -> None:
         with pytest.raises(Disconnected):
             await client.ask(FetchRequest())
     assert ["Fetch"] == others.asked
+
+
+@pytest.mark.parametrize("super_users", [set(), {str(ANONYMOUS)}], ids=["the gateway is asked for", "its client is"])
+async def test_a_controller_that_has_not_loaded_its_state_denies_nothing(super_users: set[str]) -> None:
+    """A broker or a voter of Kafka ends at CLUSTER_AUTHORIZATION_FAILED, and asks again at any other error."""
+    metadata = ((PASSED_ON, "1"), (CLIENT_HOST, "10.1.2.3"), (CLIENT_PRINCIPAL, str(ALICE)))
+    async with controller(NOWHERE, authorizer=StandardAuthorizer(super_users=frozenset(super_users))) as made:
+        with pytest.raises(ApiError) as refused:
+            await ClusterActionGuard(made.stub, SUPER).check("Fetch", ALICE, metadata)
+
+    assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS == refused.value.code
 
 
 async def test_without_an_authorizer_nobody_is_asked() -> None:
