@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from quorate.runtime.logs import logger
-from quorate.tls.file_stamps import LOOK_AGAIN_S, stamp_of
+from quorate.tls.file_stamps import LOOK_AGAIN_S, Stamp, stamp_of
 
 __all__ = ["ListenerTls", "watch_files"]
 
@@ -19,7 +19,7 @@ class ListenerTls:
     """The TLS of one listener: a call returns what the next connection is made with.
 
     Connections that are open stay as they are. Files that are not as they should be are refused, and the last good ones
-    stay in use.
+    stay in use; they are tried again at each look, because what was wrong may be their mode or their owner.
     """
 
     def __init__(self, name: str, files: Sequence[Path], read: Callable[[], ssl.SSLContext]) -> None:
@@ -27,24 +27,27 @@ class ListenerTls:
         self._name = name
         self._files = files
         self._read = read
-        self._stamp = stamp_of(*files)
+        self._taken = stamp_of(*files)
+        self._refused: Stamp | None = None
         self._context = read()
 
     def __call__(self) -> ssl.SSLContext:
         return self._context
 
     def look(self) -> None:
-        """Takes the files if they are others than at the last look."""
+        """Takes the files if they are others than those in use. Tells of those that are refused once."""
         stamp = stamp_of(*self._files)
-        if stamp == self._stamp:
+        if stamp == self._taken:
             return
-        self._stamp = stamp
         try:
             self._context = self._read()
         except ValueError as problem:
-            what = "the new certificate is not taken, and the old one stays"
-            log.warning(what, listener=self._name, reason=str(problem))
+            if stamp != self._refused:
+                what = "the new certificate is not taken, and the old one stays"
+                log.warning(what, listener=self._name, reason=str(problem))
+            self._refused = stamp
             return
+        self._taken, self._refused = stamp, None
         log.info("took a new certificate", listener=self._name, files=", ".join(map(str, self._files)))
 
 

@@ -106,3 +106,28 @@ def test_files_that_are_not_as_they_should_be_are_told_of_once(
     files[0].write_bytes(issuer.issue("mended", "/CN=localhost").read_bytes())
     tls.look()
     assert tls() is not in_use
+
+
+def test_files_that_could_not_be_read_are_taken_once_they_can(
+    issuer: Authority, files: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A change of mode or owner changes neither size nor time of change."""
+    read, may_read = reader(*files), True
+
+    def read_if_allowed() -> ssl.SSLContext:
+        if not may_read:
+            raise ValueError("Permission denied")
+        return read()
+
+    tls = ListenerTls("SECURE", files, read_if_allowed)
+    first = Handshake(tls(), client(issuer, issuer)).made()
+    may_read = False
+    files[0].write_bytes(issuer.issue("next", "/CN=localhost").read_bytes())
+    tls.look()
+    tls.look()
+    assert 1 == sum("is not taken" in each for each in caplog.messages)
+
+    may_read = True
+    tls.look()
+
+    assert first != Handshake(tls(), client(issuer, issuer)).made()
