@@ -38,8 +38,8 @@ class Enclosed:
 def enclosed(envelope: EnvelopeRequest) -> Enclosed:
     """Unpacks an envelope, in the order in which Kafka's EnvelopeUtils does.
 
-    Raises ApiError: PRINCIPAL_DESERIALIZATION_FAILURE, or INVALID_REQUEST for the address, for bytes that are no
-    request, and for an API that is not passed on.
+    Raises ApiError: PRINCIPAL_DESERIALIZATION_FAILURE, INVALID_REQUEST for the address and for an API that is not
+    passed on, or UNSUPPORTED_VERSION for bytes that are no request: so a broker knows the envelope itself to be right.
     """
     forwarded = _principal(envelope.request_principal)
     host = _host(envelope.client_host_address)
@@ -49,7 +49,7 @@ def enclosed(envelope: EnvelopeRequest) -> Enclosed:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"request_data: {api.name} is not passed on in envelopes")
         message = decode_body(api.request, envelope.request_data, position, header.request_api_version)
     except ProtocolError as problem:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"request_data: {problem}") from None
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"request_data: {problem}") from None
     return Enclosed(
         api=api,
         header=header,

@@ -411,6 +411,10 @@ def inner(request: Message, version: int) -> bytes:
     return encode_request(api, request, version=version, correlation_id=77, client_id="app")
 
 
+IN_VERSION_99: Final = b"\0\x13" + b"\0\x63" + inner(CreateTopicsRequest(), 7)[4:]
+"""A CreateTopics."""
+
+
 async def test_an_envelope_is_opened_and_its_answer_packed() -> None:
     created = CreateTopicsResponse(topics=(CreateTopicsResponse.CreatableTopicResult("a", num_partitions=3),))
     services = Services(CreateTopics=created)
@@ -444,13 +448,17 @@ async def test_an_envelope_is_opened_and_its_answer_packed() -> None:
             ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
         ),
         (EnvelopeRequest(inner(CreateTopicsRequest(), 7), principal(), bytes(5)), ErrorCode.INVALID_REQUEST),
-        (EnvelopeRequest(inner(CreateTopicsRequest(), 7)[:-1], principal(), bytes(4)), ErrorCode.INVALID_REQUEST),
-        (EnvelopeRequest(b"", principal(), bytes(4)), ErrorCode.INVALID_REQUEST),
-        (EnvelopeRequest(b"\x03\xe7\0\0\0\0\0\0\xff\xff", principal(), bytes(4)), ErrorCode.INVALID_REQUEST),
+        (EnvelopeRequest(inner(CreateTopicsRequest(), 7)[:-1], principal(), bytes(4)), ErrorCode.UNSUPPORTED_VERSION),
+        (EnvelopeRequest(b"", principal(), bytes(4)), ErrorCode.UNSUPPORTED_VERSION),
+        (EnvelopeRequest(b"\x03\xe7\0\0\0\0\0\0\xff\xff", principal(), bytes(4)), ErrorCode.UNSUPPORTED_VERSION),
+        (EnvelopeRequest(IN_VERSION_99, principal(), bytes(4)), ErrorCode.UNSUPPORTED_VERSION),
         (EnvelopeRequest(inner(FetchRequest(), 17), principal(), bytes(16)), ErrorCode.INVALID_REQUEST),
     ],
-    ids=["no principal", "its version", "cut off", "address", "half a body", "empty", "no such API", "not passed on"],
-)
+    ids=[
+        "no principal", "its version", "cut off", "address", "half a body", "empty", "no such API", "no such version",
+        "not passed on",
+    ],
+)  # fmt: skip
 async def test_an_envelope_that_cannot_be_opened(envelope: EnvelopeRequest, error: ErrorCode) -> None:
     services = Services()
     async with gateway(services) as client:
