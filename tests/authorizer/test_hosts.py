@@ -32,6 +32,7 @@ from quorate.authorizer import covers, fault_of_host, host_address
         ("::/0", "10.0.0.1", False),
         ("::1", "0:0:0:0:0:0:0:1", False),
         ("10.0.0.0/33", "10.0.0.1", False),
+        ("::/" + "9" * 5_000, "0:0:0:0:0:0:0:1", False),
         ("nonsense/8", "10.0.0.1", False),
         ("10.0.0.0/8", "a.host.example", False),
         ("10.0.0.0/8", "", False),

@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kraft.api.alter_configs_pb2 import AlterConfigsRequest
+from kraft.api.create_acls_pb2 import CreateAclsRequest
 from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
+from quorate.authorizer import StandardAuthorizer
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
 from tests.controller.clusters import Cluster
@@ -19,6 +21,7 @@ from tests.services.controllers import InProcess, controller
 from tests.services.scripted import quorum_at_work
 
 EPOCH = 5
+ADMIN = StandardAuthorizer(super_users=frozenset({"User:ANONYMOUS"}))
 LONG = "9" * 5_000
 _Read = DescribeConfigsRequest.DescribeConfigsResource
 _Replaced = AlterConfigsRequest.AlterConfigsResource
@@ -44,7 +47,7 @@ async def active() -> AsyncIterator[InProcess]:
     cluster = Cluster(32).brokers(1)
     async with quorum_at_work() as (quorum, address):
         engine = Engine(cluster.state, next_offset=cluster.next_offset)
-        async with controller(address, engine=engine) as here:
+        async with controller(address, engine=engine, authorizer=ADMIN) as here:
             quorum.lead(1, epoch=EPOCH, next_offset=cluster.next_offset)
             await here.until_active()
             quorum.commit(engine.next_offset + 1)
@@ -56,5 +59,23 @@ async def test_a_broker_id_is_refused(active: InProcess, rpc: str) -> None:
     answer = await getattr(active.stub, rpc)(OF_A_BROKER[rpc])
 
     (result,) = answer.results if rpc == "DescribeConfigs" else answer.responses
+    assert ErrorCode.INVALID_REQUEST == result.error_code
+    assert EPOCH == active.driver.engine.epoch
+
+
+async def test_the_bits_of_a_network_are_refused(active: InProcess) -> None:
+    asked = CreateAclsRequest.AclCreation(
+        resource_type=2,
+        resource_name="orders",
+        resource_pattern_type=3,
+        principal="User:alice",
+        host=f"::/{LONG}",
+        operation=3,
+        permission_type=3,
+    )
+
+    answer = await active.stub.CreateAcls(CreateAclsRequest(creations=[asked]))
+
+    (result,) = answer.results
     assert ErrorCode.INVALID_REQUEST == result.error_code
     assert EPOCH == active.driver.engine.epoch

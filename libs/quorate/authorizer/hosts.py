@@ -90,7 +90,7 @@ def _network(pattern: str) -> _Network | None:
     address = _address(text.removeprefix("[").removesuffix("]"))
     if not isinstance(address, IPv6Address) or address.ipv4_mapped is not None:
         return None
-    if not (prefix.isascii() and prefix.isdigit() and int(prefix) <= 128):
+    if not re.fullmatch("[0-9]{1,3}", prefix) or int(prefix) > 128:
         return None
     return _Network(6, int(address), 128 - int(prefix))
 

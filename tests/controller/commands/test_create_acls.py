@@ -29,6 +29,7 @@ from tests.controller.words import words
         ("a network of no address", "no network in CIDR notation"),
         ("a network of a part of an address", "no network in CIDR notation"),
         ("more bits than an IPv6 address has", "no network in CIDR notation"),
+        ("bits in very many digits", "no network in CIDR notation"),
         ("a network of IPv4 inside IPv6", "no network in CIDR notation"),
         ("a network of a name", "no network in CIDR notation"),
         ("a network that is none, which some broker may not know", "which takes metadata.version 4.4-IV1"),

@@ -177,6 +177,7 @@ TABLE = Table(
         refused("a network of no address", NETWORK, host="10.0.0.256/8"),
         refused("a network of a part of an address", NETWORK, host="10.0.0/8"),
         refused("more bits than an IPv6 address has", NETWORK, host="2001:db8::/129"),
+        refused("bits in very many digits", NETWORK, host="::/" + "9" * 5_000),
         refused("a network of IPv4 inside IPv6", NETWORK, host="::ffff:10.0.0.1/96"),
         refused("a network of a name", NETWORK, host="a/b"),
         Row(
