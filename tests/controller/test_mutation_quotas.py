@@ -159,6 +159,14 @@ def test_the_wait_is_until_nothing_is_owed(tokens: float, wait_ms: int) -> None:
     assert wait_ms == RequestTokens(MutationQuotas(QuotaWindows()), OF_ALICE).wait_ms(tokens)
 
 
+@pytest.mark.parametrize("rate", [1e-6, 1e-305, 5e-324])
+def test_a_wait_has_room_in_an_answer(rate: float) -> None:
+    """Any rate above 0 may be set."""
+    purse = RequestTokens(MutationQuotas(QuotaWindows()), OF_ALICE._replace(rate=rate))
+
+    assert 2**31 - 1 == purse.wait_ms(-3.0)
+
+
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 40)), max_size=40), st.sampled_from([0.5, 2.0, 8.0]))
 def test_no_more_is_taken_than_comes_in_but_for_a_burst_and_the_last(asked: list[tuple[int, int]], rate: float) -> None:
     """By hand: what was taken, less the last that was, is at most a full bucket and what has come in since."""

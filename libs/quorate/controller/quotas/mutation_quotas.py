@@ -20,6 +20,9 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 BUCKETS_KEPT_MIN: Final = 1_000
 """Full token buckets are removed only when this many exist, and twice as many as were left by the last removal."""
 
+WAIT_MS_MAX: Final = 2**31 - 1
+"""The largest throttle_time_ms, an int32: 24.8 days."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWindows:
@@ -153,5 +156,8 @@ class RequestTokens:
         self._quotas.leave(self._quota, tokens, now_ms)
 
     def wait_ms(self, tokens: float) -> int:
-        """Returns how long it takes, in ms, until a bucket with `tokens` (if negative) is back at zero."""
-        return max(0, round(-tokens / self._quota.rate * 1000))
+        """Returns how long it takes, in ms, until a bucket with `tokens` (if negative) is back at zero.
+
+        At most `WAIT_MS_MAX`: a rate may be so small that the time is infinite.
+        """
+        return round(min(max(0.0, -tokens / self._quota.rate * 1000), WAIT_MS_MAX))
