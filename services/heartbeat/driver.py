@@ -156,10 +156,13 @@ class HeartbeatDriver:
         return answer
 
     async def _watch(self) -> None:
-        """Keeps a session for each broker that is unfenced in the log; a new one lasts the full session timeout."""
+        """Keeps a session for each broker that is unfenced in the log; a new one lasts the full session timeout.
+
+        Of a broker that is no longer registered nothing is kept, fenced or not.
+        """
         async for _ in self.replica.changes():
             known = {broker.id: broker for broker in self.replica.state.brokers}
-            for broker_id in self.sessions.watched - known.keys():
+            for broker_id in self.sessions.known - known.keys():
                 self.sessions.forget(broker_id)
             for broker in known.values():
                 if broker.fenced:

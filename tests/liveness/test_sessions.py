@@ -167,15 +167,29 @@ def test_forgets_a_broker_that_is_no_longer_registered(sessions: Sessions) -> No
     sessions.watch(1, broker_epoch=10, now_ms=0)
     sessions.touch(1, broker_epoch=10, metadata_offset=5, now_ms=0)
     sessions.begin_shutdown(1, broker_epoch=10, offset=50)
+    assert sessions.known == {1}
 
     sessions.forget(1)
     sessions.forget(2)
 
     assert sessions.contacts == {}
-    assert sessions.watched == frozenset()
+    assert sessions.watched == sessions.known == frozenset()
     assert late_ones(sessions, 50_000) == ()
     assert not sessions.has_session(1, broker_epoch=10, now_ms=0)
     assert sessions.shutdown_offset(1, broker_epoch=10) is None
+
+
+def test_of_a_fenced_broker_the_last_contact_and_the_shutdown_are_kept(sessions: Sessions) -> None:
+    for broker_id in (1, 2, 3):
+        sessions.watch(broker_id, broker_epoch=10, now_ms=0)
+    sessions.touch(2, broker_epoch=10, metadata_offset=5, now_ms=0)
+    sessions.end(3)
+    sessions.begin_shutdown(3, broker_epoch=10, offset=50)
+    for broker_id in (1, 2):
+        sessions.unwatch(broker_id)
+
+    assert sessions.watched == frozenset()
+    assert sessions.known == {1, 2, 3}
 
 
 class AgainstSearch(RuleBasedStateMachine):

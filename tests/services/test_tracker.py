@@ -21,7 +21,13 @@ from quorate.metadata.versions import LATEST, record_version
 from quorate.nouns import NodeId, Offset
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
-from quorate.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, encode_record
+from quorate.records import (
+    BrokerRegistrationChangeRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    UnregisterBrokerRecord,
+    encode_record,
+)
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
@@ -68,6 +74,11 @@ class Tracking:
         async with asyncio.timeout(WITHIN_S):
             await self.tracker.replica.reached(result.end_offset)
         return result.end_offset
+
+    async def seen(self) -> None:
+        """What was written before has been seen by the loop that watches the log."""
+        await self.write(NoOpRecord())
+        await self.write(NoOpRecord())
 
     def epoch(self, broker_id: NodeId) -> int:
         broker = self.tracker.replica.state.brokers.get(broker_id)
@@ -124,6 +135,22 @@ async def test_who_is_fenced_is_watched_no_more(tmp_path: Path) -> None:
 
         assert (1, BROKER_CONTROL_STATE_FENCED) == (request.broker_id, request.target)
         answer.set_result(0)
+
+
+async def test_nothing_is_kept_of_who_is_unregistered(tmp_path: Path) -> None:
+    """An operator unregisters a broker that is gone: fenced for long, so that its session is watched no more."""
+    async with tracking(tmp_path, cluster(SHAPE)) as tracked:
+        await tracked.beat(1, offset=await tracked.write(BrokerRegistrationChangeRecord(2, tracked.epoch(2))))
+        await tracked.write(BrokerRegistrationChangeRecord(1, tracked.epoch(1), fenced=1))
+        await tracked.seen()
+        sessions = tracked.tracker.sessions
+        assert sessions.contacts.keys() == {1}
+
+        await tracked.write(UnregisterBrokerRecord(1, tracked.epoch(1)))
+        await tracked.seen()
+
+        assert ALL - {1} == sessions.known == sessions.watched
+        assert not sessions.contacts
 
 
 async def test_who_was_not_fenced_is_asked_for_again(tmp_path: Path) -> None:

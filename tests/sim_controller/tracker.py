@@ -162,7 +162,7 @@ class Tracker:
     def _watch(self) -> None:
         """Exactly the brokers that are not fenced; a new tracker gives each a full session."""
         known = {broker.id: broker for broker in self.state.brokers}
-        for broker_id in sorted(self.sessions.watched - known.keys()):
+        for broker_id in sorted(self.sessions.known - known.keys()):
             self.sessions.forget(broker_id)
         for broker in known.values():
             if broker.fenced:

@@ -81,6 +81,11 @@ class Sessions:
         """The unfenced brokers, whose sessions may expire."""
         return frozenset(self._watched)
 
+    @property
+    def known(self) -> frozenset[NodeId]:
+        """The brokers of which anything is kept: also of a fenced one, which is not watched."""
+        return frozenset().union(self._watched, self._contacts, self._presumed, self._shutdowns)
+
     def touch(self, broker_id: NodeId, *, broker_epoch: Epoch, metadata_offset: Offset, now_ms: int) -> None:
         """Records a heartbeat; one of an older broker epoch is ignored."""
         assert metadata_offset >= UNKNOWN_OFFSET, (broker_id, metadata_offset)
