@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import grpc
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.controller.engine.decision import Command, Moment
+from quorate.controller.engine.decision import Command, CommandInSteps, Moment
 from quorate.controller.engine.deduplication import RequestId
 from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.controller.engine.failures import Consequence, Fault, Where, row_for, told_to_caller
@@ -125,9 +125,11 @@ class ControllerDriver:
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
         """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.
 
-        It returns the answer once all that it has read is committed. A command that fails costs nobody else anything.
+        It returns the answer once all that it has read is committed. A command in steps takes its turn among the
+        writes: each write between two of its steps would have it begun anew. One that fails costs nobody else anything.
         """
-        answer = await (await self._decide(api, command, lane, None, only_reads=True))
+        decide = self._begin if isinstance(command, CommandInSteps) else self._decide
+        answer = await (await decide(api, command, lane, only_reads=True))
         if answer.error is not None and answer.error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
             log.error("a read has failed", exception=answer.error.__cause__, api=api)
         return response_of(answer)
@@ -168,18 +170,27 @@ class ControllerDriver:
         lane: QueueLimit,
         request_id: RequestId | None = None,
         begin: Callable[[], None] | None = None,
+        *,
+        only_reads: bool = False,
     ) -> asyncio.Future[Answer]:
         """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
         await self._decisions.take_turn(lane)
         try:
             if begin is not None:
                 begin()
-            return await self._decide(api, failing(command), lane, request_id, only_reads=False)
+            asked = command if only_reads else failing(command)
+            return await self._decide(api, asked, lane, request_id, only_reads=only_reads)
         finally:
             self._decisions.end_turn()
 
     async def _decide(
-        self, api: str, command: Command[T], lane: QueueLimit, request_id: RequestId | None, *, only_reads: bool
+        self,
+        api: str,
+        command: Command[T],
+        lane: QueueLimit,
+        request_id: RequestId | None = None,
+        *,
+        only_reads: bool,
     ) -> asyncio.Future[Answer]:
         """Runs the command in the engine, sends its append, and returns the future of its answer. Raises ApiError.
 

@@ -131,6 +131,24 @@ async def test_reads_are_answered_in_between(driver: ControllerDriver) -> None:
     assert ["ab"] == await ended(driver, write)
 
 
+async def test_a_read_in_steps_is_made_once_however_many_writes_come_meanwhile(driver: ControllerDriver) -> None:
+    begun: list[str] = []
+
+    @CommandInSteps
+    def noted(state: ClusterState, _: Moment) -> Steps[Decision[str]]:
+        begun.append(value(state))
+        for _ in range(STEP_COUNT):
+            yield
+        return Decision(value(state))
+
+    read = asyncio.ensure_future(driver.query("test", noted))
+    await some_turns()
+    after = writing(driver, "a")
+
+    assert ["", "a"] == await ended(driver, read, after)
+    assert [""] == begun
+
+
 @pytest.mark.parametrize("is_back_at_once", [False, True])
 async def test_who_loses_leadership_refuses_it_and_who_waits(driver: ControllerDriver, is_back_at_once: bool) -> None:
     writes = [writing(driver, "a", STEP_COUNT), writing(driver, "b")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,7 @@ from kraft import Message, Uuid
 from kraft.api.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.describe_cluster import DescribeClusterResponse
+from kraft.api.describe_configs import DescribeConfigsResponse
 from kraft.api.elect_leaders import ElectLeadersResponse
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from quorate.controller.engine.engine import Engine
@@ -61,7 +63,16 @@ def _brokers(count: int) -> DescribeClusterResponse:
     return DescribeClusterResponse(error_message=None, cluster_id="a", controller_id=-1, brokers=brokers)
 
 
-@pytest.mark.parametrize("made", [_created, _moved, _elected, _brokers])
+def _described(count: int) -> DescribeConfigsResponse:
+    result = DescribeConfigsResponse.DescribeConfigsResult
+    configs = tuple(
+        result.DescribeConfigsResourceResult(name=f"c{number}", value=None, documentation=None) for number in range(100)
+    )
+    results = tuple(result(0, None, 2, f"t{number}", configs) for number in range(count // 100))
+    return DescribeConfigsResponse(throttle_time_ms=1, results=results)
+
+
+@pytest.mark.parametrize("made", [_created, _moved, _elected, _brokers, _described])
 async def test_the_bytes_are_those_of_the_whole_message(made: type[Message]) -> None:
     whole = to_protobuf(made(MANY))  # type: ignore[call-arg]  # a function that makes one
     told = await encoded_in_turns(made(MANY))  # type: ignore[call-arg]
@@ -76,8 +87,9 @@ async def test_a_short_answer_is_encoded_at_once() -> None:
     assert to_protobuf(_created(ITEMS_PER_STEP)) == told
 
 
-async def test_others_have_the_loop_in_between() -> None:
-    answer = asyncio.ensure_future(encoded_in_turns(_created(MANY)))
+@pytest.mark.parametrize("made", [_created, _described])
+async def test_others_have_the_loop_in_between(made: Callable[[int], Message]) -> None:
+    answer = asyncio.ensure_future(encoded_in_turns(made(MANY)))
     turn_count = 0
     while not answer.done():
         await asyncio.sleep(0)

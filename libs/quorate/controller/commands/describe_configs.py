@@ -16,7 +16,8 @@ from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
 from quorate.controller.configs.kinds import RESOURCE_TYPES, kind_of, said
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import Set, Source, ValueType
-from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment
+from quorate.controller.engine.steps import Steps
 from quorate.controller.secrets import PUBLIC, is_secret
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
@@ -29,6 +30,13 @@ _Asked: TypeAlias = DescribeConfigsRequest.DescribeConfigsResource
 _Result: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult
 _Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
 _Synonym: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult.DescribeConfigsSynonym
+
+CONFIGS_MAX: Final = 500_000
+"""The most configs that one request reads: enough for 10,000 topics, which have some 40 each."""
+CONFIGS_PER_STEP: Final = 1_000
+"""The configs that are read in one step: some 6 ms of CPU."""
+RESOURCES_AT_ONCE: Final = 10
+"""The resources that are read in a single step; a broker has some 350 configs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,30 +56,50 @@ def describe_configs(
     """Returns the command that reads the configs of each resource of `request`; the values of secrets are left out.
 
     The response has no documentation texts. A broker's own properties file is unknown: the controllers' file stands for
-    it.
+    it. As in Kafka, a resource that is named twice is answered twice. Raises ApiError(POLICY_VIOLATION) if the
+    resources have more than `CONFIGS_MAX` configs together.
     """
 
-    def command(state: ClusterState, _: Moment) -> Decision[DescribeConfigsResponse]:
-        results = tuple(_described(state, asked, request.include_synonyms, settings) for asked in request.resources)
-        return Decision(DescribeConfigsResponse(results=results))
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[DescribeConfigsResponse]]:
+        results: list[_Result] = []
+        config_count = since_step = 0
+        for asked in request.resources:
+            result, read_count = _described(state, asked, request.include_synonyms, settings)
+            results.append(result)
+            config_count += read_count
+            if config_count > CONFIGS_MAX:
+                raise ApiError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"the resources have {config_count} configs or more; one request reads at most {CONFIGS_MAX}",
+                )
+            since_step += 1 + read_count
+            if since_step >= CONFIGS_PER_STEP:
+                since_step = 0
+                yield
+        return Decision(DescribeConfigsResponse(results=tuple(results)))
 
-    return command
+    # A read in steps takes its turn among the writes; few resources are read at once, and need not wait for a write.
+    return command if len(request.resources) > RESOURCES_AT_ONCE else command.__call__
 
 
-def _described(state: ClusterState, asked: _Asked, include_synonyms: bool, settings: ControllerSettings) -> _Result:
+def _described(
+    state: ClusterState, asked: _Asked, include_synonyms: bool, settings: ControllerSettings
+) -> tuple[_Result, int]:
+    """Returns the result of one resource, and how many configs were read for it."""
     resource = ConfigResource(asked.resource_type, asked.resource_name)
     try:
         _check(state, resource)
     except ApiError as refusal:
-        return _Result(int(refusal.code), refusal.message, resource.type, resource.name)
-    entries = _ENTRIES[resource.type](state, resource.name, settings)
-    wanted = asked.configuration_keys
+        return _Result(int(refusal.code), refusal.message, resource.type, resource.name), 0
+    entries = list(_ENTRIES[resource.type](state, resource.name, settings))
+    wanted = frozenset(asked.configuration_keys or ())
     configs = tuple(
         _config(each, include_synonyms=include_synonyms, sensitive=is_secret(resource.type, each.name))
         for each in entries
         if not wanted or each.name in wanted
     )
-    return _Result(0, None, resource.type, resource.name, configs)
+    return _Result(0, None, resource.type, resource.name, configs), len(entries)
 
 
 def _check(state: ClusterState, resource: ConfigResource) -> None:
