@@ -32,6 +32,7 @@ from quorate.runtime import audit, passing_on
 from quorate.runtime.call_login import login_of_call
 from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
+from quorate.runtime.turns import in_turns
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
 from services.controller.call import Call
@@ -180,9 +181,10 @@ class Authorizing:
         if not self.rights(caller, api)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             raise self._of_now(_refusal(caller, AclOperation.CLUSTER_ACTION, api))
 
-    def admit(self, call: Call) -> AdmittedCall:
+    async def admit(self, call: Call) -> AdmittedCall:
         """Returns the call with only the items that the caller may use, and what refuses the others in its answer.
 
+        Many items are checked in turns of the loop, each by the ACLs that are committed then.
         Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the request as a whole is not allowed.
         """
         caller = Caller(call.principal, call.host, is_token=call.is_token)
@@ -203,7 +205,7 @@ class Authorizing:
         )
         if call.api.screen is None:
             return AdmittedCall(call, None)
-        screened = call.api.screen(rights, call.asked, self._engine.state)
+        screened = await in_turns(call.api.screen(rights, call.asked, self._engine.state))
         return AdmittedCall(msgspec.structs.replace(call, asked=screened.asked), screened.finish)
 
     def _of_now(self, refusal: ApiError) -> ApiError:

@@ -18,6 +18,7 @@ from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.api.describe_configs import DescribeConfigsResponse
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsResponse
 from quorate.authorizer import CLUSTER_NAME
+from quorate.controller.engine.steps import Steps
 from quorate.controller.refused_items import (
     CONFIGS_ALTERED,
     CONFIGS_DESCRIBED,
@@ -50,7 +51,8 @@ class ScreenedRequest(NamedTuple):
     finish: Callable[[Any], Any]
 
 
-Screen: TypeAlias = Callable[[CallerRights, Any, ClusterState], ScreenedRequest]
+Screen: TypeAlias = Callable[[CallerRights, Any, ClusterState], Steps[ScreenedRequest]]
+"""Checks the items in steps, since a request may have 10,000 of them, and each refusal is a line of the audit log."""
 
 _CONFIGURED: Final[Mapping[int, tuple[ResourceType, ErrorCode]]] = {
     TOPIC: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
@@ -62,24 +64,22 @@ _CONFIGURED: Final[Mapping[int, tuple[ResourceType, ErrorCode]]] = {
 """Resource type and error code of the right that a config resource needs, by its type; commands refuse other types."""
 
 
-def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterState) -> ScreenedRequest:
+def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterState) -> Steps[ScreenedRequest]:
     """Needs CREATE on the cluster or on each topic; a topic's configs in the answer need DESCRIBE_CONFIGS (KIP-525)."""
-    names = [topic.name for topic in asked.topics]
-    refused = set()
-    if not rights(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=False):
-        refused = {name for name in _once(names) if not rights(AclOperation.CREATE, ResourceType.TOPIC, name)}
-    closed = {
-        name for name in names if not rights(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_audited=False)
-    }
+    once = _once([topic.name for topic in asked.topics])
+    may_create = rights(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=False)
+    closed = set()
     result = CreateTopicsResponse.CreatableTopicResult
-    left, refusals = TOPICS_CREATED.take_out(
-        asked,
-        lambda topic: (
-            result(name=topic.name, error_code=_TOPIC_REFUSED, error_message=_not_allowed(AclOperation.CREATE))
-            if topic.name in refused
-            else None
-        ),
-    )
+
+    def refusal_of(topic: CreateTopicsRequest.CreatableTopic) -> CreateTopicsResponse.CreatableTopicResult | None:
+        name = topic.name
+        if not rights(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_audited=False):
+            closed.add(name)
+        if may_create or name not in once or rights(AclOperation.CREATE, ResourceType.TOPIC, name):
+            return None
+        return result(name=name, error_code=_TOPIC_REFUSED, error_message=_not_allowed(AclOperation.CREATE))
+
+    left, refusals = yield from TOPICS_CREATED.taking_out(asked, refusal_of)
 
     def finish(response: CreateTopicsResponse) -> CreateTopicsResponse:
         shown = [
@@ -95,25 +95,26 @@ def _closed(topic: CreateTopicsResponse.CreatableTopicResult) -> CreateTopicsRes
     return replace(topic, topic_config_error_code=_TOPIC_REFUSED, num_partitions=-1, replication_factor=-1, configs=())
 
 
-def create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: ClusterState) -> ScreenedRequest:
+def create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: ClusterState) -> Steps[ScreenedRequest]:
     """Needs ALTER on each topic."""
     once = _once([topic.name for topic in asked.topics])
-    refused = {name for name in once if not rights(AclOperation.ALTER, ResourceType.TOPIC, name)}
     result = CreatePartitionsResponse.CreatePartitionsTopicResult
-    return _screened(
-        PARTITIONS_CREATED,
-        asked,
-        lambda topic: (
-            result(topic.name, _TOPIC_REFUSED, _not_allowed(AclOperation.ALTER)) if topic.name in refused else None
-        ),
-    )
+
+    def refusal_of(
+        topic: CreatePartitionsRequest.CreatePartitionsTopic,
+    ) -> CreatePartitionsResponse.CreatePartitionsTopicResult | None:
+        if topic.name not in once or rights(AclOperation.ALTER, ResourceType.TOPIC, topic.name):
+            return None
+        return result(topic.name, _TOPIC_REFUSED, _not_allowed(AclOperation.ALTER))
+
+    return (yield from _screened(PARTITIONS_CREATED, asked, refusal_of))
 
 
-def delete_topics(rights: CallerRights, asked: DeleteTopicsRequest, state: ClusterState) -> ScreenedRequest:
+def delete_topics(rights: CallerRights, asked: DeleteTopicsRequest, state: ClusterState) -> Steps[ScreenedRequest]:
     """Needs DELETE on the cluster or on each topic; without DESCRIBE the answer does not reveal if the topic exists."""
     if rights(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=False):
         return ScreenedRequest(asked, _as_it_is)
-    return _screened(TOPICS_DELETED, asked, lambda each: _not_deleted(rights, each, state))
+    return (yield from _screened(TOPICS_DELETED, asked, lambda each: _not_deleted(rights, each, state)))
 
 
 def _not_deleted(
@@ -140,7 +141,7 @@ def _not_deleted(
 def _configs(operation: AclOperation, items: Items, result: Callable[..., Any]) -> Screen:
     """Needs `operation` on the topic or group of each resource, or on the cluster for all other resource types."""
 
-    def screen(rights: CallerRights, asked: Any, _: ClusterState) -> ScreenedRequest:
+    def screen(rights: CallerRights, asked: Any, _: ClusterState) -> Steps[ScreenedRequest]:
         def refusal_of(resource: Any) -> Any | None:
             kind, code = _CONFIGURED.get(resource.resource_type, (None, ErrorCode.NONE))
             name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
@@ -153,13 +154,13 @@ def _configs(operation: AclOperation, items: Items, result: Callable[..., Any]) 
                 resource_name=resource.resource_name,
             )
 
-        return _screened(items, asked, refusal_of)
+        return (yield from _screened(items, asked, refusal_of))
 
     return screen
 
 
-def _screened(items: Items, asked: Any, refusal_of: Callable[[Any], Any | None]) -> ScreenedRequest:
-    left, refusals = items.take_out(asked, refusal_of)
+def _screened(items: Items, asked: Any, refusal_of: Callable[[Any], Any | None]) -> Steps[ScreenedRequest]:
+    left, refusals = yield from items.taking_out(asked, refusal_of)
     return ScreenedRequest(left, lambda response: items.put_back(response, refusals))
 
 

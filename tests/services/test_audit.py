@@ -62,7 +62,7 @@ class Audited:
         async def handle(call: Call) -> Answer:
             return Answer(token=None, response=self.cluster.write(command(call)), epoch=1, offset=0)
 
-        admitted = self.authorizing.admit(Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST))
+        admitted = await self.authorizing.admit(Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST))
         admitted.finish(await handle(admitted.call))
 
 

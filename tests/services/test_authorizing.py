@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from quorate.controller.commands.describe_topic_partitions import describe_topic
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.engine.decision import Command, propose
 from quorate.controller.engine.engine import Answer, Engine
+from quorate.controller.refused_items import CHECKS_PER_STEP
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal
@@ -74,7 +76,7 @@ class Door:
             return Answer(token=None, response=response, epoch=1, offset=0)
 
         call = Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST, **changes)
-        admitted = self.authorizing.admit(call)
+        admitted = await self.authorizing.admit(call)
         return admitted.finish(await handle(admitted.call)).response
 
 
@@ -376,10 +378,32 @@ async def test_tells_a_caller_what_it_may_do() -> None:
 async def test_where_controllers_listen_is_for_administrators() -> None:
     brokers, controllers = DescribeClusterRequest(), DescribeClusterRequest(endpoint_type=2)
     door = Door()
-    door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=brokers, principal=ALICE, host=HOST))
+    await door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=brokers, principal=ALICE, host=HOST))
 
     with pytest.raises(ApiError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=controllers, principal=ALICE))
+        await door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=controllers, principal=ALICE))
+
+
+MANY_NEW = CreateTopicsRequest(
+    topics=tuple(CreateTopicsRequest.CreatableTopic(f"new-{number}") for number in range(5 * CHECKS_PER_STEP))
+)
+MANY_GONE = DeleteTopicsRequest(
+    topics=tuple(DeleteTopicsRequest.DeleteTopicState(f"no-{number}") for number in range(5 * CHECKS_PER_STEP))
+)
+
+
+@pytest.mark.parametrize(("rpc", "asked"), [("CreateTopics", MANY_NEW), ("DeleteTopics", MANY_GONE)])
+async def test_many_items_are_checked_in_turns(rpc: str, asked: Any) -> None:
+    """A caller without any right does not hold the controller, though each refusal is a line of the audit log."""
+    call = Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST)
+    admitting = asyncio.ensure_future(Door().authorizing.admit(call))
+    turn_count = 0
+    while not admitting.done():
+        await asyncio.sleep(0)
+        turn_count += 1
+
+    assert turn_count >= 5
+    assert () == admitting.result().call.asked.topics
 
 
 class Connection:

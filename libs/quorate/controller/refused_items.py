@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from kraft import Message
+from quorate.controller.engine.steps import Steps, finished
 
 __all__ = [
+    "CHECKS_PER_STEP",
     "CONFIGS_ALTERED",
     "CONFIGS_DESCRIBED",
     "PARTITIONS_CREATED",
@@ -23,6 +25,9 @@ __all__ = [
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
+
+CHECKS_PER_STEP: Final = 100
+"""The items that are checked in one step: some 10 ms of CPU if each is refused, with a line of the audit log."""
 
 
 class Items(NamedTuple):
@@ -36,15 +41,23 @@ class Items(NamedTuple):
 
         `refusal_of` returns None for an item that stays; it is called once for each.
         """
+        return finished(self.taking_out(request, refusal_of))
+
+    def taking_out(self, request: M, refusal_of: Callable[[Any], R | None]) -> Steps[tuple[M, tuple[R, ...]]]:
+        """Does what `take_out` does, in steps of `CHECKS_PER_STEP` items."""
         refusals: list[R] = []
-
-        def stays(item: Any) -> bool:
-            refusal = refusal_of(item)
-            if refusal is not None:
-                refusals.append(refusal)
-            return refusal is None
-
-        left = {name: tuple(item for item in getattr(request, name) if stays(item)) for name in self.asked}
+        left: dict[str, tuple[Any, ...]] = {}
+        for name in self.asked:
+            stays = []
+            for count, item in enumerate(getattr(request, name), start=1):
+                refusal = refusal_of(item)
+                if refusal is None:
+                    stays.append(item)
+                else:
+                    refusals.append(refusal)
+                if count % CHECKS_PER_STEP == 0:
+                    yield
+            left[name] = tuple(stays)
         count = sum(len(getattr(request, name)) for name in self.asked)
         assert sum(map(len, left.values())) + len(refusals) == count, (request, left, refusals)
         return (replace(request, **left) if refusals else request), tuple(refusals)

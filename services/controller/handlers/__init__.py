@@ -43,5 +43,5 @@ async def answer_to(apis: Apis, call: Call) -> Answer:
     assert call.api.handler is not None, call.api.name
     deadline = Deadline(call.api, call.timeout_ms)
     async with deadline:
-        admitted = apis.authorizing.admit(replace(call, deadline=deadline))
+        admitted = await apis.authorizing.admit(replace(call, deadline=deadline))
         return admitted.finish(await call.api.handler(apis, admitted.call))
