@@ -115,10 +115,10 @@ exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaus
 	@$(RUN) python -m tests.exhaustive $(ARGS)
 
 spark-setup: setup ## Spark, and a Java of its own for it
-	@$(UV) sync --frozen --quiet --group spark
+	@$(UV) sync --frozen --quiet --group spark --compile-bytecode
 
 spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their own, and jars (needs Maven)
-	@UV_PROJECT_ENVIRONMENT=build/spark-formats/delta/env $(UV) sync --frozen --quiet --group spark
+	@UV_PROJECT_ENVIRONMENT=build/spark-formats/delta/env $(UV) sync --frozen --quiet --group spark --compile-bytecode
 	@$(UV) pip install --quiet --python build/spark-formats/delta/env/bin/python pyspark==4.2.0
 	@mvn -q -B -f deploy/spark/delta.xml package
 

@@ -11,6 +11,7 @@ jobs              the jobs of the command; `steps` prints their progress, `exits
 export            writes a source's rows as Parquet, by the workers
 node_options      the arguments that name a running cluster's nodes
 what_if_text      prints the result of a what-if analysis
-session           Spark sessions; `size` estimates what a job reads, `memory` caches, `frames` has the schemas
+session           Spark sessions; `jvm_names` remembers what the driver asked the JVM for, `size` estimates what a
+                  job reads, `memory` caches, `frames` has the schemas
 groups            what window functions compute, over arrays in Python workers; `payloads` parses JSON there
 """

