@@ -197,13 +197,7 @@ class ControllerDriver:
         Between two steps of the decision the loop runs other tasks. A command without steps is decided at once.
         """
         begun_ns = self._clock.wall_ns()
-        waiting = PendingWrite(
-            answered=asyncio.get_running_loop().create_future(),
-            traceparent=self._tracer.traceparent(),
-            api=api,
-            decided_ns=begun_ns,
-            written_ns=begun_ns,
-        )
+        waiting = PendingWrite.begun(api, begun_ns, self._tracer.traceparent())
         with self._tracer.write(api) as span:
             try:
                 asked = Undecided(
@@ -383,14 +377,7 @@ class ControllerDriver:
         self.engine.claim(epoch, next_offset)
         self.applied.note(epoch, 0)
         log.info("active", epoch=epoch, next_offset=next_offset)
-        now_ns = self._clock.wall_ns()
-        waiting = PendingWrite(
-            answered=asyncio.get_running_loop().create_future(),
-            traceparent=None,
-            api="activation",
-            decided_ns=now_ns,
-            written_ns=now_ns,
-        )
+        waiting = PendingWrite.begun("activation", self._clock.wall_ns())
         waiting.answered.add_done_callback(report_activation)
         try:
             self.engine.write(waiting, unrefused(self._activation), now_ms=self._clock.wall_ms())

@@ -34,6 +34,12 @@ class PendingWrite(msgspec.Struct, kw_only=True, eq=False):
     decided_ns: int
     written_ns: int
 
+    @classmethod
+    def begun(cls, api: str, at_ns: int, traceparent: bytes | None = None) -> PendingWrite:
+        """Returns one whose decision begins now; nobody has waited for it yet."""
+        answered = asyncio.get_running_loop().create_future()
+        return cls(answered=answered, traceparent=traceparent, api=api, decided_ns=at_ns, written_ns=at_ns)
+
 
 def response_of(answer: Answer) -> Answer:
     """Returns the answer, or raises its ApiError with the leader epoch and the offset of the state in its metadata."""

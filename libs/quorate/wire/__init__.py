@@ -6,6 +6,6 @@ protobuf     converts a message between struct, protobuf and Kafka's JSON; conve
 json_names   the names of fields and record types in Kafka's JSON
 fitting      a message without what a version has no field for
 shared       a tuple that caches its protobuf form
-batch        record batches, version 2
+batch        record batches, version 2; `common_records` has the records as KRaft writes them
 primitives   varints
 """

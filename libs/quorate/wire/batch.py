@@ -11,7 +11,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from itertools import chain
 from mmap import mmap
 from typing import Final, NamedTuple
 
@@ -19,6 +18,7 @@ from crc32c import crc32c
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
+from quorate.wire.common_records import common_records, common_values
 from quorate.wire.primitives import read_varint, varint
 
 Buffer = bytes | bytearray | memoryview | mmap
@@ -246,124 +246,22 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return data[at : at + size], at + size
 
 
-_COMMON_BYTES: Final = 1 << 13
-"""Frames of values up to this size are cached; that is about the range of a two-byte length."""
-_COMMON_COUNT: Final = 1 << 13
-"""Offset deltas of batches up to this size are cached; above, a delta takes three bytes."""
-
-
-class _Frames(dict[int, tuple[bytes, bytes, int]]):
-    """Cached framing of a data record by the size of its value: (length varint, size varint, value size).
-
-    Everything before the value follows from its size, except the offset delta, of which only the width counts.
-    """
-
-    def __init__(self, delta_width: int) -> None:
-        super().__init__()
-        self._delta_width = delta_width
-
-    def __missing__(self, size: int) -> tuple[bytes, bytes, int]:
-        written = varint(size)
-        # attributes, timestamp delta, offset delta, no key, size, value, no headers
-        frame = varint(2 + self._delta_width + 1 + len(written) + size + 1), written, size
-        if size <= _COMMON_BYTES:
-            self[size] = frame
-        return frame
-
-
-class _Shapes(dict[int, tuple[bytes, int]]):
-    """The reverse of _Frames: (size varint, value size) by the record's length varint, read as a raw number.
-
-    Raises KeyError for a length that KRaft does not write, or of more than two bytes.
-    """
-
-    def __init__(self, frames: _Frames) -> None:
-        super().__init__()
-        self._frames = frames
-
-    def __missing__(self, raw: int) -> tuple[bytes, int]:
-        if raw & 1 or raw >= _TWO_BYTES_END:
-            raise KeyError(raw)
-        length = varint(raw >> 1)
-        for size in range(max(0, (raw >> 1) - 9), max(0, (raw >> 1) - 5)):
-            if self._frames[size][0] == length:
-                self[raw] = shape = self._frames[size][1:]
-                return shape
-        raise KeyError(raw)
-
-
-_FRAMES: Final = (_Frames(1), _Frames(2), _Frames(3))
-_SHAPES: Final = (_Shapes(_FRAMES[0]), _Shapes(_FRAMES[1]))
-_ONE_BYTE_DELTAS: Final = 64
-_TWO_BYTES_END: Final = 1 << 14
-_MIDDLES: Final = tuple(b"\0\0" + varint(index) + b"\x01" for index in range(_COMMON_COUNT))
-"""The record bytes between length and value size, by offset delta: attributes 0, timestamp delta 0, the offset delta,
-and key size -1, which means no key.
-"""
-_DELTA_COLUMNS: Final = tuple(bytes(middle[place] for middle in _MIDDLES[_ONE_BYTE_DELTAS:]) for place in (2, 3))
-"""The first and the second bytes of the offset deltas of two bytes, from the first such delta on."""
-
-
 def data_values(buffer: Buffer, position: int = 0, header: BatchHeader | None = None) -> list[bytes]:
     """Returns the values of a data batch as KRaft writes it: each record has a value only. Raises Corrupt.
 
-    Replay reads all batches through this, so it creates no objects except the values. It does not parse the bytes
-    around a value but compares them with those that KRaft writes; a batch that differs is read record by record.
+    Replay reads all batches through this, so it creates no objects except the values (`common_values`); a batch whose
+    records are framed otherwise is read record by record.
     """
     header = header or read_header(buffer, position)
     if header.count != header.last_offset_delta + 1:
         why = f"batch at offset {header.base_offset} of {header.count} records, its last is {header.last_offset_delta}"
         raise Corrupt(why, position=position)
-    if header.attributes & COMPRESSION or header.count > _COMMON_COUNT:
-        return _values_one_by_one(buffer, position, header)
-    data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
-    values: list[bytes] = []
-    shapes = _SHAPES[0]
-    at = 0
-    try:
-        for index, middle in enumerate(_MIDDLES[: header.count]):
-            if index == _ONE_BYTE_DELTAS:
-                shapes = _SHAPES[1]
-                if equal := _equal_values(data, at, index, header.count - index):
-                    return values + equal
-            length = data[at]
-            at += 1
-            if length > 127:
-                length += (data[at] << 7) - 128
-                at += 1
-            written, size = shapes[length]
-            begin = at + len(middle) + len(written)
-            end = begin + size
-            if data[at:begin] != middle + written or data[end] or not size:
-                return _values_one_by_one(buffer, position, header)
-            values.append(data[begin:end])
-            at = end + 1
-    except (IndexError, KeyError):
-        return _values_one_by_one(buffer, position, header)
-    if at != len(data):
-        return _values_one_by_one(buffer, position, header)
-    return values
-
-
-def _equal_values(data: bytes, at: int, index: int, count: int) -> list[bytes]:
-    """Returns the `count` values from `at` on, if they fill `data`, are equally long, and have deltas of two bytes.
-
-    Returns none otherwise. The bytes around the values are compared column by column: a slice takes the same byte of
-    every record, and all of them are to be as in the first record, but for the offset delta.
-    """
-    width = 1 if data[at] < 1 << 7 else 2
-    written, size = _SHAPES[1][data[at] if width == 1 else data[at] + (data[at + 1] << 7) - 128]
-    frame = data[at : at + width] + _MIDDLES[index] + written
-    stride = len(frame) + size + 1
-    if not size or at + count * stride != len(data):
-        return []
-    columns = [bytes((byte,)) * count for byte in frame]
-    columns[width + 2 : width + 4] = [deltas[index - _ONE_BYTE_DELTAS :][:count] for deltas in _DELTA_COLUMNS]
-    if any(data[at + place :: stride] != column for place, column in enumerate(columns)) or any(
-        data[at + stride - 1 :: stride]
-    ):
-        return []
-    return [data[begin : begin + size] for begin in range(at + len(frame), len(data), stride)]
+    if not header.attributes & COMPRESSION:
+        data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
+        values = common_values(data, header.count)
+        if values is not None:
+            return values
+    return _values_one_by_one(buffer, position, header)
 
 
 def _values_one_by_one(buffer: Buffer, position: int, header: BatchHeader) -> list[bytes]:
@@ -383,12 +281,7 @@ def _values_one_by_one(buffer: Buffer, position: int, header: BatchHeader) -> li
 def data_batch(*, base_offset: Offset, epoch: Epoch, timestamp_ms: int, values: Sequence[bytes]) -> bytes:
     """Returns a batch of data records as KRaft writes them: no keys, no headers, one timestamp. At least one value."""
     assert all(values), "a data record has a value"
-    parts: list[tuple[bytes, ...]] = []
-    for index, value in enumerate(values):
-        middle = _MIDDLES[index] if index < _COMMON_COUNT else b"\0\0" + varint(index) + b"\x01"
-        length, written, _ = _FRAMES[len(middle) - 4][len(value)]
-        parts.append((length, middle, written, value, b"\0"))
-    return _batch(base_offset, epoch, timestamp_ms, 0, len(values), b"".join(chain.from_iterable(parts)))
+    return _batch(base_offset, epoch, timestamp_ms, 0, len(values), common_records(values))
 
 
 def control_batch(
