@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from quorate.errors import Corrupt
 from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.raft.ready import SnapshotChunk
 from quorate.raft.voters import VoterSet
@@ -19,7 +20,7 @@ from quorate.storage.segment import Segment
 from quorate.storage.snapshots import DownloadFile, SnapshotReader, SnapshotWriter, open_checkpoints
 from quorate.wire.batch import ControlType
 from quorate.wire.codec import decode, encode
-from services.quorum.batches import voter_set, voters_record
+from services.quorum.batches import kraft_level, voter_set, voters_record
 
 
 class CheckpointVoters(NamedTuple):
@@ -53,7 +54,7 @@ class Checkpoints:
     def __init__(self, directory: Path) -> None:
         """Opens all sound checkpoints. Raises Corrupt if the one with the first voters is damaged."""
         self._directory = directory
-        self._readers, self.damaged = open_checkpoints(directory)
+        self._readers, self.damaged = open_checkpoints(directory, _quorum_in)
         self._download: DownloadFile | None = None
 
     @property
@@ -100,9 +101,9 @@ class Checkpoints:
         assert self._download is not None, snapshot
         assert self._download.id == snapshot, (self._download.id, snapshot)
         download, self._download = self._download, None
-        reader = download.finish()
+        reader, quorum = download.finish(_quorum_in)
         self._put(snapshot, reader)
-        return _quorum_in(reader)
+        return quorum
 
     # From the controller.
 
@@ -178,10 +179,14 @@ class StateSnapshot:
 
 
 def _quorum_in(reader: SnapshotReader) -> CheckpointVoters:
+    """Returns the quorum data of a checkpoint. Raises Corrupt for voters or a level that cannot be."""
     voters, level = None, None
-    for kind, value in reader.control_records():
-        if kind is ControlType.KRAFT_VOTERS:
-            voters = voter_set(decode(VotersRecord, value, 0))
-        elif kind is ControlType.KRAFT_VERSION:
-            level = decode(KRaftVersionRecord, value, 0).k_raft_version
+    try:
+        for kind, value in reader.control_records():
+            if kind is ControlType.KRAFT_VOTERS:
+                voters = voter_set(decode(VotersRecord, value, 0))
+            elif kind is ControlType.KRAFT_VERSION:
+                level = kraft_level(decode(KRaftVersionRecord, value, 0))
+    except Corrupt as damage:
+        raise damage if damage.path else damage.at(reader.path) from None
     return CheckpointVoters(voters, level)

@@ -16,7 +16,9 @@ from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.errors import Corrupt, ErrorCode
 from quorate.nouns import OffsetAndEpoch, ReplicaKey
 from quorate.raft.log import LeaderChange, VotersChange
+from quorate.raft.ready import SnapshotChunk
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
+from quorate.records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
 from quorate.storage.disk_log import DiskLog
 from quorate.storage.names import (
     DAMAGED,
@@ -25,9 +27,13 @@ from quorate.storage.names import (
     PROMISE,
     QUORUM_STATE,
     checkpoint_file,
+    checkpoint_ids,
     segment_file,
 )
-from services.quorum.batches import control_batch_of
+from quorate.storage.snapshots import SnapshotWriter
+from quorate.wire.batch import ControlType
+from quorate.wire.codec import decode, encode
+from services.quorum.batches import control_batch_of, voters_record
 from services.quorum.checkpoints import CheckpointVoters, StateSnapshot
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
@@ -35,6 +41,7 @@ from services.quorum.snapshot_upload import take_snapshot
 from tests.services.nodes import RECORD, open_disk, sole_leader, write
 from tests.storage.logs import batch, failpoint, partition, write_log
 
+AHEAD = OffsetAndEpoch(epoch=3, offset=100)
 END = OffsetAndEpoch(epoch=2, offset=10)
 
 
@@ -199,6 +206,53 @@ async def test_a_bad_checkpoint_gives_way_to_the_one_before_and_the_log(two_snap
 
     assert [2] == [each.offset for each in disk.view().snapshots]
     assert (0, 4) == (disk.log.start, disk.log.leo)
+    assert 1 == len(disk.damaged)
+    disk.close()
+
+
+VOTERS = encode(voters_record(voters_in_the_log(1, 2, 3)), 0)
+VOTER_TWICE = encode(VotersRecord(voters=tuple(decode(VotersRecord, VOTERS, 0).voters[at] for at in (0, 0))), 0)
+
+
+def unusable(directory: Path, level: int, voters: bytes) -> bytes:
+    """A checkpoint whose form is right, and its level or voters are not."""
+    directory.mkdir()
+    writer = SnapshotWriter(directory, AHEAD, timestamp_ms=1)
+    writer.control(
+        [
+            (ControlType.SNAPSHOT_HEADER, encode(SnapshotHeaderRecord(last_contained_log_timestamp=1), 0)),
+            (ControlType.KRAFT_VERSION, encode(KRaftVersionRecord(k_raft_version=level), 0)),
+            (ControlType.KRAFT_VOTERS, voters),
+        ]
+    )
+    writer.finish(encode(SnapshotFooterRecord(), 0))
+    return checkpoint_file(directory, AHEAD).read_bytes()
+
+
+@pytest.mark.parametrize(("level", "voters"), [(1, VOTER_TWICE), (2, VOTERS)], ids=["a voter twice", "level 2"])
+def test_a_download_with_voters_that_cannot_be_is_never_in_place(tmp_path: Path, level: int, voters: bytes) -> None:
+    """Were it there at the next start, the log would give way to it, which it is ahead of."""
+    data = unusable(tmp_path / "leader", level, voters)
+    write_log(tmp_path)
+    disk = open_disk(tmp_path, voters=3)
+    disk.store_chunk(SnapshotChunk(snapshot_id=AHEAD, position=0, data=data, is_last=True))
+
+    with pytest.raises(Corrupt):
+        disk.complete_download(AHEAD)
+
+    assert [] == checkpoint_ids(partition(tmp_path))
+    disk.close()
+
+
+@pytest.mark.parametrize(("level", "voters"), [(1, VOTER_TWICE), (2, VOTERS)], ids=["a voter twice", "level 2"])
+def test_a_log_does_not_give_way_to_a_checkpoint_that_cannot_be_used(tmp_path: Path, level: int, voters: bytes) -> None:
+    data = unusable(tmp_path / "leader", level, voters)
+    write_log(tmp_path)
+    checkpoint_file(partition(tmp_path), AHEAD).write_bytes(data)
+
+    disk = open_disk(tmp_path, voters=3)
+
+    assert (0, END.offset) == (disk.log.start, disk.log.leo)
     assert 1 == len(disk.damaged)
     disk.close()
 

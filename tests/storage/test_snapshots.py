@@ -294,7 +294,7 @@ def test_a_crash_leaves_a_whole_download_or_none(tmp_path: Path, place: str) -> 
 def fetch(directory: Path, data: bytes) -> SnapshotReader:
     download = DownloadFile(directory, ID)
     download.write(0, data)
-    return download.finish()
+    return download.finish(lambda reader: None)[0]
 
 
 def test_a_download_is_put_in_place_when_it_is_whole(tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ def test_a_download_is_put_in_place_when_it_is_whole(tmp_path: Path) -> None:
         download.write(at, data[at : at + 7])
         assert [] == checkpoint_ids(tmp_path)
 
-    reader = download.finish()
+    reader, values = download.finish(lambda reader: list(reader.values()))
 
-    assert (checkpoint_file(tmp_path, ID), VALUES) == (reader.path, list(reader.values()))
+    assert (checkpoint_file(tmp_path, ID), VALUES, VALUES) == (reader.path, list(reader.values()), values)
     assert 0o400 == reader.path.stat().st_mode & 0o777
     with pytest.raises(AssertionError):
         download.write(len(data), b"more")
@@ -323,7 +323,7 @@ def test_a_download_that_is_no_checkpoint_leaves_nothing(tmp_path: Path, cut: in
     download.write(0, data[: len(data) - cut])
 
     with pytest.raises(Corrupt):
-        download.finish()
+        download.finish(lambda reader: None)
 
     assert [] == list((tmp_path / "mine").iterdir())
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
@@ -44,6 +44,8 @@ from quorate.wire.batch import (
     read_header,
     records,
 )
+
+T = TypeVar("T")
 
 BATCH_BYTES_MAX: Final = 8 << 20
 """Kafka's largest metadata batch in bytes, header included."""
@@ -242,17 +244,24 @@ class DownloadFile:
         self._file.append(data)
         reach("snapshot.chunk_received")
 
-    def finish(self) -> SnapshotReader:
-        """Checks the downloaded file and renames it. Raises Corrupt, and removes it, if it is not a valid one."""
+    def finish(self, check: Callable[[SnapshotReader], T]) -> tuple[SnapshotReader, T]:
+        """Checks the downloaded file, lets `check` read it, and then renames it; returns what `check` returned, too.
+
+        Raises Corrupt, also from `check`, and removes the file, if it is not a valid one.
+        """
         self._file.freeze()
+        reader = None
         try:
             reader = SnapshotReader(self._file.aside, self.id)
+            found = check(reader)
         except Corrupt:
+            if reader is not None:
+                reader.close()
             self._file.abandon()
             raise
         self._file.put_in_place()
         reader.path = self._file.path
-        return reader
+        return reader, found
 
     def abandon(self) -> None:
         """Removes the temporary file."""
@@ -306,8 +315,12 @@ class _TemporaryFile:
         self.aside.unlink(missing_ok=True)
 
 
-def open_checkpoints(directory: Path) -> tuple[dict[OffsetAndEpoch, SnapshotReader], tuple[Corrupt, ...]]:
+def open_checkpoints(
+    directory: Path, check: Callable[[SnapshotReader], object] | None = None
+) -> tuple[dict[OffsetAndEpoch, SnapshotReader], tuple[Corrupt, ...]]:
     """Opens every checkpoint of a partition directory. Returns the valid ones, and the errors of the others.
+
+    `check` reads a checkpoint whose form is valid, and raises Corrupt for a content that the caller cannot use.
 
     A damaged checkpoint is renamed, so that the log continues from another one or from none. The bootstrap checkpoint
     is not, since no other node has its voters and first records: damage there raises Corrupt.
@@ -316,9 +329,15 @@ def open_checkpoints(directory: Path) -> tuple[dict[OffsetAndEpoch, SnapshotRead
     damaged = []
     for snapshot in checkpoint_ids(directory):
         path = checkpoint_file(directory, snapshot)
+        reader = None
         try:
-            sound[snapshot] = SnapshotReader(path)
+            reader = SnapshotReader(path)
+            if check is not None:
+                check(reader)
+            sound[snapshot] = reader
         except Corrupt as damage:
+            if reader is not None:
+                reader.close()
             if snapshot == BOOTSTRAP_ID:
                 raise
             os.replace(path, path.with_name(path.name + DAMAGED))
