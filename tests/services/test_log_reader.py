@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from quorate.nouns import Offset
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
 from quorate.runtime.client import open_channel
-from quorate.runtime.log_reader import CommittedBatch, Event, LogReader
+from quorate.runtime.log_reader import RETRY_S, CommittedBatch, Event, LogReader
 from quorate.runtime.server import Server
 from services.quorum.cleaner import Cleaner, RetentionLimits
 from services.quorum.driver import QuorumDriver
@@ -188,6 +190,21 @@ async def check_left_for_the_next(tmp_path: Path, nonsense: Nonsense) -> None:
 
     assert [(0, 1), (1, 2)] == list(map(span, found))
     assert nonsense.fetches <= 2  # each is asked in turn, and the other first says in which epoch it leads
+
+
+async def test_a_server_that_holds_no_fetch_is_asked_a_few_times_a_second() -> None:
+    """As one that holds fetches of so many others that it has no room for this one."""
+    full, server = Nonsense(fetched(Partition(current_leader=OF_NODE_7)), FetchSnapshotResponse()), Server()
+    server.add("kraft.service.Quorum", add_QuorumServicer_to_server, full)
+    async with listening(server) as address:
+        began_at = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                async for _ in LogReader([address], open_channel).events():
+                    pass
+        passed_s = time.monotonic() - began_at
+
+    assert 1 <= full.fetches <= passed_s / RETRY_S + 1
 
 
 async def test_a_leader_without_an_address_for_grpc_is_read_from_a_follower(tmp_path: Path) -> None:

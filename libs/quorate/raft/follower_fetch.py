@@ -9,6 +9,7 @@ same for partitions; there and here the leader does not count these fetches.
 from __future__ import annotations
 
 from quorate.errors import ErrorCode
+from quorate.nouns import ReplicaKey
 from quorate.raft import parked_fetches, reading
 from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
 from quorate.raft.roles import Follower
@@ -19,22 +20,30 @@ def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> Non
     """Answers an observer's Fetch like a leader whose log ends at this follower's high watermark.
 
     Without news the fetch is parked, and with news for `commit_wait_ms`, so that one answer carries several commits. It
-    is answered at once if `observers_max` are parked or its sender has no id. A fetch is refused if it is from a voter,
-    does not allow any server (`from_any`), or comes before this follower has fetched from its leader.
+    is answered at once if it may not be held (`_may_be_held`). A fetch is refused if it is from a voter, does not allow
+    any server (`from_any`), or comes before this follower has fetched from its leader.
     """
     if not _may_serve(turn, role, request):
         turn.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return
     misfit = _misfit(turn, role, request)
-    is_listed = request.replica.id >= 0 and (
-        request.replica in role.parked or len(role.parked) < turn.settings.observers_max
-    )
     if misfit is not None:
         turn.answer(request, misfit)
-    elif (wait_ms := _wait_ms(turn, request)) == 0 or not is_listed:
+    elif (wait_ms := _wait_ms(turn, request)) == 0 or not _may_be_held(turn, role, request.replica):
         turn.answer(request, _records(turn, role, request))
     else:
         parked_fetches.park(turn, role, request.replica, request, wait_ms=wait_ms, answer=_answer(turn, role))
+
+
+def _may_be_held(turn: StepContext, role: Follower, key: ReplicaKey) -> bool:
+    """Returns whether the fetch may be parked: fewer than `observers_max` are, or it replaces one of the same replica.
+
+    Readers of replica id -1 are told apart by their directory ids; one does not replace another of the same, since both
+    may be there.
+    """
+    if key in role.parked:
+        return key.id >= 0
+    return len(role.parked) < turn.settings.observers_max
 
 
 def relay_snapshot(turn: StepContext, role: Follower, request: FetchSnapshotRequest) -> None:

@@ -31,7 +31,8 @@ log = logger(__name__)
 
 FETCH_WAIT_MS: Final = 500
 RETRY_S: Final = 0.1
-"""The pause in seconds after a failed fetch, before the next node is tried."""
+"""The pause in seconds after a failed fetch, before the next node is tried, and after an answer that came early without
+news: a server holds only so many fetches."""
 HINTED_RETRY_S: Final = 0.01
 """The pause in seconds before the reported leader is tried: two nodes may name each other as the leader."""
 PAUSE_S: Final = 0.01
@@ -158,6 +159,7 @@ class LogReader:
         is_over = self._end_of_reading(found, relayed)
         try:
             while True:
+                known, asked_at = self.high_watermark, asyncio.get_running_loop().time()
                 await call.write(self._position.fetch(wait_ms=FETCH_WAIT_MS))
                 # Not `wait_for`: before Python 3.12 it may lose a cancellation, and then this loop could not be ended.
                 async with asyncio.timeout(FETCH_WAIT_MS / 1000 + DEADLINE_S):
@@ -185,6 +187,8 @@ class LogReader:
                     self._servers.answered()
                     if partition.records and self._position.fetched >= self.high_watermark:
                         await asyncio.sleep(PAUSE_S)
+                    elif not partition.records and self.high_watermark == known and _is_early(asked_at):
+                        await asyncio.sleep(RETRY_S)
         finally:
             call.cancel()
             if reports is not None:
@@ -334,3 +338,8 @@ class LogReader:
             self._relayed_leader = leader.leader_id if is_elsewhere else None
             self._servers.turn_to(self._servers.at if at is None else f"{at.host}:{at.port}")
         log.debug("redirected", error=error_name(partition.error_code), leader=leader.leader_id, epoch=position.epoch)
+
+
+def _is_early(asked_at: float) -> bool:
+    """Whether less than half of a fetch's wait has passed since `asked_at`: its server did not hold it for news."""
+    return asyncio.get_running_loop().time() < asked_at + FETCH_WAIT_MS / 2000
