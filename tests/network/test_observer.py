@@ -71,10 +71,14 @@ class Script:
         raise AssertionError(request)
 
     def _piece(self, asked: FetchSnapshotRequest) -> Message:
-        at = asked.topics[0].partitions[0].position
+        (wanted,) = asked.topics[0].partitions
+        at = wanted.position
         topic = FetchSnapshotResponse.TopicSnapshot
         piece = topic.PartitionSnapshot(
-            size=len(self.checkpoint), position=at, unaligned_records=self.checkpoint[at : at + 50]
+            snapshot_id=topic.PartitionSnapshot.SnapshotId(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch),
+            size=len(self.checkpoint),
+            position=at,
+            unaligned_records=self.checkpoint[at : at + 50],
         )
         return FetchSnapshotResponse(topics=(topic(partitions=(piece,)),))
 

@@ -15,7 +15,7 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ErrorCode
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.server import ConnectedClient
+from quorate.network.server import ConnectedClient, Unanswerable
 from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import AnotherCluster, QuorumReader
@@ -36,8 +36,9 @@ async def asked(
     retry_s: float = PATIENT_S,
     cluster_id: str | None = None,
     instead: Callable[[list[Endpoint]], list[Message]] | None = None,
+    known: int = 1,
 ) -> T:
-    """What a reader answers that begins at the first controller; `instead` are that one's answers, by the addresses."""
+    """What a reader answers that begins at the first controllers; `instead` are the first one's answers, by address."""
 
     def ask(bootstrap: list[Endpoint]) -> T:
         with closing(KafkaNodes(bootstrap, ClientConfig())) as nodes:
@@ -46,7 +47,7 @@ async def asked(
     async with listening(*scripts) as endpoints:
         if instead is not None:
             scripts[0].answers = [*instead(endpoints)]
-        return await asyncio.to_thread(ask, endpoints[:1])
+        return await asyncio.to_thread(ask, endpoints[:known])
 
 
 async def test_only_what_is_committed_is_returned_and_no_replica_is_registered() -> None:
@@ -97,6 +98,23 @@ async def test_a_checkpoint_comes_in_chunks() -> None:
     assert data == await asked(
         lambda quorum: quorum.snapshot(OffsetAndEpoch(offset=9, epoch=1)), Script(answer(end=9), checkpoint=data)
     )
+
+
+class Ending(Script):
+    """A controller that gives the first piece of its checkpoint and fails at the next one."""
+
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message | None:
+        if isinstance(request.message, FetchSnapshotRequest) and request.message.topics[0].partitions[0].position:
+            raise Unanswerable("it ends")
+        return await super().__call__(request, client)
+
+
+async def test_a_checkpoint_is_of_one_node() -> None:
+    """Each node writes its own checkpoint: the bytes of two need not be the same."""
+    wanted = OffsetAndEpoch(offset=9, epoch=1)
+    ending, whole = Ending(answer(end=9), checkpoint=b"A" * 120), Script(answer(end=9), checkpoint=b"B" * 120)
+
+    assert b"B" * 120 == await asked(lambda quorum: quorum.snapshot(wanted), ending, whole, known=2)
 
 
 class Unwritable(Script):

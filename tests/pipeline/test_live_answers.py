@@ -89,6 +89,12 @@ def _partition(**fields: object) -> FetchResponse:
     return FetchResponse(responses=[FETCHED(partitions=[partition])])
 
 
+def _piece(*, offset: int = 1, **fields: object) -> FetchSnapshotResponse:
+    snapshot_id = PIECED.PartitionSnapshot.SnapshotId(end_offset=offset, epoch=1)
+    piece = PIECED.PartitionSnapshot(snapshot_id=snapshot_id, **fields)  # type: ignore[arg-type]  # as above
+    return FetchSnapshotResponse(topics=[PIECED(partitions=[piece])])
+
+
 @pytest.mark.parametrize(
     ("fetched", "why"),
     [
@@ -116,11 +122,19 @@ async def test_an_answer_that_nobody_here_knows_is_asked_for_again_and_then_name
             f"endpoint HERE: error {OF_LATER_KAFKAS}",
         ),
         (
-            FetchSnapshotResponse(topics=[PIECED(partitions=[PIECED.PartitionSnapshot(size=9)])]),
+            _piece(size=9),
             "endpoint HERE gave nothing at byte 0 of 9",
         ),
+        (
+            _piece(size=9, position=4, unaligned_records=b"bytes"),
+            "endpoint HERE gave byte 4 of snapshot 1-1, asked for was byte 0 of 1-1",
+        ),
+        (
+            _piece(offset=2, size=9, unaligned_records=b"bytes"),
+            "endpoint HERE gave byte 0 of snapshot 2-1, asked for was byte 0 of 1-1",
+        ),
     ],
-    ids=["code", "no-partition", "code-of-the-partition", "no-bytes"],
+    ids=["code", "no-partition", "code-of-the-partition", "no-bytes", "other-bytes", "of-another"],
 )
 async def test_a_piece_of_a_snapshot_that_nobody_here_knows_is_named_too(
     piece: FetchSnapshotResponse, why: str

@@ -88,16 +88,11 @@ class QuorumReader:
         return None
 
     def snapshot(self, wanted: OffsetAndEpoch) -> bytes | None:
-        """Downloads a checkpoint in chunks and returns its bytes; None if the node no longer has it."""
-        parts = bytearray()
-        while True:
-            piece = self._call(partial(self._piece, wanted, len(parts)))
-            if piece is None:
-                return None
-            data, size = piece
-            parts += data
-            if len(parts) >= size:
-                return bytes(parts)
+        """Downloads a checkpoint in chunks from one node and returns its bytes; None if the node no longer has it.
+
+        Another node is asked from the first byte on: two nodes may have written the same state in other bytes.
+        """
+        return self._call(partial(self._whole, wanted))
 
     def _call(self, ask: Callable[[], T]) -> T:
         attempts = Retrying(
@@ -187,6 +182,18 @@ class QuorumReader:
             raise NodeUnavailable(f"{self._where} says nothing of {_PARTITION}")
         return partition
 
+    def _whole(self, wanted: OffsetAndEpoch) -> bytes | None:
+        """Downloads a checkpoint from the present node."""
+        parts = bytearray()
+        while True:
+            piece = self._piece(wanted, len(parts))
+            if piece is None:
+                return None
+            data, size = piece
+            parts += data
+            if len(parts) >= size:
+                return bytes(parts)
+
     def _piece(self, wanted: OffsetAndEpoch, position: int) -> tuple[bytes, int] | None:
         while True:
             known = self._epoch
@@ -200,7 +207,7 @@ class QuorumReader:
             if error == ErrorCode.SNAPSHOT_NOT_FOUND:
                 return None
             if error == ErrorCode.NONE:
-                return self._bytes_of(partition, position)
+                return self._bytes_of(partition, wanted, position)
             if partition is not None:
                 self._epoch = partition.current_leader.leader_epoch
             elif error == ErrorCode.UNKNOWN_SERVER_ERROR:
@@ -217,9 +224,14 @@ class QuorumReader:
         found = self._nodes.cluster_id()
         return AnotherCluster(f"{self._where} is of cluster {found}, not of {self.cluster_id}")
 
-    def _bytes_of(self, partition: _Snapshot | None, position: int) -> tuple[bytes, int]:
+    def _bytes_of(self, partition: _Snapshot | None, wanted: OffsetAndEpoch, position: int) -> tuple[bytes, int]:
         if partition is None:
             raise NodeUnavailable(f"{self._where} says nothing of {_PARTITION}")
+        given = partition.snapshot_id
+        if (given.end_offset, given.epoch, partition.position) != (wanted.offset, wanted.epoch, position):
+            what = f"byte {partition.position} of snapshot {given.end_offset}-{given.epoch}"
+            asked = f"byte {position} of {wanted.offset}-{wanted.epoch}"
+            raise NodeUnavailable(f"{self._where} gave {what}, asked for was {asked}")
         if position < partition.size and not partition.unaligned_records:
             raise NodeUnavailable(f"{self._where} gave nothing at byte {position} of {partition.size}")
         return partition.unaligned_records, partition.size
