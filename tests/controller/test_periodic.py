@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.controller.periodic import AGAIN_MS, CHORES, PeriodicTask
+from quorate.controller.engine.decision import Moment, steps_of
+from quorate.controller.periodic import AGAIN_MS, CHORES, LOOKED_AT_PER_STEP, PeriodicTask
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER
 from quorate.records import ConfigRecord, NoOpRecord, PartitionChangeRecord
@@ -79,9 +80,21 @@ def test_a_bite_at_a_time() -> None:
     cluster.change(1, ControlState.FENCED)
     cluster.change(1, ControlState.UNFENCED)
     cluster.apply(PartitionChangeRecord(number, topic_id, isr=(2, 1)) for number in range(1_200))
-    command = chore("elect preferred leaders").command(cluster.settings)
+    command = chore("elect preferred leaders").decide(cluster.settings)
 
     assert [cluster.write(command) for _ in range(3)] == [1_000, 200, 0]
+
+
+def test_partitions_that_cannot_be_helped_are_looked_at_in_steps() -> None:
+    """While a broker is away, all that it should lead are imbalanced."""
+    cluster = Cluster(25).brokers(1, 2)
+    cluster.topic("t", *[[1, 2]] * (2 * LOOKED_AT_PER_STEP))
+    cluster.change(1, ControlState.FENCED)
+    for name in ("elect preferred leaders", "elect leaders uncleanly"):
+        decided = chore(name).decide(cluster.settings)
+        steps = steps_of(decided, cluster.state, Moment(next_offset=cluster.next_offset, now_ms=0))
+
+        assert [None, None] == list(steps)
 
 
 @pytest.mark.parametrize(

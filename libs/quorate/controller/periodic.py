@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from quorate.controller.access.delegation_tokens import is_expired
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
+from quorate.controller.engine.decision import (
+    RECORDS_PER_WRITE_MAX,
+    Command,
+    CommandInSteps,
+    Decision,
+    Moment,
+    steps_of,
+)
 from quorate.controller.engine.failures import PeriodicTaskFailed
-from quorate.controller.partitions.broker_changes import rules_for
+from quorate.controller.engine.steps import Steps
+from quorate.controller.partitions.broker_changes import Rulebook
 from quorate.controller.partitions.elections import Election
-from quorate.controller.partitions.partition_change import PartitionTarget, partition_change
+from quorate.controller.partitions.partition_change import PartitionTarget, changed_fields
 from quorate.errors import ApiError
-from quorate.metadata.partitions import NO_LEADER, Partition
+from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import TopicPartition
 from quorate.records import NoOpRecord, PartitionChangeRecord, RemoveDelegationTokenRecord
 
-__all__ = ["AGAIN_MS", "CHORES", "ELECTIONS_PER_WRITE_MAX", "PeriodicTask"]
+__all__ = ["AGAIN_MS", "CHORES", "ELECTIONS_PER_WRITE_MAX", "LOOKED_AT_PER_STEP", "PeriodicTask"]
 
 ELECTIONS_PER_WRITE_MAX: Final = 1_000
 """The most elections in one write, as in Kafka, so that other requests do not wait for long."""
+
+LOOKED_AT_PER_STEP: Final = 4_000
+"""The partitions that are looked at in one step: some 8 ms of CPU."""
+LOOKED_AT_PER_ELECTION: Final = 5
+"""What an election costs beside, in partitions that are only looked at."""
 
 EXPIRED_TOKENS_PER_WRITE_MAX: Final = 1_000
 """The most expired delegation tokens that one write removes, as in Kafka."""
@@ -58,9 +71,10 @@ class PeriodicTask:
         """
         command = self.command(settings)
 
-        def decide(state: ClusterState, moment: Moment) -> Decision[int]:
+        @CommandInSteps
+        def decide(state: ClusterState, moment: Moment) -> Steps[Decision[int]]:
             try:
-                return command(state, moment)
+                return (yield from steps_of(command, state, moment))
             except ApiError:
                 raise
             except Exception as cause:  # as in the engine
@@ -85,44 +99,55 @@ def _write_no_op(_: ControllerSettings) -> Command[int]:
 
 def _elect_uncleanly(settings: ControllerSettings) -> Command[int]:
     """Elects leaders for partitions without one, if the topic allows unclean election."""
-    return _elections(
-        settings,
-        lambda state: (
-            found
-            for found in state.topics.imbalanced()
-            if found.partition.leader == NO_LEADER and settings.elects_uncleanly(state, found.topic.name)
-        ),
-        Election.UNCLEAN,
-    )
+
+    def may_help(_: ClusterState, book: Rulebook, found: TopicPartition) -> bool:
+        return found.partition.leader == NO_LEADER and book.election(found.topic.name) is Election.UNCLEAN
+
+    return _elections(settings, may_help, Election.UNCLEAN)
 
 
 def _elect_preferred(settings: ControllerSettings) -> Command[int]:
     """Gives partitions back to their preferred leaders, so that leadership is balanced over the brokers."""
-    return _elections(
-        settings,
-        lambda state: (found for found in state.topics.imbalanced() if _may_be_mended(state, found.partition)),
-        Election.PREFERRED,
-    )
 
+    def may_help(state: ClusterState, _: Rulebook, found: TopicPartition) -> bool:
+        leader, preferred = found.partition.leader, found.partition.preferred_leader
+        return leader == NO_LEADER or state.brokers.is_active(preferred)
 
-def _may_be_mended(state: ClusterState, partition: Partition) -> bool:
-    """Returns whether an election may help: there is no leader, or the preferred leader is active."""
-    return partition.leader == NO_LEADER or state.brokers.is_active(partition.preferred_leader)
+    return _elections(settings, may_help, Election.PREFERRED)
 
 
 def _elections(
-    settings: ControllerSettings, among: Callable[[ClusterState], Iterable[TopicPartition]], election: Election
+    settings: ControllerSettings, may_help: Callable[[ClusterState, Rulebook, TopicPartition], bool], election: Election
 ) -> Command[int]:
-    def changes(state: ClusterState) -> Iterator[PartitionChangeRecord]:
-        for topic, partition_id, partition in among(state):
-            rules = rules_for(state, topic.name, partition, settings)
-            change = partition_change(partition, topic.id, partition_id, PartitionTarget(election=election), rules)
-            if change is not None:
-                yield change
+    """Returns the command that runs an election in each imbalanced partition where it may help.
 
-    def command(state: ClusterState, _: Moment) -> Decision[int]:
-        records = tuple(islice(changes(state), ELECTIONS_PER_WRITE_MAX))
-        return Decision(len(records), records)
+    It looks at all of them in steps: while a broker is away, very many are imbalanced, and none can be helped.
+    """
+
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[int]]:
+        book = Rulebook(state, settings)
+        known: dict[object, Mapping[str, Any]] = {}
+        records: list[PartitionChangeRecord] = []
+        since_step = 0
+        for found in state.topics.imbalanced():
+            since_step += 1
+            if since_step >= LOOKED_AT_PER_STEP:
+                since_step = 0
+                yield
+            if not may_help(state, book, found):
+                continue
+            since_step += LOOKED_AT_PER_ELECTION
+            topic, partition_id, partition = found
+            kind = partition.shape, book.min_isr(topic.name)
+            if kind not in known:
+                rules = book.rules(topic.name, partition)
+                known[kind] = changed_fields(partition, PartitionTarget(election=election), rules)
+            if known[kind]:
+                records.append(PartitionChangeRecord(partition_id, topic.id, **known[kind]))
+            if len(records) == ELECTIONS_PER_WRITE_MAX:
+                break
+        return Decision(len(records), tuple(records))
 
     return command
 
