@@ -5,6 +5,7 @@ Who may, how long they live, who sees them: `tables/*_delegation_token.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from typing import TypeVar
 
@@ -12,15 +13,18 @@ import pytest
 
 from kraft import Uuid
 from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from kraft.api.describe_delegation_token import DescribeDelegationTokenRequest
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest
 from kraft.api.renew_delegation_token import RenewDelegationTokenRequest
 from quorate.controller.access.delegation_tokens import token_hmac
 from quorate.controller.commands.create_delegation_token import create_delegation_token, with_hmac
+from quorate.controller.commands.describe_delegation_token import describe_delegation_token
 from quorate.controller.commands.expire_delegation_token import expire_delegation_token
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.controller.engine.decision import Command
+from quorate.controller.engine.decision import Command, Moment, steps_of
 from quorate.controller.periodic import CHORES
+from quorate.controller.refused_items import CHECKS_PER_STEP
 from quorate.errors import ApiError, ErrorCode
 from quorate.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tests.controller.clusters import Cluster, uuid
@@ -131,6 +135,38 @@ def test_the_sweep_goes_a_bite_at_a_time_once_an_hour() -> None:
     assert ("delegation.token.expiry.check.interval.ms", 3_600_000) == (SWEEP.setting, SWEEP.interval_ms)
     assert [1_000, 200, 0] == [tokens.sweep() for _ in range(3)]
     assert not SWEEP.is_due(tokens.cluster.state)
+
+
+# Many of them
+
+
+class Owners(tuple[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner, ...]):
+    """The owners of a request, and how often they are gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_many_tokens_are_described_in_steps_and_the_owners_are_gone_through_once() -> None:
+    tokens = Tokens()
+    tokens.cluster.apply(
+        DelegationTokenRecord("User:alice", "User:alice", (), 0, 1, 1, f"{number:04}")
+        for number in range(2 * CHECKS_PER_STEP)
+    )
+    owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
+    owners = Owners((owner("User", "bob"), owner("User", "alice")))
+    describe = describe_delegation_token(DescribeDelegationTokenRequest(owners), principal=ALICE, settings=ON)
+    at_once = tokens.cluster.decide(describe).response.tokens
+
+    assert 1 == owners.times
+    assert 2 * CHECKS_PER_STEP == len(at_once)
+
+    moment = Moment(next_offset=tokens.cluster.next_offset, now_ms=tokens.now_ms)
+
+    assert [None, None] == list(steps_of(describe, tokens.cluster.state, moment))
 
 
 # What is secret

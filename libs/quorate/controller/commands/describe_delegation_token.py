@@ -13,7 +13,9 @@ from quorate.controller.access.delegation_tokens import (
     token_hmac,
 )
 from quorate.controller.access.rights import Allows, allows_all
-from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment
+from quorate.controller.engine.steps import Steps
+from quorate.controller.refused_items import CHECKS_PER_STEP
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
@@ -37,36 +39,38 @@ def describe_delegation_token(
     removed. Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED.
     """
 
-    def command(state: ClusterState, _: Moment) -> Decision[DescribeDelegationTokenResponse]:
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[DescribeDelegationTokenResponse]]:
         check_authenticated(principal)
         check_on(settings)
-        tokens = tuple(
-            _described(token, settings)
-            for token in state.delegation_tokens
-            if _is_asked_for(request, token) and _may_see(state, token, principal, allows)
-        )
-        return Decision(DescribeDelegationTokenResponse(tokens=tokens))
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners or ()}
+        tokens = []
+        checked_count = 0
+        for token in state.delegation_tokens:
+            if request.owners is not None and owners.isdisjoint(_of(token)):
+                continue
+            if _may_see(state, token, principal, allows):
+                tokens.append(_described(token, settings))
+            checked_count += 1
+            if checked_count % CHECKS_PER_STEP == 0:
+                yield
+        return Decision(DescribeDelegationTokenResponse(tokens=tuple(tokens)))
 
     return command
-
-
-def _is_asked_for(request: DescribeDelegationTokenRequest, token: DelegationTokenRecord) -> bool:
-    if request.owners is None:
-        return True
-    return any(_has_to_do(f"{owner.principal_type}:{owner.principal_name}", token) for owner in request.owners)
 
 
 def _may_see(state: ClusterState, token: DelegationTokenRecord, principal: Principal, allows: Allows) -> bool:
     """Returns whether the caller is owner, requester or renewer, or may describe the token or its owner's tokens."""
     return (
-        _has_to_do(str(principal), token)
+        str(principal) in _of(token)
         or allows(state, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
         or allows(state, AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )
 
 
-def _has_to_do(principal: str, token: DelegationTokenRecord) -> bool:
-    return principal in (token.owner, token.requester, *token.renewers)
+def _of(token: DelegationTokenRecord) -> tuple[str, ...]:
+    """Returns the owner, the requester and the renewers."""
+    return (token.owner, token.requester, *token.renewers)
 
 
 def _described(token: DelegationTokenRecord, settings: TokenSettings) -> _Token:
