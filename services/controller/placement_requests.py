@@ -12,6 +12,7 @@ from quorate.controller.partitions.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
 from quorate.runtime.client import Client
+from quorate.runtime.statuses import is_retriable
 from quorate.runtime.telemetry import current_traceparent
 from services.controller.outliving import to_the_end
 from services.controller.placement_stream import DEADLINE_MS, PlacementStream, request_of
@@ -93,6 +94,15 @@ class Placing:
         return response
 
     async def _response(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
+        """Asks a placer, and once more, the next one, if that has failed or has not answered in time."""
+        try:
+            return await self._asked(brokers, specs)
+        except ApiError as error:
+            if not is_retriable(error):
+                raise
+        return await self._asked(brokers, specs)
+
+    async def _asked(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
         """Asks on the stream; by a call if there is a trace, which has a span of each call, or the stream has ended."""
         if current_traceparent() is None:
             response = await self._stream.place(brokers, specs)

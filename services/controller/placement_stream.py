@@ -16,8 +16,8 @@ from quorate.runtime.client import Client
 
 __all__ = ["DEADLINE_MS", "PlacementStream", "request_of"]
 
-DEADLINE_MS: Final = 5_000
-"""How long a placer may take for an answer, in ms."""
+DEADLINE_MS: Final = 2_500
+"""How long one placer may take for an answer, in ms; then the next one is asked."""
 
 
 class PlacementStream:
@@ -29,14 +29,16 @@ class PlacementStream:
     def __init__(self, placers: Client[PlacerStub]) -> None:
         self._placers = placers
         self._call: Any = None  # a stream call; grpc's stubs have no public name for its class
+        self._address = placers.address
         self._sent: Sequence[UsableBroker] | None = None
 
     async def place(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse | None:
         """Returns the placer's answer; None if the stream has ended, after which the same may be asked again.
 
-        Raises ApiError(REQUEST_TIMED_OUT) after `DEADLINE_MS`.
+        Raises ApiError(REQUEST_TIMED_OUT) after `DEADLINE_MS`; the next request is to another placer then.
         """
         if self._call is None:
+            self._address = self._placers.address
             self._call, self._sent = self._placers.stub().PlaceStream(), None
         request = request_of(None if brokers == self._sent else brokers, specs)
         answer = None
@@ -48,7 +50,8 @@ class PlacementStream:
             # A write to a stream that has ended raises the latter. The caller asks again by a call, which says why.
             pass
         except TimeoutError:
-            why = f"placer {self._placers.address} has not answered within {DEADLINE_MS} ms"
+            self._placers.turn_from(self._address)
+            why = f"placer {self._address} has not answered within {DEADLINE_MS} ms"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why) from None
         finally:
             if not isinstance(answer, PlaceResponse):

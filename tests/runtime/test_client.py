@@ -192,6 +192,19 @@ async def test_a_dead_node_is_passed_over() -> None:
     assert PLACED == response
 
 
+async def test_a_node_that_does_not_answer_is_left_for_the_next_and_by_many_callers_once() -> None:
+    async def never(request: PlaceRequest) -> PlaceResponse:
+        await asyncio.Event().wait()
+        return PlaceResponse()
+
+    async with running(never, script(None)[0]) as addresses, client_of(*addresses) as client:
+        late = await asyncio.gather(refusal(client, 50), refusal(client, 50))
+
+        assert [ErrorCode.REQUEST_TIMED_OUT] * 2 == late
+        assert addresses[1] == client.address
+        assert PLACED == await place(client)
+
+
 async def test_a_node_that_restarts_is_found_again_by_the_same_channel() -> None:
     first, address = await start(script(None)[0])
     async with client_of(address) as client:

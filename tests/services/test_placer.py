@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -349,6 +349,38 @@ async def test_a_controller_finds_a_placer_again_whose_process_is_another_now() 
     assert (1, [1]) == (before.streams, before.brokers)
     # The request that finds the stream ended is sent again by a call; the next one opens a stream, with the brokers.
     assert (1, [1]) == (after.calls, after.brokers)
+
+
+class Hanging(Counting):
+    """Takes requests, and answers none."""
+
+    async def Place(self, request: PlaceRequest, context: Any) -> PlaceResponse:
+        self.calls += 1
+        await asyncio.Event().wait()
+        return PlaceResponse()
+
+    async def PlaceStream(
+        self, request_iterator: AsyncIterable[PlaceRequest], context: Any
+    ) -> AsyncIterator[PlaceResponse]:
+        self.streams += 1
+        await asyncio.Event().wait()
+        yield PlaceResponse()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_placer_that_does_not_answer_is_left_for_another(traced: bool) -> None:
+    """By the request that has waited for it, and by those after it."""
+    recorded, hanging, other = Recorded("controller"), Hanging(), Counting()
+    async with serving_at(hanging) as first, serving_at(other) as second:
+        placers = Client([first, second], PlacerStub)
+        placing = Placing(placers, lambda: (UsableBroker(id=1),))
+        with recorded.telemetry.span("CreateTopics", root=True) if traced else nullcontext():
+            found = [await placing.place([("a", ONE)]) for _ in range(3)]
+        await placers.close()
+
+    assert [{"a": ((1,),)}] * 3 == found
+    assert 1 == hanging.calls + hanging.streams
+    assert ((3, 0) if traced else (0, 1)) == (other.calls, other.streams)
 
 
 async def test_a_traced_request_is_placed_by_a_call_with_spans_of_its_own() -> None:

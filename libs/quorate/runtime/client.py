@@ -30,7 +30,11 @@ BACKOFF_FIRST_S: Final = 0.02
 BACKOFF_MAX_S: Final = 1.0
 
 _NOT_LEADING: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
-_ELSEWHERE: Final = _NOT_LEADING | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.LEADER_NOT_AVAILABLE}
+_ELSEWHERE: Final = _NOT_LEADING | {
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
 """Errors after which another node may succeed where this one cannot."""
 
 Request = TypeVar("Request", contravariant=True)
@@ -129,7 +133,7 @@ class Client(Generic[Stub]):
     """A client of a service at several addresses. It calls the leader, or a node that answers.
 
     It starts with the first of `addresses`. A refusal that names the leader is followed at once; after one that does
-    not, the next address is tried. `stub` is the generated class.
+    not, or if nobody has answered in time, the next address is tried. `stub` is the generated class.
     """
 
     def __init__(
@@ -188,17 +192,18 @@ class Client(Generic[Stub]):
         async for attempt in attempts:
             with attempt:
                 remaining_ms = max(1, int((ends - now_s()) * 1000))
+                at = self._at
                 try:
                     return await call(
-                        method(self.stub()),
+                        method(self.stub(at)),
                         request,
                         deadline_ms=remaining_ms,
                         telemetry=self._telemetry,
                         metadata=metadata,
-                        server=self._at,
+                        server=at,
                     )
                 except ApiError as error:
-                    pauses.is_hinted = self._turn_to(error)
+                    pauses.is_hinted = self._turn_to(error, at)
                     raise
         raise AssertionError("tenacity ends with a result or raises")
 
@@ -208,15 +213,20 @@ class Client(Generic[Stub]):
         for channel, _ in opened.values():
             await channel.close()
 
-    def _turn_to(self, error: ApiError) -> bool:
-        """Sets the address for the next attempt. Returns true if the error named the leader."""
+    def turn_from(self, address: str) -> None:
+        """Makes the next call to the address after this one, unless another caller has turned from it already."""
+        if self._at == address:
+            known = self._addresses.index(address) if address in self._addresses else -1
+            self._at = self._addresses[(known + 1) % len(self._addresses)]
+
+    def _turn_to(self, error: ApiError, at: str) -> bool:
+        """Sets the address for the next attempt after this error of `at`. Returns true if it named the leader."""
         leader = error.metadata.get(LEADER_ENDPOINT, "")
-        if error.code in _NOT_LEADING and leader and leader != self._at:
+        if error.code in _NOT_LEADING and leader and leader != at:
             self._at = leader
             return True
         if error.code in _ELSEWHERE:
-            known = self._addresses.index(self._at) if self._at in self._addresses else -1
-            self._at = self._addresses[(known + 1) % len(self._addresses)]
+            self.turn_from(at)
         return False
 
 
