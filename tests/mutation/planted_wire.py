@@ -97,8 +97,8 @@ WIRE_BUGS: Final = (
         number="W11",
         what="an answer without a form ends the whole server",
         file="libs/quorate/network/server.py",
-        right="except Exception as problem:  # a fault of the handler",
-        wrong="except OSError as problem:  # a fault of the handler",
+        right="except Exception as problem:",
+        wrong="except OSError as problem:",
         test="tests/network/test_network.py::"
         "test_an_answer_that_the_version_cannot_carry_ends_the_connection_and_no_other",
     ),

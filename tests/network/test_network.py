@@ -14,16 +14,21 @@ from pathlib import Path
 import pytest
 
 from kraft import Message
+from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest
 from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.sasl_authenticate import SaslAuthenticateRequest
+from kraft.api.sasl_handshake import SaslHandshakeRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Disconnected, Timeouts, connect
 from quorate.network.connections import ConnectionCounts
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.nouns import Principal
-from quorate.protocol import ClientSettings, Request, ServerSettings
-from quorate.protocol.sasl.mechanism import ServerMechanism
+from quorate.protocol import ClientSettings, Request, ServerSettings, api_of
+from quorate.protocol.sasl.client import Begin
+from quorate.protocol.sasl.mechanism import Answered, Login, ServerMechanism
+from quorate.protocol.sasl.server import Mechanisms
 from tests.protocol.pair import SERVED, describe
 from tests.protocol.test_connection import DESCRIBE_CLUSTER, raw
 from tests.protocol.test_sasl import CLIENTS, FALSE_CLIENTS, MECHANISMS, USER
@@ -76,7 +81,7 @@ class Reports:
 
 @asynccontextmanager
 async def served(handler: Handler, **more: object) -> AsyncIterator[KafkaServer]:
-    listening = Listening(handle=handler, served=SERVED, describe_versions=describe, **more)
+    listening = Listening(**{"handle": handler, "served": SERVED, "describe_versions": describe, **more})
     async with asyncio.timeout(120), serving(listening, LOOPBACK) as server:
         yield server
 
@@ -229,6 +234,63 @@ async def test_an_answer_that_the_version_cannot_carry_ends_the_connection_and_n
         assert "controller_id: 1099511627776 does not fit int32" in reports.reasons[-1]
         assert await other.ask(DescribeClusterRequest())
         await other.close()
+
+
+class Named:
+    """A login that another process answers: a client is whom it names in its only message."""
+
+    async def ask(self, response: bytes) -> Answered:
+        return Answered(message=b"", login=Login(principal=Principal("User", response.decode())))
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "begin", "sent"),
+    [
+        (None, None, [DescribeClusterRequest()]),
+        (
+            {**MECHANISMS, "NAMED": Named},
+            CLIENTS["PLAIN"],
+            [SaslHandshakeRequest("NAMED"), SaslAuthenticateRequest(b"alice")],
+        ),
+    ],
+    ids=["after an answer", "after a login"],
+)
+async def test_a_fault_in_what_follows_ends_its_connection_only(
+    mechanisms: Mechanisms | None, begin: Begin | None, sent: list[Message]
+) -> None:
+    def failing(request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        if version == 0:
+            raise RuntimeError("no versions")
+        return describe(request, version)
+
+    reports, settings = Reports(), ServerSettings(in_flight_max=1)
+    more = {"mechanisms": mechanisms, "settings": settings, "report": reports, "describe_versions": failing}
+    async with served(Handler(), **more) as server, await connect(LOOPBACK, server.port, begin=begin) as other:
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.port)
+        for each in (*sent, ApiVersionsRequest()):
+            writer.write(raw(api_of(type(each)), each, 0 if isinstance(each, ApiVersionsRequest) else 1))
+        await reader.read()
+        writer.close()
+
+        assert "RuntimeError('no versions')" in reports.reasons[-1]
+        assert await other.ask(DescribeClusterRequest())
+
+
+async def test_a_renewal_as_another_user_is_refused_however_long_their_names_are() -> None:
+    now, reports = [0], Reports()
+    settings = ServerSettings(reauth_ms_max=10_000)
+    more = {"mechanisms": {"NAMED": Named}, "settings": settings, "report": reports, "now_ms": lambda: now[0]}
+    async with served(Handler(), **more) as server:
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.port)
+        for user in (b"a" * 20_000, b"b" * 20_000):
+            for each in (SaslHandshakeRequest("NAMED"), SaslAuthenticateRequest(user)):
+                writer.write(raw(api_of(type(each)), each, 1))
+                answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            now[0] += 5_000
+        writer.close()
+
+        assert b"Cannot change principals during re-authentication from User.aaa" in answer
+        assert (await reports.next()).startswith("re-authentication with NAMED failed: ")
 
 
 async def test_a_client_that_never_reads_is_not_read_from_and_disturbs_nobody() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, cast
 
 from kraft import Message
@@ -253,33 +254,35 @@ class _Driver(asyncio.Protocol):
         while (event := self._connection.next_event(self._now_ms())) is not None:
             match event:
                 case Request():
-                    task = self._server.begin(self._answer(event))
-                    self.answering.add(task)
-                    task.add_done_callback(self.answering.discard)
+                    self._begin(f"{event.api.name}: the handler failed", partial(self._answer, event))
                 case Evaluate():
-                    task = self._server.begin(self._evaluate(event))
-                    self.answering.add(task)
-                    task.add_done_callback(self.answering.discard)
+                    self._begin("a login: what answers it failed", partial(self._evaluate, event))
                 case Close():
                     self._end(event)
                     return
         self._send()
         self._read_or_not()
 
-    async def _answer(self, request: Request) -> None:
-        client = replace(self.client, software=self._connection.software)
+    def _begin(self, fault: str, work: Callable[[], Awaitable[None]]) -> None:
+        task = self._server.begin(self._guarded(fault, work))
+        self.answering.add(task)
+        task.add_done_callback(self.answering.discard)
+
+    async def _guarded(self, fault: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Does the work. A fault in it, or in what it begins, ends this connection only."""
         try:
-            response = await self._listening.handle(request, client)
-            if self._connection.closing is not None or self._transport is None:
-                return
-            self._connection.respond(request, response)
+            await work()
         except Unanswerable as why:
             self._end(Close(reason=str(why)))
-            return
-        except Exception as problem:  # a fault of the handler, or an answer without a form, ends this connection only
-            self._end(Close(reason=f"{request.api.name}: the handler failed: {problem!r}"))
-            return
-        self._advance()
+        except Exception as problem:
+            self._end(Close(reason=f"{fault}: {problem!r}"))
+
+    async def _answer(self, request: Request) -> None:
+        client = replace(self.client, software=self._connection.software)
+        response = await self._listening.handle(request, client)
+        if self._connection.closing is None and self._transport is not None:
+            self._connection.respond(request, response)
+            self._advance()
 
     async def _evaluate(self, event: Evaluate) -> None:
         """Has another process answer a message of a login."""
@@ -288,12 +291,6 @@ class _Driver(asyncio.Protocol):
             outcome = await event.exchange.ask(event.message)
         except SaslError as refusal:
             outcome = refusal
-        except Unanswerable as why:
-            self._end(Close(reason=str(why)))
-            return
-        except Exception as problem:  # as of a handler
-            self._end(Close(reason=f"a login: what answers it failed: {problem!r}"))
-            return
         if self._transport is None or self._closing:
             return
         if (close := self._connection.evaluated(outcome, self._now_ms())) is not None:

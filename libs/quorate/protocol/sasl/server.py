@@ -17,6 +17,7 @@ from quorate.protocol.frames import frame
 from quorate.protocol.messages import decode_body, decode_request_header, encode_response
 from quorate.protocol.sasl.mechanism import Answered, Login, RemoteMechanism, SaslError, ServerMechanism
 from quorate.protocol.sasl.session import Session, session_of
+from quorate.wire.schema import STRING_MAX
 
 __all__ = ["AnswerApiVersions", "Mechanisms", "ServerAuthenticator"]
 
@@ -161,7 +162,8 @@ class ServerAuthenticator:
         message = refusal.client_message or (
             f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._name}"
         )
-        failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
+        fitting = message.encode()[:STRING_MAX].decode(errors="ignore")  # two principals in it may have more together
+        failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=fitting)
         return _answer(*self._reply, failed)
 
     @property
