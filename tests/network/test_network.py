@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.protocol.test_connection import DESCRIBE_CLUSTER, raw
 from tests.protocol.test_sasl import CLIENTS, FALSE_CLIENTS, MECHANISMS, USER
 
 LOOPBACK = "127.0.0.1"
+HOUR_NS = 3_600_000_000_000
 GREEDY = "test"  # the client id of `raw`
 
 
@@ -148,6 +150,17 @@ async def test_a_session_is_renewed_while_requests_go_on() -> None:
             await client.ask(DescribeClusterRequest())
         await client.ask(DescribeClusterRequest())  # it waits until the renewal is done
         now[0] = 2000  # beyond the first session, within the second
+        assert await client.ask(DescribeClusterRequest())
+
+
+async def test_a_wall_clock_that_is_set_ends_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = time.time_ns
+    async with (
+        served(Handler(), mechanisms=MECHANISMS, settings=ServerSettings(reauth_ms_max=600_000)) as server,
+        await connect(LOOPBACK, server.port, begin=CLIENTS["PLAIN"]) as client,
+    ):
+        monkeypatch.setattr(time, "time_ns", lambda: before() + HOUR_NS)
+
         assert await client.ask(DescribeClusterRequest())
 
 

@@ -46,6 +46,7 @@ class Pair:
     ask_version: int | None = None
     piece_bytes: int = 1 << 20
     now_ms: int = 0
+    wall_ms: int = 0
 
     def __post_init__(self) -> None:
         self.client = ClientConnection(ClientSettings(), begin=self.begin, api_versions_version=self.ask_version)
@@ -55,6 +56,7 @@ class Pair:
             describe_versions=describe,
             mechanisms=self.mechanisms,
             now_ms=self.now_ms,
+            wall_ms=lambda: self.wall_ms,
         )
         self.requests: list[Request] = []
         self.events: list[ConnectionReady | Response | Close] = []

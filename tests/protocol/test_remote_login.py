@@ -35,7 +35,12 @@ def sent(message: Message, version: int) -> bytes:
 def connection(reauth_ms_max: int = 0) -> ServerConnection:
     settings = ServerSettings(failed_authentication_delay_ms=DELAY_MS, reauth_ms_max=reauth_ms_max)
     made = ServerConnection(
-        settings, served=SERVED, describe_versions=describe, mechanisms={"ELSEWHERE": Elsewhere}, now_ms=0
+        settings,
+        served=SERVED,
+        describe_versions=describe,
+        mechanisms={"ELSEWHERE": Elsewhere},
+        now_ms=0,
+        wall_ms=lambda: 0,
     )
     made.receive_data(sent(SaslHandshakeRequest("ELSEWHERE"), 1), 0)
     assert made.next_event(0) is None
@@ -98,7 +103,12 @@ def test_a_refusal_ends_the_connection_after_a_while() -> None:
 
 def test_messages_without_headers_after_the_first_version_of_the_handshake() -> None:
     server = ServerConnection(
-        ServerSettings(), served=SERVED, describe_versions=describe, mechanisms={"ELSEWHERE": Elsewhere}, now_ms=0
+        ServerSettings(),
+        served=SERVED,
+        describe_versions=describe,
+        mechanisms={"ELSEWHERE": Elsewhere},
+        now_ms=0,
+        wall_ms=lambda: 0,
     )
     server.receive_data(sent(SaslHandshakeRequest("ELSEWHERE"), 0) + frame(b"bare"), 0)
     asked = server.next_event(0)

@@ -73,7 +73,10 @@ class Listening:
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
     """The connections of all listeners of the process."""
     report: Report = lambda _reason, _client: None
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
+    """What idle time and sessions are measured by: a clock that is never set, as Kafka's `nanoTime`."""
+    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    """Now in ms since 1970: by it a delegation token ends."""
 
 
 class KafkaServer:
@@ -165,6 +168,7 @@ class _Driver(asyncio.Protocol):
             describe_versions=self._listening.describe_versions,
             mechanisms=self._listening.mechanisms,
             now_ms=self._now_ms(),
+            wall_ms=self._listening.wall_ms,
         )
         self._tls = TlsServer(self._listening.tls()) if self._listening.tls is not None else None
         self.answering: set[asyncio.Task[None]] = set()

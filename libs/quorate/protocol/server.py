@@ -1,4 +1,4 @@
-"""The server's side of a connection: bytes in, requests out; responses in, bytes out. No socket, no clock."""
+"""The server's side of a connection: bytes in, requests out; responses in, bytes out. No socket, no own clock."""
 
 from __future__ import annotations
 
@@ -54,8 +54,11 @@ class ServerConnection:
         describe_versions: DescribeVersions,
         mechanisms: Mechanisms | None = None,
         now_ms: int,
+        wall_ms: Callable[[], int],
     ) -> None:
+        """`now_ms`, here and below, is by a clock that is never set; `wall_ms` is now in ms since 1970."""
         self._settings = settings
+        self._wall_ms = wall_ms
         self._served = served
         self._describe_versions = describe_versions
         self._mechanisms = mechanisms
@@ -190,6 +193,7 @@ class ServerConnection:
         return ServerAuthenticator(
             self._mechanisms,
             reauth_ms_max=self._settings.reauth_ms_max,
+            wall_ms=self._wall_ms,
             answer_api_versions=self._versions,
             renewed=renewed,
         )

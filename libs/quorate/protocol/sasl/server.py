@@ -46,11 +46,13 @@ class ServerAuthenticator:
         mechanisms: Mechanisms,
         *,
         reauth_ms_max: int,
+        wall_ms: Callable[[], int],
         answer_api_versions: AnswerApiVersions,
         renewed: Session | None = None,
     ) -> None:
         self._mechanisms = mechanisms
         self._reauth_ms_max = reauth_ms_max
+        self._wall_ms = wall_ms
         self._answer_api_versions = answer_api_versions
         self._renewed = renewed
         self._state = _State.HANDSHAKE
@@ -151,7 +153,9 @@ class ServerAuthenticator:
                 f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
                 f"{after.type}.{after.name}"
             )
-        self.session = session_of(self._name, login, now_ms=now_ms, reauth_ms_max=self._reauth_ms_max)
+        self.session = session_of(
+            self._name, login, now_ms=now_ms, wall_ms=self._wall_ms(), reauth_ms_max=self._reauth_ms_max
+        )
         self._state = _State.DONE
 
     def _refusal(self, refusal: SaslError) -> bytes:

@@ -15,7 +15,10 @@ REAUTH_INTERVAL_MS_MIN: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A complete login. `lifetime_ms` is in the answer to the client, 0 for no end; then `expires_at_ms` is None."""
+    """A complete login. `lifetime_ms` is in the answer to the client, 0 for no end; then `expires_at_ms` is None.
+
+    Both times are by the connection's clock, which is not the wall's.
+    """
 
     mechanism: str
     login: Login
@@ -32,12 +35,13 @@ class Session:
         return self.expires_at_ms is not None and now_ms - self.began_at_ms >= REAUTH_INTERVAL_MS_MIN
 
 
-def session_of(mechanism: str, login: Login, *, now_ms: int, reauth_ms_max: int) -> Session:
+def session_of(mechanism: str, login: Login, *, now_ms: int, wall_ms: int, reauth_ms_max: int) -> Session:
     """Returns the session of a login: it ends with the credential or after `reauth_ms_max`, whichever is earlier.
 
+    `wall_ms` is now in ms since 1970: a credential ends by the wall clock, a session by the connection's (`now_ms`).
     Kafka's `SaslServerAuthenticator.ReauthInfo.calcCompletionTimesAndReturnSessionLifetimeMs`.
     """
-    left = [] if login.expires_at_ms is None else [login.expires_at_ms - now_ms]
+    left = [] if login.expires_at_ms is None else [login.expires_at_ms - wall_ms]
     limits = left + ([reauth_ms_max] if reauth_ms_max else [])
     lifetime = max(0, min(limits, default=0))
     return Session(
