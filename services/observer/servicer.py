@@ -85,7 +85,7 @@ class ObserverService(ObserverServicer):
         Raises ApiError for a malformed trace id, or a negative `skip`.
         """
         await self._store.flush()
-        spans = await self._store.trace(request.trace_id, skip=request.skip)
+        spans = await self._store.trace(request.trace_id, skip=request.skip, bytes_max=TRACE_BYTES_MAX)
         response = GetTraceResponse(span_count=await self._store.span_count(request.trace_id))
         room = TRACE_BYTES_MAX
         for count, span in enumerate(spans, start=1):

@@ -23,14 +23,25 @@ log = logger(__name__)
 
 ROWS_MAX: Final = 200_000
 """Most spans that are kept: about 20,000 traces, 100 MB."""
+BYTES_MAX: Final = 128 << 20
+"""Most bytes of spans that are kept, as `_size` counts them."""
 PENDING_MAX: Final = 50_000
 """Most spans that wait to be written; more are refused, so that a slow disk loses spans instead of filling memory."""
+PENDING_BYTES_MAX: Final = 16 << 20
+"""Most bytes of these, as `_size` counts them."""
+BESIDE_BYTES: Final = 100
+"""What a span counts beside its texts: ids, times, numbers."""
 BATCH_ROWS: Final = 2_000
 """Spans that are written in one database transaction."""
 TRACE_MAX: Final = 10_000
 """Most spans of one trace that are read at once."""
+ROWS_AT_ONCE: Final = 100
+"""Rows that are read from the database before their bytes are counted."""
 LIST_DEFAULT: Final = 20
 LIST_MAX: Final = 1_000
+
+AWAY: Final = (sa.exc.OperationalError, sa.exc.InterfaceError)
+"""Errors of a database that takes no span, whichever it is."""
 
 T = TypeVar("T")
 
@@ -80,41 +91,49 @@ class SpanStore:
     `offer` never blocks, as a thread of the store writes. Queries see every span that was offered before a `flush`.
     """
 
-    def __init__(self, url: str = "sqlite://", *, rows_max: int = ROWS_MAX) -> None:
+    def __init__(self, url: str = "sqlite://", *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
         assert rows_max > 0, rows_max
+        assert bytes_max > 0, bytes_max
         self._rows_max = rows_max
+        self._bytes_max = bytes_max
         self._engine = _engine(url)
         self._writer = DaemonThreads(1, "spans-writer")  # a database may hang for ever, too
         # An SQLite database in memory has one connection: its reads queue behind its writes.
         in_memory = self._engine.pool.__class__ is sa.StaticPool
         self._reader = self._writer if in_memory else DaemonThreads(1, "spans-reader")
         self._lock = threading.Lock()
-        self._pending: deque[SpanData] = deque()
+        self._pending: deque[tuple[SpanData, int]] = deque()
+        self._pending_bytes = 0
         self._draining = False
-        self._failure: Exception | None = None
         METADATA.create_all(self._engine)
+        self._sizes: deque[tuple[int, int]] = deque(self._stored_sizes())
+        """The bytes of the spans that are kept, piece by piece: the last row number of each piece, and its bytes."""
 
     def offer(self, spans: Sequence[SpanData]) -> int:
         """Queues spans and returns how many; the rest is refused for lack of room. A duplicate is stored once."""
         with self._lock:
-            taken = spans[: max(0, PENDING_MAX - len(self._pending))]
-            self._pending.extend(taken)
+            taken = 0
+            for span in spans:
+                size = _size(span)
+                if len(self._pending) >= PENDING_MAX or self._pending_bytes + size > PENDING_BYTES_MAX:
+                    break
+                self._pending.append((span, size))
+                self._pending_bytes += size
+                taken += 1
             begins = bool(taken) and not self._draining
             self._draining = self._draining or begins
         if begins:
             self._writer.submit(self._drain)
-        return len(taken)
+        return taken
 
     async def flush(self) -> None:
-        """Waits until all offered spans are written. Raises the last database error since the previous flush."""
+        """Waits until all offered spans are written, or lost with a line in the log."""
         await self._run(self._writer, self._drain)
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
 
-    async def trace(self, trace_id: str, *, skip: int = 0) -> tuple[SpanData, ...]:
+    async def trace(self, trace_id: str, *, skip: int = 0, bytes_max: int = BYTES_MAX) -> tuple[SpanData, ...]:
         """Returns a trace's spans by start without the first `skip`, at most `TRACE_MAX`; an unknown trace has none.
 
+        After one with which there are more than `bytes_max`, as `_size` counts them, it returns no others.
         Raises ApiError for a malformed trace id, or a negative `skip`.
         """
         if len(trace_id) != 32 or not set(trace_id) <= set("0123456789abcdef"):
@@ -125,7 +144,7 @@ class SpanStore:
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "skip", "skip": str(skip)})
         found = sa.select(SPANS).where(SPANS.c.trace_id == trace_id).order_by(SPANS.c.start_ns, SPANS.c.seq)
         page = found.offset(skip).limit(TRACE_MAX)
-        return await self._run(self._reader, lambda: tuple(map(_span, self._all(page))))
+        return await self._run(self._reader, lambda: self._up_to(page, bytes_max))
 
     async def span_count(self, trace_id: str) -> int:
         """Returns how many spans of a trace are stored."""
@@ -155,20 +174,29 @@ class SpanStore:
     def _drain(self) -> None:
         """Writes the queued spans in batches until the queue is empty. Runs only in the writer's thread."""
         while batch := self._next_batch():
-            try:
-                with self._engine.begin() as connection:
-                    connection.execute(self._insert(), [_row(span) for span in batch])
-                    self._drop_oldest(connection)
-            except sa.exc.SQLAlchemyError as error:
-                # Dropped after one attempt, so that the queue does not grow while the database is away.
-                self._failure = error
-                log.error("spans could not be written and are lost", exception=error, span_count=len(batch))
+            self._write(batch)
 
-    def _next_batch(self) -> list[SpanData]:
+    def _write(self, batch: Sequence[tuple[SpanData, int]]) -> None:
+        """Writes spans in one transaction, so that one that the database does not take costs no other."""
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(self._insert(), [_row(span) for span, _ in batch])
+                self._drop_oldest(connection, sum(size for _, size in batch))
+        except Exception as error:
+            if len(batch) > 1 and not isinstance(error, AWAY):
+                self._write(batch[: len(batch) // 2])
+                self._write(batch[len(batch) // 2 :])
+                return
+            # Dropped after one attempt, so that the queue does not grow while the database is away.
+            log.error("spans could not be written and are lost", exception=error, span_count=len(batch))
+
+    def _next_batch(self) -> list[tuple[SpanData, int]]:
         with self._lock:
             count = min(BATCH_ROWS, len(self._pending))
             self._draining = count > 0
-            return [self._pending.popleft() for _ in range(count)]
+            batch = [self._pending.popleft() for _ in range(count)]
+            self._pending_bytes -= sum(size for _, size in batch)
+            return batch
 
     def _insert(self) -> sa.Executable:
         # OTLP clients send a batch again when its answer is lost.
@@ -176,13 +204,35 @@ class SpanStore:
             return postgresql.insert(SPANS).on_conflict_do_nothing(index_elements=("trace_id", "span_id"))
         return sqlite.insert(SPANS).on_conflict_do_nothing(index_elements=("trace_id", "span_id"))
 
-    def _drop_oldest(self, connection: sa.Connection) -> None:
-        """Deletes every trace that has a span older than the last `rows_max` spans."""
+    def _drop_oldest(self, connection: sa.Connection, written: int) -> None:
+        """Deletes every trace that has a span older than the last `rows_max` spans, or the last `bytes_max` bytes."""
         last = connection.scalar(sa.select(sa.func.max(SPANS.c.seq))) or 0
-        cut = last - self._rows_max
+        self._sizes.append((last, written))
+        cut, total = last - self._rows_max, sum(size for _, size in self._sizes)
+        while self._sizes and (total > self._bytes_max or self._sizes[0][0] <= cut):
+            end, size = self._sizes.popleft()
+            cut, total = max(cut, end), total - size
         if cut > 0:
             old = sa.select(SPANS.c.trace_id).where(SPANS.c.seq <= cut)
             connection.execute(sa.delete(SPANS).where(SPANS.c.trace_id.in_(old)))
+
+    def _stored_sizes(self) -> list[tuple[int, int]]:
+        """Returns the bytes of the spans that an earlier process has left, in pieces of `BATCH_ROWS` row numbers."""
+        texts = (SPANS.c.name, SPANS.c.service, SPANS.c.instance, sa.cast(SPANS.c.attributes, sa.Text))
+        size = sum((sa.func.length(each) for each in texts), sa.literal(BESIDE_BYTES))
+        columns = sa.func.max(SPANS.c.seq).label("last"), sa.func.sum(size).label("total")
+        pieces = sa.select(*columns).group_by(SPANS.c.seq // BATCH_ROWS).order_by(columns[0])
+        return [(int(row.last), int(row.total)) for row in self._all(pieces)]
+
+    def _up_to(self, query: sa.Select[Any], bytes_max: int) -> tuple[SpanData, ...]:
+        found: list[SpanData] = []
+        with self._engine.connect() as connection:
+            for row in connection.execution_options(yield_per=ROWS_AT_ONCE).execute(query):
+                found.append(_span(row))
+                bytes_max -= _size(found[-1])
+                if bytes_max < 0:
+                    break
+        return tuple(found)
 
     def _all(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         with self._engine.connect() as connection:
@@ -218,6 +268,12 @@ def _engine(url: str) -> sa.Engine:
             connection.execute(f"PRAGMA {pragma}")
 
     return engine
+
+
+def _size(span: SpanData) -> int:
+    """Returns about how many bytes a span takes."""
+    texts = len(span.name) + len(span.service) + len(span.instance)
+    return BESIDE_BYTES + texts + sum(len(key) + len(str(value)) for key, value in span.attributes.items())
 
 
 def _row(span: SpanData) -> dict[str, object]:
