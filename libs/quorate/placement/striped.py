@@ -29,8 +29,8 @@ The algorithm treats each rack as a ring of brokers, and the racks as a ring of 
 
 If no rack can run out of unfenced brokers, which is usual, the positions in a cycle can be computed, and the same
 stripes are cut out of the rings as slices (`even_cycle`): several times as fast as taking one broker after the
-other (`uneven_cycle`). If all racks are equally large too, every cycle after a shuffle takes the same positions, which
-are computed once (`alike_cycle`). A test checks all three against the rules above.
+other (`uneven_cycle`). If all racks are equally large too, cycles of one length take the same positions of the rings,
+which are computed once (`alike_cycle`). A test checks all three against the rules above.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, cycle
 from operator import itemgetter
-from typing import Any
 
 from quorate.nouns import NodeId
 from quorate.placement.racks import Rack, Racks
@@ -72,15 +71,15 @@ def place(spec: PlacementSpec, racks: Racks, random: Random) -> tuple[Replicas, 
     spec.check(unfenced_count=racks.unfenced_count, fenced_count=racks.fenced_count)
 
     stripes = _Stripes(racks, random)
-    is_even = _is_even(racks, spec.replication_factor)
-    one_cycle = stripes.even_cycle if is_even else stripes.uneven_cycle
-    whole_cycle = stripes.alike_cycle if is_even and stripes.are_alike else one_cycle
+    one_cycle = stripes.uneven_cycle
+    if _is_even(racks, spec.replication_factor):
+        one_cycle = stripes.alike_cycle if stripes.are_alike else stripes.even_cycle
     # A single unfenced broker would be shuffled after every partition, without effect.
     cycle_length = racks.unfenced_count if racks.unfenced_count > 1 else spec.partition_count
     placed = one_cycle(min(cycle_length, spec.partition_count), spec.replication_factor)
     while (left := spec.partition_count - len(placed)) > 0:
         stripes.shuffle(random)
-        placed += (whole_cycle if left >= cycle_length else one_cycle)(min(cycle_length, left), spec.replication_factor)
+        placed += one_cycle(min(cycle_length, left), spec.replication_factor)
     assert len(placed) == spec.partition_count, (len(placed), spec)
     return tuple(placed)
 
@@ -104,7 +103,9 @@ class _Ring:
 
     @property
     def turned(self) -> list[NodeId]:
-        """The brokers once round, from `start` on."""
+        """The brokers once round, from `start` on; not to be changed."""
+        if not self.start:
+            return self.brokers
         start = self.start % len(self.brokers)
         return self.brokers[start:] + self.brokers[:start]
 
@@ -190,27 +191,25 @@ class _Stripes:
         return list(zip(*columns, strict=True))
 
     def alike_cycle(self, count: int, replication_factor: int) -> list[Replicas]:
-        """Returns what `even_cycle` does right after a shuffle, where all racks have equally many unfenced brokers."""
-        brokers = list(chain.from_iterable([rack.unfenced.brokers for rack in self.racks]))
+        """Returns what `even_cycle` does, where all racks have equally many unfenced brokers."""
+        brokers = list(chain.from_iterable([rack.unfenced.turned for rack in self.racks]))
         taken = _positions(len(self.racks), len(brokers), self.first, count, replication_factor)(brokers)
         self.first = (self.first + count) % len(self.racks)
         return list(zip(*[iter(taken)] * replication_factor, strict=True))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _positions(
     rack_count: int, broker_count: int, first: int, count: int, replication_factor: int
 ) -> Callable[[Sequence[NodeId]], Sequence[NodeId]]:
-    """Returns what takes a cycle's replicas, partition by partition, out of the brokers of all racks in their order.
-
-    A cycle has two partitions at least, and takes from the beginning of each ring.
-    """
-    assert count > 1, count
+    """Returns what takes a cycle's replicas, partition by partition, out of the brokers of all rings in their order."""
     size = broker_count // rack_count
     rings = [list(range(start, start + size)) for start in range(0, broker_count, size)]
     columns = _columns(rings, first, count, replication_factor)
-    take: Any = itemgetter(*chain.from_iterable(zip(*columns, strict=True)))
-    return take  # type: ignore[no-any-return]  # the stubs do not know that of several positions a tuple is taken
+    positions = list(chain.from_iterable(zip(*columns, strict=True)))
+    if len(positions) == 1:  # of a single position, itemgetter takes no tuple
+        return lambda brokers: [brokers[positions[0]]]
+    return itemgetter(*positions)
 
 
 def _columns(rings: Sequence[list[int]], first: int, count: int, replication_factor: int) -> list[list[int]]:
