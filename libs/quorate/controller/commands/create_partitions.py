@@ -15,6 +15,7 @@ from quorate.controller.engine.decision import Command, CommandInSteps, Decision
 from quorate.controller.engine.steps import Steps, slices
 from quorate.controller.partitions.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
+    FirstRecords,
     Placements,
     StalePlacement,
     bad_assignment,
@@ -131,7 +132,7 @@ def _more(state: ClusterState, asked: _Asked, placements: Placements) -> Iterato
     else:
         replicas = _assigned(state, asked, spec)
     assert len(replicas) == spec.partition_count, (asked, spec, len(replicas))
-    return partition_records(state, topic.id, replicas, first_id=spec.start_partition)
+    return partition_records(FirstRecords(state), topic.id, replicas, first_id=spec.start_partition)
 
 
 def _assigned(state: ClusterState, asked: _Asked, spec: PlacementSpec) -> tuple[Replicas, ...]:

@@ -19,6 +19,7 @@ from quorate.controller.engine.decision import Command, CommandInSteps, Decision
 from quorate.controller.engine.steps import Steps, finished, slices
 from quorate.controller.partitions.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
+    FirstRecords,
     Placements,
     StalePlacement,
     bad_assignment,
@@ -75,6 +76,7 @@ def create_topics(
         refused = yield from _check(state, asked, settings, policy=settings.alter_config_policy)
         results: dict[str, _Result] = {}
         records: list[Message] = []
+        firsts, defaults = FirstRecords(state), _defaults(state, settings)
         for some in slices(asked):
             if results:
                 yield
@@ -87,8 +89,8 @@ def create_topics(
                     results[topic.name] = _refusal(topic.name, refusal)
                     continue
                 assert topic.name not in results, f"decided twice: {topic.name}"
-                records += _records(state, new)
-                results[topic.name] = _created(state, new, settings)
+                records += _records(state, new, firsts)
+                results[topic.name] = _created(new, defaults)
         assert len(results) == len(asked), (len(results), len(asked))
         last = (*_refused_twice(twice), *_refused_ours(request, twice))
         response = CreateTopicsResponse(topics=(*results.values(), *last))
@@ -278,28 +280,32 @@ def _unused_id(state: ClusterState, new_topic_id: Callable[[], Uuid]) -> Uuid:
 # Records.
 
 
-def _records(state: ClusterState, new: _New) -> Iterator[Message]:
+def _records(state: ClusterState, new: _New, firsts: FirstRecords) -> Iterator[Message]:
     """Yields the records of a new topic, its configs and its partitions, in Kafka's order."""
     yield TopicRecord(new.name, new.id)
     for name, value in new.configs.items():
         yield ConfigRecord(TOPIC, new.name, name, value)
     if state.features.elr_enabled and MIN_INSYNC_REPLICAS in new.configs:
         yield ClearElrRecord(new.name)  # The ELR is empty; Kafka writes it with any change of the config.
-    yield from partition_records(state, new.id, new.replicas)
+    yield from partition_records(firsts, new.id, new.replicas)
 
 
 # Response.
 
 
-def _created(state: ClusterState, new: _New, settings: ControllerSettings) -> _Result:
-    cluster = state.configs.of(BROKER, "")
+def _defaults(state: ClusterState, settings: ControllerSettings) -> tuple[Items, Items]:
+    """Returns the cluster's own configs, and those in the controller's file."""
+    return tuple(state.configs.of(BROKER, "").items()), tuple(settings.static_configs.items())
+
+
+def _created(new: _New, defaults: tuple[Items, Items]) -> _Result:
     return _Result(
         name=new.name,
         topic_id=new.id,
         error_message=None,
         num_partitions=len(new.replicas),
         replication_factor=len(new.replicas[0]),
-        configs=_described(*(tuple(each.items()) for each in (new.configs, cluster, settings.static_configs))),
+        configs=_described(tuple(new.configs.items()), *defaults),
     )
 
 

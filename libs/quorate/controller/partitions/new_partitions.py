@@ -24,6 +24,7 @@ from quorate.records import PartitionRecord
 
 __all__ = [
     "PARTITIONS_PER_REQUEST_MAX",
+    "FirstRecords",
     "Placements",
     "StalePlacement",
     "bad_assignment",
@@ -119,21 +120,19 @@ def bad_assignment(name: str, reason: str) -> ApiError:
 
 
 def partition_records(
-    state: ClusterState, topic_id: Uuid, replicas: Sequence[Replicas], *, first_id: int = 0
+    firsts: FirstRecords, topic_id: Uuid, replicas: Sequence[Replicas], *, first_id: int = 0
 ) -> Iterator[Message]:
     """Yields PartitionRecords, numbered from `first_id`. The ISR is the active replicas; the first of them leads."""
-    firsts = _FirstRecords(state, topic_id)
     for partition_id, brokers in enumerate(replicas, first_id):
-        yield replace(firsts[brokers], partition_id=partition_id)
+        yield replace(firsts[brokers], partition_id=partition_id, topic_id=topic_id)
 
 
-class _FirstRecords(dict[Replicas, PartitionRecord]):
-    """A cache of a topic's records by replica list, of which each partition's differs by its id alone."""
+class FirstRecords(dict[Replicas, PartitionRecord]):
+    """A cache of a request's records by replica list; those of its partitions differ by topic and id alone."""
 
-    def __init__(self, state: ClusterState, topic_id: Uuid) -> None:
+    def __init__(self, state: ClusterState) -> None:
         super().__init__()
         self._state = state
-        self._topic_id = topic_id
 
     def __missing__(self, replicas: Replicas) -> PartitionRecord:
         brokers = [broker for broker_id in replicas if (broker := self._state.brokers.get(broker_id)) is not None]
@@ -144,7 +143,6 @@ class _FirstRecords(dict[Replicas, PartitionRecord]):
         if self._state.features.record_level >= DIRECTORIES:
             directories = tuple([default_directory(broker.log_dirs) for broker in brokers])
         self[replicas] = record = PartitionRecord(
-            topic_id=self._topic_id,
             replicas=replicas,
             isr=isr,
             leader=isr[0],
