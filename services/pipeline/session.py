@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from services.pipeline.jvm_names import remember_names
 from services.pipeline.memory import IS_SMALL
@@ -114,7 +115,8 @@ def start(
     for name, value in every.items():
         builder = builder.config(name, value)
     spark = prepared(builder.getOrCreate())
-    remember_names(spark.sparkContext._jvm)
+    if not is_remote():  # `spark-submit --remote` gives a client of Spark Connect, which has no JVM
+        remember_names(spark.sparkContext._jvm)
     return spark
 
 
