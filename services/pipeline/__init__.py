@@ -8,7 +8,7 @@ report            one HTML page
 tables            the table formats
 verify            compares the replay with every checkpoint
 jobs              the jobs of the command; `steps` prints their progress, `exits` has their exit codes
-export            writes a source's rows as Parquet, by the workers
+export            writes a source's rows as Parquet, by the workers; `row_files` how records are encoded there
 node_options      the arguments that name a running cluster's nodes
 what_if_text      prints the result of a what-if analysis
 session           Spark sessions; `jvm_names` remembers what the driver asked the JVM for, `size` estimates what a

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from quorate.pipeline.files import is_url, local_path
+from services.pipeline.row_files import CODEC, row_file
 from services.pipeline.source.columns import Bundle, arrow_schema, check_columns
 from services.pipeline.source.kraft import KraftReader
 
@@ -24,7 +25,6 @@ __all__ = ["Exported", "export"]
 
 ROW_GROUP_ROWS: Final = 1 << 17
 """Rows of a row group; a task holds as many in memory, some 50 MB."""
-CODEC: Final = "zstd"
 _RESULT: Final = "file string, rows bigint, damaged bigint"
 
 
@@ -97,11 +97,11 @@ def _file(batches: Iterator[pa.RecordBatch], path: Path) -> tuple[int, int]:
             rows += batch.num_rows
             damaged += batch.num_rows - batch.column("_corrupt").null_count
             if waiting >= ROW_GROUP_ROWS:
-                writer = writer or pq.ParquetWriter(path, batch.schema, compression=CODEC)
+                writer = writer or row_file(path, batch.schema)
                 writer.write_table(pa.Table.from_batches(held))
                 held, waiting = [], 0
         if held:
-            writer = writer or pq.ParquetWriter(path, held[0].schema, compression=CODEC)
+            writer = writer or row_file(path, held[0].schema)
             writer.write_table(pa.Table.from_batches(held))
     finally:
         if writer is not None:

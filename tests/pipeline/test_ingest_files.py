@@ -234,3 +234,33 @@ def test_nothing_is_left_of_a_run_that_fails(spark: SparkSession, tmp_path: Path
     with pytest.raises(FileNotFoundError, match="logs"):
         bronze.ingest_files(spark, {"path": str(tmp_path / "logs")}, ParquetTables(spark, str(lake)))
     assert [] == list(lake.iterdir())
+
+
+def test_numbers_that_grow_take_next_to_nothing_and_spark_reads_them(spark: SparkSession, tmp_path: Path) -> None:
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from services.pipeline.row_files import row_file
+
+    count = 20_000
+    numbers = np.arange(count)
+    rows = pa.table(
+        {
+            "offset": numbers,
+            "timestamp": pa.array(1_760_000_000_000_000 + numbers * 500_000).cast(pa.timestamp("us", "UTC")),
+            # A row of damage has none.
+            "batch_base_offset": pa.array([None if number % 9 == 0 else number for number in range(count)]),
+            "type": ["NO_OP_RECORD"] * count,
+            "digest": np.random.default_rng(1).integers(-(2**63), 2**63, count),
+        }
+    )
+    path = tmp_path / "rows.parquet"
+    with row_file(path, rows.schema) as file:
+        file.write_table(rows)
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    sizes = {column.path_in_schema: column.total_compressed_size / count for column in columns}
+
+    assert 8 == round(sizes.pop("digest"))
+    assert 0.5 > max(sizes.values()), sizes
+    assert rows.to_pylist() == spark.read.parquet(str(path)).orderBy("offset").toArrow().to_pylist()

@@ -26,6 +26,7 @@ from quorate.pipeline.commitment import COMMITTED
 from quorate.pipeline.log_files import LOG_KIND
 from services.pipeline.bronze.digest import xxhash64
 from services.pipeline.bronze.extents import OffsetExtent, combined
+from services.pipeline.row_files import CODEC, row_file
 from services.pipeline.source.columns import Bundle, arrow_schema, check_columns
 from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.source.kraft import KraftReader
@@ -43,7 +44,6 @@ DAMAGED: Final = "damaged"
 ROWS_MAX: Final = 1 << 17
 """About how many rows a task holds in memory; a row group has up to as many."""
 OPEN_FILES_MAX: Final = 40
-CODEC: Final = "zstd"
 _DAY_US: Final = 86_400_000_000
 _RESULT: Final = "result string"
 DirectoryOf = Callable[[str, str], str]
@@ -231,7 +231,7 @@ class _File:
         if written:
             if self._writer is None:
                 self._place.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = pq.ParquetWriter(self._place, self._rows[0].schema, compression=CODEC)
+                self._writer = row_file(self._place, self._rows[0].schema)
             self._writer.write_table(pa.concat_tables(self._rows))
             self._rows = []
             self._count += written
