@@ -14,6 +14,7 @@ from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
 from kraft.api.api_versions_pb2 import ApiVersionsResponse
 from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest
 from kraft.service.quorum_pb2 import (
+    AlterQuorumRequest,
     ControllerPresenceRequest,
     ControllerPresenceResponse,
     TransferLeadershipRequest,
@@ -23,6 +24,7 @@ from quorate.raft import messages as raft
 from quorate.raft.messages import RESPONSES
 from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter
 from services.quorum import translate
+from services.quorum.translate.envelope import VOTERS_MAX
 from services.quorum.translate.membership import SEQUENCE_MAX
 from tests.services import test_translate as others
 from tests.services.test_translate import (
@@ -248,3 +250,39 @@ def test_a_report_that_leaves_no_room_for_another_is_refused(sequence: int) -> N
     assert ErrorCode.INVALID_REQUEST is refused.value.code
     with pytest.raises(ApiError, match="sequence"):
         translate.from_presence(ControllerPresenceResponse(sequence=sequence or -1), REPLY_TO)
+
+
+class Many(list[Any]):
+    """So many that nobody may look at each before the count is known."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __iter__(self) -> Any:
+        raise AssertionError("looked at")
+
+
+def test_of_too_many_listeners_none_is_looked_at() -> None:
+    with pytest.raises(ApiError, match="listeners: 1048576 listeners; 64 is the most") as refused:
+        translate.listeners_of("listeners", Many())
+
+    assert ErrorCode.INVALID_REQUEST is refused.value.code
+
+
+def test_of_too_many_voters_none_is_looked_at() -> None:
+    request = AlterQuorumRequest(voters=[AlterQuorumRequest.Voter(id=1, directory_id="none")] * (VOTERS_MAX + 1))
+
+    with pytest.raises(ApiError, match=f"voters: {VOTERS_MAX + 1} voters; {VOTERS_MAX} is the most") as refused:
+        translate.alter_request(request, REPLY_TO)
+
+    assert ErrorCode.INVALID_REQUEST is refused.value.code
+
+
+def test_of_too_many_candidates_none_is_looked_at() -> None:
+    request = translate.to_end(raft.EndQuorumEpochRequest(epoch=3, leader_id=1))
+    candidates = request.topics[0].partitions[0].preferred_candidates
+    for _ in range(VOTERS_MAX + 1):
+        candidates.add(candidate_id=1, candidate_directory_id="none")
+
+    with pytest.raises(ApiError, match=f"preferred_candidates: {VOTERS_MAX + 1} candidates; {VOTERS_MAX} is the most"):
+        translate.end_request(request, REPLY_TO)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ class Address:
 
 
 LISTENERS_MAX: Final = 64
+VOTERS_MAX: Final = 128
+"""Most voters or candidates in a request: far more than any quorum has."""
 TEXT_MAX: Final = 255
 """Most characters of a host or a listener's name, as in DNS."""
 LABEL_MAX: Final = 63
@@ -81,11 +83,16 @@ def key_of(node_id: NodeId, directory_id: str) -> ReplicaKey:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(problem)) from None
 
 
-def listeners_of(field: str, listeners: Iterable[Any]) -> tuple[ListenerEndpoint, ...]:
+def check_count(field: str, items: Sized, what: str, most: int) -> None:
+    """Raises ApiError(INVALID_REQUEST) for more items than `most`, before any is converted: that would take long."""
+    if len(items) > most:
+        raise _misfit(field, f"{len(items)} {what}; {most} is the most")
+
+
+def listeners_of(field: str, listeners: Collection[Any]) -> tuple[ListenerEndpoint, ...]:
     """Converts and checks the listeners in a request. Raises ApiError(INVALID_REQUEST) for malformed ones."""
+    check_count(field, listeners, "listeners", LISTENERS_MAX)
     endpoints = tuple(ListenerEndpoint(each.name, each.host, each.port) for each in listeners)
-    if len(endpoints) > LISTENERS_MAX:
-        raise _misfit(field, f"{len(endpoints)} listeners; {LISTENERS_MAX} is the most")
     for place, endpoint in enumerate(endpoints):
         for what, text in (("name", endpoint.name), ("host", endpoint.host)):
             if not 0 < len(text) <= TEXT_MAX:

@@ -28,7 +28,17 @@ from quorate.nouns import uuid_text
 from quorate.raft import messages as raft
 from quorate.raft.voters import VersionRange, Voter, VoterSet
 from quorate.wire.schema import layout
-from services.quorum.translate.envelope import Endpoints, cluster_of, id_of, key_of, leader_of, listeners_of, peer_error
+from services.quorum.translate.envelope import (
+    VOTERS_MAX,
+    Endpoints,
+    check_count,
+    cluster_of,
+    id_of,
+    key_of,
+    leader_of,
+    listeners_of,
+    peer_error,
+)
 
 KRAFT_VERSION: Final = "kraft.version"
 SOFTWARE: Final = "quorate"
@@ -98,6 +108,7 @@ def alter_request(request: AlterQuorumRequest, reply_to: object) -> raft.AlterQu
 
 def _target_of(request: AlterQuorumRequest) -> VoterSet | None:
     """Returns the target voter set of a request; None cancels the target. Raises ApiError(INVALID_REQUEST)."""
+    check_count("voters", request.voters, "voters", VOTERS_MAX)
     ids = [voter.id for voter in request.voters]
     why = None
     if request.cancel and ids:

@@ -13,7 +13,17 @@ from kraft.api.vote_pb2 import VoteRequest, VoteResponse
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId, OffsetAndEpoch
 from quorate.raft import messages as raft
-from services.quorum.translate.envelope import TOPIC_ID, Endpoints, cluster_of, id_of, key_of, only, voter_of
+from services.quorum.translate.envelope import (
+    TOPIC_ID,
+    VOTERS_MAX,
+    Endpoints,
+    check_count,
+    cluster_of,
+    id_of,
+    key_of,
+    only,
+    voter_of,
+)
 
 
 def vote_request(request: VoteRequest, reply_to: object) -> raft.VoteRequest:
@@ -45,6 +55,7 @@ def begin_request(request: BeginQuorumEpochRequest, reply_to: object) -> raft.Be
 def end_request(request: EndQuorumEpochRequest, reply_to: object) -> raft.EndQuorumEpochRequest:
     """Converts a received EndQuorumEpoch v1 request to the core's form. Raises ApiError(INVALID_REQUEST)."""
     partition = only(request)
+    check_count("preferred_candidates", partition.preferred_candidates, "candidates", VOTERS_MAX)
     return raft.EndQuorumEpochRequest(
         epoch=partition.leader_epoch,
         leader_id=partition.leader_id,
