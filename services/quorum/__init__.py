@@ -5,6 +5,7 @@ disk, checkpoints, batches               storage in the core's types
 servicer, membership, translate          the gRPC servicers, and the conversion of Kafka's messages
 peers, endpoints, listeners              the client of other nodes, their addresses, and what is spoken there
 peer_wire, kafka_wire, peer_config       the two wires to a peer: gRPC, and Kafka's with its logins
+boundaries                               refuses offsets of peers that lie within a batch
 appends                                  the controller's appends: batching and backpressure
 controller_events, controller_presence   the controller's Listen stream; whether it is present
 snapshot_upload, downloads, cleaner      snapshots in, snapshots out, retention (KIP-630)

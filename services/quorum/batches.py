@@ -7,6 +7,7 @@ from typing import Final
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, ReplicaKey
+from quorate.raft import messages as raft
 from quorate.raft.log import BatchInfo, LeaderChange, VotersChange
 from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter, VoterSet
 from quorate.records import TARGET_TAG, KRaftVersionRecord, LeaderChangeMessage, VotersRecord, target_of
@@ -56,6 +57,17 @@ def parse_batches(data: bytes) -> Iterator[BatchInfo]:
             voters=voters_of(data, position, header) if header.is_control else None,
             kraft_version=kraft_version_of(data, position, header) if header.is_control else None,
         )
+
+
+def size_of(message: raft.Message) -> int:
+    """Returns the bytes of records or snapshot in a message, which the disk has to store."""
+    match message:
+        case raft.FetchResponse():
+            return sum(batch.size for batch in message.batches)
+        case raft.FetchSnapshotResponse():
+            return len(message.data)
+        case _:
+            return 0
 
 
 def voters_of(data: bytes, position: int, header: BatchHeader) -> VoterSet | None:

@@ -68,7 +68,7 @@ class ControllerEvents:
         if self._next < self._driver.core.log.start:
             return self._snapshot()
         if self._next < high_watermark:
-            return [self._batches(high_watermark)]
+            return self._batches(high_watermark)
         if leadership == self._sent:
             return []
         if leadership.epoch_start_offset is None:
@@ -100,15 +100,15 @@ class ControllerEvents:
         self._committed = self._next = high_watermark
         return [ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark))]
 
-    def _batches(self, high_watermark: Offset) -> ListenResponse:
+    def _batches(self, high_watermark: Offset) -> list[ListenResponse]:
+        """Returns the next committed batches as one event; [] if no whole batch is committed."""
         data = self._driver.disk.read(self._next, EVENT_BYTES_MAX)
         end = 0
         for position, header in batches(data):
             if header.next_offset > high_watermark:
                 break
             end, self._next = position + header.size, header.next_offset
-        assert end, (self._next, high_watermark)
-        return ListenResponse(batches=ListenResponse.Batches(records=data[:end]))
+        return [ListenResponse(batches=ListenResponse.Batches(records=data[:end]))] if end else []
 
     def _snapshot(self) -> Iterator[ListenResponse]:
         """Yields the latest snapshot in chunks, each built when the stream has room; the log before it is removed."""

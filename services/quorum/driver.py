@@ -27,7 +27,8 @@ from quorate.runtime.logs import logger
 from quorate.storage.disk_log import Flush
 from quorate.storage.files import NoSpace
 from services.quorum.appends import Uncommitted, size_error
-from services.quorum.batches import control_batch_of, data_batches
+from services.quorum.batches import control_batch_of, data_batches, size_of
+from services.quorum.boundaries import boundary_flaw
 from services.quorum.disk import Disk
 from services.quorum.downloads import Downloads
 from services.quorum.flusher import Flusher
@@ -130,9 +131,14 @@ class QuorumDriver:
     # Inputs: messages, failures, and requests of the controller.
 
     def hear(self, message: raft.Message) -> None:
-        """Passes a peer's request or answer to the core; one whose records do not fit on the disk counts as failed."""
-        size = _size_of(message)
-        if size and not self._has_room(size):
+        """Passes a peer's request or answer to the core; one whose records do not fit on the disk counts as failed.
+
+        So does one with an offset within a batch; in a request it is an ApiError, as of `boundary_flaw`.
+        """
+        if (flaw := boundary_flaw(self.disk.log, self.core.log, message)) is not None:
+            self.recorder.refused(f"a Fetch answer: {flaw}")
+        size = size_of(message)
+        if flaw is not None or (size and not self._has_room(size)):
             self.fail(message.reply_to)
             return
         self.core.step(message, self.now_ms)
@@ -401,17 +407,6 @@ class QuorumDriver:
         with self._ending_on_error():
             self.core.tick(self.now_ms)
             self._wake()
-
-
-def _size_of(message: raft.Message) -> int:
-    """Returns the bytes of records or snapshot in a message, which the disk has to store."""
-    match message:
-        case raft.FetchResponse():
-            return sum(batch.size for batch in message.batches)
-        case raft.FetchSnapshotResponse():
-            return len(message.data)
-        case _:
-            return 0
 
 
 def _raise(error: BaseException) -> None:

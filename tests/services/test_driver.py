@@ -8,20 +8,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from quorate.nouns import ReplicaKey
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
 from quorate.raft.core import Raft
+from quorate.raft.ready import Send
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
 from quorate.storage.disk_log import MARK_INTERVAL_BYTES
 from quorate.storage.failpoints import set_failpoint
 from services.quorum import driver
+from services.quorum.controller_events import ControllerEvents
 from services.quorum.driver import QuorumDriver
 from services.quorum.tracing import AppendTracer
-from tests.services.nodes import NoPeers, committed, driver_of, open_disk, sole_leader
+from tests.services.nodes import NODE, NoPeers, committed, driver_of, open_disk, sole_leader
+from tests.storage.logs import batch
 
 OBSERVER = 100
 EVERYTHING = (1 << 31) - 1
@@ -185,14 +190,105 @@ async def test_one_turn_reads_no_more_than_it_may_hold(leader: QuorumDriver, mon
     assert [[one, one, one, 0, 0], [one, one]] == sizes
 
 
-def fetch(replica_id: int, reply: object) -> raft.FetchRequest:
+def fetch(replica_id: int, reply: object, offset: int = 1) -> raft.FetchRequest:
     """Everything from the LeaderChange on, without patience."""
     return raft.FetchRequest(
         epoch=1,
         replica=ReplicaKey(replica_id),
-        fetch_offset=1,
+        fetch_offset=offset,
         last_fetched_epoch=1,
         max_bytes=EVERYTHING,
         max_wait_ms=0,
         reply_to=reply,
     )
+
+
+# Offsets of peers within a batch.
+
+
+class Asked:
+    """Peers that keep what they are sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Send] = []
+
+    def send(self, send: Send) -> None:
+        self.sent.append(send)
+
+    def stop_fetching(self, *, unless_from: int | None) -> None:
+        """Nothing to stop."""
+
+
+async def fetched(driver: QuorumDriver, peers: Asked, **answer: Any) -> None:
+    """Node 2 leads epoch 2, and answers this node's fetch so."""
+    driver.hear(raft.BeginQuorumEpochRequest(epoch=2, leader_id=2, voter=NODE, reply_to=lambda *_: None))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    (asked,) = peers.sent
+    assert isinstance(asked.request, raft.FetchRequest)
+    driver.hear(raft.FetchResponse(epoch=2, leader_id=2, reply_to=asked.request.reply_to, **answer))
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "leo", "high_watermark"),
+    [
+        ({"high_watermark": 3}, 5, 0),
+        ({"high_watermark": 5}, 5, 5),
+        ({"high_watermark": 9}, 5, 5),
+        ({"high_watermark": 0, "diverging": OffsetAndEpoch(epoch=1, offset=3)}, 5, 0),
+        ({"high_watermark": 0, "diverging": OffsetAndEpoch(epoch=1, offset=2)}, 2, 0),
+        ({"high_watermark": 3, "diverging": OffsetAndEpoch(epoch=1, offset=2)}, 2, 0),
+    ],
+)
+async def test_a_follower_takes_no_offset_within_a_batch(
+    tmp_path: Path, answer: dict[str, Any], leo: int, high_watermark: int
+) -> None:
+    """Batches of offsets 0 to 1 and 2 to 4. What is beyond the log is cut to its end."""
+    ended: list[BaseException] = []
+    peers, disk = Asked(), open_disk(tmp_path, voters=3)
+    disk.append(batch(0, count=2))
+    disk.append(batch(2, count=3))
+    disk.log.flush()
+    driver = driver_of(disk)
+    driver.start(peers, ended.append)  # type: ignore[arg-type]
+    await fetched(driver, peers, **answer)
+
+    assert [] == ended
+    assert (leo, high_watermark) == (driver.core.log.leo, driver.core.log.high_watermark)
+    driver.stop()
+    await driver.stopped()
+    disk.close()
+
+
+@pytest.mark.parametrize(("replica_id", "is_taken"), [(OBSERVER, False), (-1, True)])
+async def test_a_leader_takes_no_fetch_offset_within_a_batch(
+    leader: QuorumDriver, replica_id: int, is_taken: bool
+) -> None:
+    """That of a voter moves the high watermark; a reader without an id may begin anywhere."""
+    leader.append(1, 1, [[b"a", b"b"]])
+    await committed(leader, 3)
+
+    if is_taken:
+        answer, data = await leader.ask(lambda reply: fetch(replica_id, reply, offset=2))
+        assert (ErrorCode.NONE, True) == (answer.error, b"b" in data)
+    else:
+        with pytest.raises(ApiError, match="fetch_offset 2 is within a batch") as refused:
+            await leader.ask(lambda reply: fetch(replica_id, reply, offset=2))
+        assert ErrorCode.INVALID_REQUEST is refused.value.code
+
+
+async def test_a_controller_waits_for_the_rest_of_a_batch(leader: QuorumDriver) -> None:
+    leader.append(1, 1, [[b"a", b"b"]])
+    await committed(leader, 3)
+    leader.high_watermark = 2  # as an earlier version took it from a peer
+    event = asyncio.ensure_future(anext(aiter(ControllerEvents(leader, 1).events())))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not event.done()
+
+    leader.high_watermark = 3
+    leader.changed.set()
+
+    assert b"b" in (await event).batches.records

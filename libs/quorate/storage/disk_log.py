@@ -195,11 +195,18 @@ class DiskLog:
         segment = self._segment_of(offset)
         return segment.read(segment.position_of(offset), max_bytes)
 
+    def is_boundary(self, offset: Offset) -> bool:
+        """Returns whether `offset` does not lie within a batch of this log. Raises Corrupt for an unreadable one."""
+        if not self.start < offset < self.leo:
+            return True
+        segment = self._segment_of(offset)
+        return segment.header_at(segment.position_of(offset)).base_offset == offset
+
     def truncate_to(self, offset: Offset) -> None:
         """Removes the batches from `offset` on, durably. `offset` is the first of a batch, or the end."""
         self._require_working()
         assert self.start <= offset <= self.leo, (self.start, offset, self.leo)
-        self._require_boundary(offset)
+        assert self.is_boundary(offset), offset
         with self._durably():
             self._mark.lower(offset)
             while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
@@ -237,7 +244,7 @@ class DiskLog:
         """
         self._require_working()
         assert self.start <= snapshot.offset <= self.leo, (self.start, snapshot, self.leo)
-        self._require_boundary(snapshot.offset)
+        assert self.is_boundary(snapshot.offset), snapshot
         retired: list[Segment] = []
         with self._durably():
             while len(self._segments) > 1 and self._segments[1].base_offset <= snapshot.offset:
@@ -375,12 +382,6 @@ class DiskLog:
         at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         assert at >= 0, (offset, self.first_base)
         return self._segments[at]
-
-    def _require_boundary(self, offset: Offset) -> None:
-        if self.start < offset < self.leo:
-            segment = self._segment_of(offset)
-            header = segment.header_at(segment.position_of(offset))
-            assert header.base_offset == offset, (header.base_offset, offset)
 
     @contextmanager
     def _raising_no_space(self) -> Iterator[None]:
