@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from google.protobuf.message import Message as ProtobufMessage
+from msgspec import structs
 
+from kraft.api.add_raft_voter import AddRaftVoterRequest
 from kraft.api.api_versions import ApiVersionsRequest
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
@@ -131,8 +133,13 @@ async def _asked(connection: Connection, request: ProtobufMessage) -> ProtobufMe
     if isinstance(asked, ApiVersionsRequest):
         return to_protobuf(connection.node)  # every connection begins with it
     try:
+        if isinstance(asked, AddRaftVoterRequest) and connection.version_of(AddRaftVoterRequest) == 0:
+            # Kafka 4.0 always answers once it is committed. This node's fetches do not wait for that: see KafkaWire.
+            asked = structs.replace(asked, ack_when_committed=True)
         return to_protobuf(await connection.ask(asked))
     except ApiError as refusal:
         if refusal.code in _NO_ANSWER:
             raise Unreached(str(refusal)) from None
+        if refusal.code is ErrorCode.UNSUPPORTED_VERSION:  # the client's own: a peer's is in its answer
+            raise ApiError(refusal.code, f"it was not sent: {refusal.message}") from None
         raise

@@ -9,13 +9,14 @@ import pytest
 
 from deploy.local.plan import RELEASE
 from quorate.cli.offline import load
+from quorate.errors import ApiError
 from quorate.metadata.canonical import canonical
-from quorate.nouns import NodeId, Offset
+from quorate.nouns import NodeId, Offset, uuid_text
 from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids, segment_bases
 from tests.e2e.calls import eventually
 from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
 from tests.interop.mixed_plan import PATIENT, Peers, Settings
-from tests.interop.mixed_quorum import MixedQuorum, ours_first
+from tests.interop.mixed_quorum import MixedQuorum, kafkas_first, ours_first
 from tests.network.certificates import authority
 
 pytestmark = [
@@ -80,6 +81,33 @@ async def test_a_kafka_begins_with_our_snapshot_leads_and_gives_ours_its_own(
         assert logs[0] == log
     names = {topic.name for topic in load(quorum.data(2), as_of=committed).state.topics}
     assert {"while-ours-leads", "while-a-kafka-leads", "after-a-disk-was-lost", "topic-0"} <= names
+
+
+async def test_ours_becomes_a_voter_of_a_kafka_4_0_also_with_a_new_disk(tmp_path: Path) -> None:
+    """Kafka 4.0 has AddRaftVoter 0 alone, which is answered once the new voters have committed."""
+    pom, level = RELEASES["4.0.0"]
+    async with kafkas_first(tmp_path, ours=1, kafkas=1, peers=Peers(pom=pom, level=level)) as quorum:
+        await eventually(lambda: voters(quorum), lambda seen: set(seen) == {1, 2})
+        await quorum.create_by_wire("by-both", at=2)
+        before = quorum.directory_id(1)
+        await quorum.kill(quorum.quorum(1))
+        await quorum.format_anew(quorum.quorum(1), joins=True)
+        await quorum.restart(quorum.quorum(1))
+        after = quorum.directory_id(1)
+        seen = await eventually(lambda: voters(quorum), lambda seen: seen.get(1) not in (None, before))
+
+        assert before != after == seen[1]
+
+        await quorum.create_by_wire("by-both-again", at=2)
+
+
+async def voters(quorum: MixedQuorum) -> dict[NodeId, str]:
+    """The directory ids of the voters by node id, as node 2 tells them; empty while it leads nobody."""
+    try:
+        told = await quorum.described(at=2)
+    except (ApiError, OSError):
+        return {}
+    return {each.replica_id: uuid_text(each.replica_directory_id) for each in told.current_voters}
 
 
 async def until_forgotten(quorum: MixedQuorum, *, at: NodeId) -> None:

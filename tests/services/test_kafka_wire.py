@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kraft import Message
+from kraft.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from kraft.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
@@ -28,7 +29,7 @@ from quorate.protocol.apis import api_of
 from quorate.raft import messages as raft
 from quorate.raft.history import History
 from quorate.raft.ready import Send
-from quorate.raft.voters import ListenerEndpoint, VersionRange, VoterSet
+from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter, VoterSet
 from quorate.runtime.named_endpoints import NamedVoter
 from quorate.runtime.setting_types import Endpoint
 from quorate.wire.batch import data_batch
@@ -43,7 +44,14 @@ LOOPBACK = "127.0.0.1"
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = ListenerProtocols({"CONTROLLER": PLAINTEXT})
 PEER = 2
-ASKED = (FetchRequest, VoteRequest, BeginQuorumEpochRequest, ApiVersionsRequest, ControllerRegistrationRequest)
+ASKED = (
+    FetchRequest,
+    VoteRequest,
+    BeginQuorumEpochRequest,
+    ApiVersionsRequest,
+    ControllerRegistrationRequest,
+    AddRaftVoterRequest,
+)
 ALL: Versions = {api_of(each).key: api_of(each).versions for each in ASKED}
 VOTE = raft.VoteRequest(
     epoch=4, replica=ReplicaKey(1), last=OffsetAndEpoch(epoch=3, offset=17), pre_vote=True, voter=ReplicaKey(PEER)
@@ -83,6 +91,8 @@ class Kafka:
                     current_leader=topic.PartitionData.LeaderIdAndEpoch(leader_id=PEER, leader_epoch=4),
                 )
                 return FetchResponse(responses=(topic(topic_id=METADATA_TOPIC_ID, partitions=(part,)),))
+            case AddRaftVoterRequest():
+                return AddRaftVoterResponse()
             case ControllerRegistrationRequest():
                 return ControllerRegistrationResponse(error_message=f"for {request.message.controller_id}")
         raise AssertionError(request.message)
@@ -185,7 +195,24 @@ async def test_a_pre_vote_is_not_sent_as_a_vote_to_a_kafka_that_knows_none() -> 
         await told.until(lambda: told.failed)
 
     assert ([], [7]) == (kafka.asked, told.failed)
+    assert "it was not sent: " in told.refused[0]
     assert "pre_vote" in told.refused[0]
+
+
+@pytest.mark.parametrize(("known", "waits"), [(range(2), False), (range(1), True)], ids=["4.3", "4.0"])
+async def test_a_kafka_that_can_answer_only_once_a_voter_is_committed_may(known: range, waits: bool) -> None:
+    """AddRaftVoter says from version 1 on whether its answer waits (KIP-1186); Kafka 4.0 has version 0 alone."""
+    kafka = Kafka()
+    voter = Voter(key=ReplicaKey(1), endpoints=(ListenerEndpoint("CONTROLLER", "one", 1),))
+    request = raft.AddRaftVoterRequest(voter=voter, timeout_ms=1_000, ack_when_committed=False, reply_to=6)
+    async with served(kafka, {**ALL, api_of(AddRaftVoterRequest).key: known}) as port, asking(port) as (peers, _, told):
+        peers.send(Send(to=PEER, request=request))
+        await told.until(lambda: told.heard or told.failed)
+
+    assert ([], []) == (told.failed, told.refused)
+    ((version, asked),) = kafka.asked
+    assert isinstance(asked, AddRaftVoterRequest)
+    assert (known[-1], waits, 1) == (version, asked.ack_when_committed, asked.voter_id)
 
 
 async def test_the_leader_says_all_its_listeners() -> None:
