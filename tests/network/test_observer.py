@@ -16,7 +16,7 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.observer import Checkpoint, FetchedBatch, Observer
+from quorate.network.observer import RETRY_S, Checkpoint, FetchedBatch, Observer
 from quorate.network.server import ConnectedClient, Listening, serving
 from quorate.nouns import METADATA_TOPIC_ID, OffsetAndEpoch
 from quorate.protocol import Request, api_of
@@ -235,6 +235,14 @@ async def test_it_tells_the_high_watermark_that_it_knows_so_that_a_higher_one_is
 
     assert [-1, 1, 2] == told
     assert [1, 1, 0] == [len(each) for each in found if isinstance(each, list)]
+
+
+async def test_a_leader_that_holds_no_fetch_is_not_asked_again_at_once() -> None:
+    leader = Script(answer(end=5))
+    with pytest.raises(TimeoutError):
+        await read(leader)
+
+    assert 2 <= len(leader.fetches) <= 2 + IMPATIENT.api_timeout_ms / (RETRY_S * 1_000)
 
 
 async def test_a_cluster_that_is_known_is_not_asked_who_it_is() -> None:

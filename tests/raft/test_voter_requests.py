@@ -15,6 +15,7 @@ from quorate.raft.messages import (
     AddRaftVoterResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FetchRequest,
     RemoveRaftVoterRequest,
     Request,
     Response,
@@ -191,3 +192,30 @@ def test_an_upgrade_is_for_the_leader_of_the_epoch_that_is_meant(leader: Node) -
 
     assert (ErrorCode.NOT_LEADER_OR_FOLLOWER, 3) == (other.error, other.end_offset)
     assert (ErrorCode.NONE, 3) == (same.error, same.end_offset)
+
+
+def test_readers_without_an_id_wait_on_through_an_upgrade_and_are_not_listed() -> None:
+    node = Node(ONE.key, VoterSet.of(1), RaftSettings(), Random(1), endpoints=ONE.endpoints)
+    node.start(0)
+    carry_out(node)
+    carry_out(node)
+    end, high_watermark = node.core.log.leo, node.core.log.high_watermark
+    held = FetchRequest(
+        epoch=1,
+        replica=ReplicaKey(-1),
+        fetch_offset=end,
+        last_fetched_epoch=1,
+        max_bytes=1_000,
+        max_wait_ms=500,
+        high_watermark=high_watermark,
+    )
+    for name in ("one", "two"):
+        assert () == answers(node, replace(held, reply_to=name))
+    upgrade = node.core.upgrade_kraft_version(1, 0, epoch=1)
+    found = list(carry_out(node).answers)
+    node.core.tick(500)
+    found += carry_out(node, 500).answers
+
+    assert (ErrorCode.NONE, "") == (upgrade.error, upgrade.message)
+    assert {"one", "two"} == {answer.reply_to for answer in found}
+    assert () == node.core.describe(500).observers

@@ -156,9 +156,10 @@ class Observer:
 
     async def answers(self) -> AsyncGenerator[list[FetchedBatch | Checkpoint] | FailedTry, None]:
         """Yields what each answer brings, in order and without end; a FailedTry for one that leads nowhere."""
-        failures = 0
+        failures, loop = 0, asyncio.get_running_loop()
         try:
             while True:
+                before, early_until = (self._fetched, self.high_watermark), loop.time() + FETCH_WAIT_MS / 1000
                 try:
                     found = await self._next()
                 except (ApiError, OSError, Corrupt) as failure:
@@ -169,7 +170,11 @@ class Observer:
                     await asyncio.sleep(min(RETRY_MAX_S, RETRY_S * 2 ** min(failures, 10)))
                 else:
                     failures = 0
+                    # To ask at once after an answer that was not held, and says nothing, would be a busy loop.
+                    says_nothing = before == (self._fetched, self.high_watermark) and loop.time() < early_until
                     yield found
+                    if says_nothing:
+                        await asyncio.sleep(RETRY_S)
         finally:
             await self._leave()
 

@@ -191,9 +191,13 @@ def _track_by_key(turn: StepContext, role: Leader) -> None:
     for key in turn.other_voters:
         before = role.replicas.pop(ReplicaKey(key.id), Progress())
         role.replicas[key] = Progress(last_contact_at_ms=before.last_contact_at_ms)
-    role.parked = {progress.tracked_key(turn, held.request.replica): held for held in role.parked.values()}
-    for key in role.parked:
+    readers = {key: held for key, held in role.parked.items() if key.id < 0}
+    replicas = {
+        progress.tracked_key(turn, held.request.replica): held for key, held in role.parked.items() if key.id >= 0
+    }
+    for key in replicas:
         role.replicas.setdefault(key, Progress())
+    role.parked = readers | replicas
 
 
 def _end(turn: StepContext, role: Leader, pending: PendingChange, fault: Refused) -> None:

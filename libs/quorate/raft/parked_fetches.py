@@ -36,6 +36,21 @@ def park(
     assert role.parked_deadline_ms <= deadline_ms, (role.parked_deadline_ms, deadline_ms)
 
 
+def place_of_reader(turn: StepContext, role: Leader | Follower, key: ReplicaKey) -> ReplicaKey | None:
+    """Returns a free key to hold the fetch of a reader without an id under; None if `observers_max` fetches are held.
+
+    Two such readers cannot be told apart, so neither's fetch replaces the other's; whoever is answered at once asks
+    again at once.
+    """
+    assert key.id < 0, key
+    if len(role.parked) >= turn.settings.observers_max:
+        return None
+    place = key
+    while place in role.parked:
+        place = ReplicaKey(min(place.id, -len(role.parked)) - 1, key.directory_id)
+    return place
+
+
 def wait_until_due(turn: StepContext, role: Leader | Follower) -> bool:
     """Sets a timer for the earliest deadline of a held fetch unless it has come. Returns whether it has."""
     return role.parked_deadline_ms is not None and turn.wait_until(role.parked_deadline_ms)
@@ -56,6 +71,9 @@ def release_parked(turn: StepContext, role: Leader | Follower, after: Role) -> N
 
 
 def drop_parked(role: Leader | Follower, peer: NodeId) -> None:
-    """Forgets the held fetches of a peer whose stream is gone: they cannot be answered."""
-    for key in [key for key in role.parked if key.id == peer]:
+    """Forgets the held fetches of a peer whose stream is gone: they cannot be answered.
+
+    A peer whose id is not known yet has a negative one here; none of the readers without an id is that peer.
+    """
+    for key in [key for key in role.parked if key.id == peer >= 0]:
         del role.parked[key]

@@ -198,7 +198,7 @@ class Leader:
     replicas: dict[ReplicaKey, Progress] = field(default_factory=dict)
     """The progress of each other voter and of the observers that fetch; not of the leader itself."""
     parked: dict[ReplicaKey, Parked] = field(default_factory=dict)
-    """The held fetches, at most one for a replica."""
+    """The held fetches, at most one for a replica. Those of readers without an id have negative ids, each its own."""
     parked_deadline_ms: int | None = None
     """The earliest deadline of the held fetches, or before it; None without any."""
     parked_checked_ends: tuple[Offset, Offset | None] = (-1, None)

@@ -28,21 +28,18 @@ def serve_fetch(turn: StepContext, role: Leader, request: FetchRequest) -> None:
     # This fetch may move the high watermark, which is then news for the replica that sent it.
     progress.advance(turn, role)
     wait_ms = _wait_ms(turn, role, key, request)
-    if wait_ms == 0 or not _may_be_held(turn, role, key):
+    place = _place(turn, role, key)
+    if wait_ms == 0 or place is None:
         turn.answer(request, _records(turn, role, request))
     else:
-        parked_fetches.park(turn, role, key, request, wait_ms=wait_ms, answer=_answer(turn, role))
+        parked_fetches.park(turn, role, place, request, wait_ms=wait_ms, answer=_answer(turn, role))
 
 
-def _may_be_held(turn: StepContext, role: Leader, key: ReplicaKey) -> bool:
-    """Returns whether the fetch may be parked.
-
-    A fetch of a tracked replica may. One of replica id -1 may if no fetch with its directory id is parked, and fewer
-    than `observers_max` fetches are.
-    """
+def _place(turn: StepContext, role: Leader, key: ReplicaKey) -> ReplicaKey | None:
+    """Returns the key under which the fetch may be parked, as that of a tracked replica may; None if it may not."""
     if key.id >= 0:
-        return key in role.replicas
-    return key not in role.parked and len(role.parked) < turn.settings.observers_max
+        return key if key in role.replicas else None
+    return parked_fetches.place_of_reader(turn, role, key)
 
 
 def _misfit(turn: StepContext, role: Leader, request: FetchRequest) -> FetchResponse | None:
