@@ -2,6 +2,7 @@
 
 driver     handles heartbeats, and has the controller change broker states
 servicer   the gRPC servicer
+reading_ahead   reads a stream ahead of its answers
 config     the settings
 metrics    the metrics, by Kafka's names
 """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple
 
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.service.heartbeat_pb2 import (
@@ -20,14 +21,29 @@ from quorate.metadata.brokers import Broker
 from quorate.runtime.caps import check_items, check_list
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.heartbeat.driver import HeartbeatDriver
+from services.heartbeat.reading_ahead import read_ahead
 
 NEVER = -1
 SIDE_BY_SIDE_MAX: Final = 64
 """Heartbeats of one message that are served at the same time; more would only wait at the controller."""
 PER_TURN: Final = 1_000
 """Heartbeats of one message (3 to 6 ms) that are looked at before the event loop runs other tasks."""
+BYTES_AHEAD_MAX: Final = 4 << 20
+"""Bytes of the messages of one stream that wait for an answer before no more are read: as many as one may have."""
+MESSAGE_BYTES: Final = 200
+"""What a message takes beside its bytes, which may be none."""
 PLAIN: Final = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 """The answer to a heartbeat that changes nothing, from an active broker."""
+
+
+class _Arrived(NamedTuple):
+    """A message that has arrived: it waits until all before it are answered."""
+
+    heartbeat_count: int
+    others: Mapping[int, BrokerHeartbeatRequest]
+    """The heartbeats that are not plain, by their place in the message."""
+    size: int
+    """What it takes of `BYTES_AHEAD_MAX`."""
 
 
 class HeartbeatService(HeartbeatServicer):
@@ -49,34 +65,59 @@ class HeartbeatService(HeartbeatServicer):
     async def BrokerHeartbeatStream(
         self, request_iterator: AsyncIterable[BrokerHeartbeatRequest], context: Any
     ) -> AsyncIterator[BrokerHeartbeatResponse]:
-        """Answers a stream of heartbeats in order; an error is sent in its own answer, and the stream goes on."""
-        async for request in request_iterator:
-            yield await self._item(request)
+        """Answers a stream of heartbeats in order; an error is sent in its own answer, and the stream goes on.
+
+        A heartbeat is a sign of life when it arrives, also while those before it wait for the controller.
+        """
+        messages = (([request], request.ByteSize()) async for request in request_iterator)
+        async with aclosing(self._ahead(messages)) as ahead:
+            async for arrived in ahead:
+                (answer,) = await self._answers(arrived)
+                yield answer
 
     async def BrokerHeartbeats(
         self, request_iterator: AsyncIterable[BrokerHeartbeatsRequest], context: Any
     ) -> AsyncIterator[BrokerHeartbeatsResponse]:
         """Answers a stream of messages with heartbeats of many brokers; those that change a state run concurrently.
 
-        Raises ApiError(POLICY_VIOLATION) for a message of more than 10,000 heartbeats; none of them is served.
+        A heartbeat is a sign of life when it arrives, also while those before it wait for the controller. Raises
+        ApiError(POLICY_VIOLATION) for a message of more than 10,000 heartbeats; none of them is served.
         """
-        async for request in request_iterator:
-            heartbeats = request.heartbeats
+        messages = ((request.heartbeats, request.ByteSize()) async for request in request_iterator)
+        async with aclosing(self._ahead(messages)) as ahead:
+            async for arrived in ahead:
+                yield BrokerHeartbeatsResponse(responses=await self._answers(arrived))
+
+    def _ahead(
+        self, messages: AsyncIterable[tuple[Sequence[BrokerHeartbeatRequest], int]]
+    ) -> AsyncGenerator[_Arrived, None]:
+        """Reads messages, each with its size in bytes, as they arrive."""
+        return read_ahead(self._arrivals(messages), lambda arrived: arrived.size, size_max=BYTES_AHEAD_MAX)
+
+    async def _arrivals(
+        self, messages: AsyncIterable[tuple[Sequence[BrokerHeartbeatRequest], int]]
+    ) -> AsyncIterator[_Arrived]:
+        """Extends the sessions of all active brokers in each message. Raises ApiError."""
+        async for heartbeats, size in messages:
             check_list("heartbeats", len(heartbeats))
-            answers = [PLAIN] * len(heartbeats)
-            others: list[int] = []
+            others: dict[int, BrokerHeartbeatRequest] = {}
             for start in range(0, len(heartbeats), PER_TURN):
                 await asyncio.sleep(0)
-                turn = enumerate(heartbeats[start : start + PER_TURN], start)
-                others += [place for place, heartbeat in turn if not self._is_plain(heartbeat)]
-            for start in range(0, len(others), SIDE_BY_SIDE_MAX):
-                places = others[start : start + SIDE_BY_SIDE_MAX]
-                for place, answer in zip(places, await self._items([heartbeats[i] for i in places]), strict=True):
-                    answers[place] = answer
-            yield BrokerHeartbeatsResponse(responses=answers)
+                for place, heartbeat in enumerate(heartbeats[start : start + PER_TURN], start):
+                    if not self._is_plain(heartbeat):
+                        self._keep_alive(heartbeat)
+                        others[place] = heartbeat
+            yield _Arrived(len(heartbeats), others, size + MESSAGE_BYTES)
 
-    async def _items(self, requests: Sequence[BrokerHeartbeatRequest]) -> Sequence[BrokerHeartbeatResponse]:
-        return await asyncio.gather(*map(self._item, requests))
+    async def _answers(self, arrived: _Arrived) -> Sequence[BrokerHeartbeatResponse]:
+        answers = [PLAIN] * arrived.heartbeat_count
+        others = list(arrived.others.items())
+        for start in range(0, len(others), SIDE_BY_SIDE_MAX):
+            turn = others[start : start + SIDE_BY_SIDE_MAX]
+            found = await asyncio.gather(*(self._item(heartbeat) for _, heartbeat in turn))
+            for (place, _), answer in zip(turn, found, strict=True):
+                answers[place] = answer
+        return answers
 
     async def _item(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         try:
@@ -88,7 +129,10 @@ class HeartbeatService(HeartbeatServicer):
         """Extends the session if the heartbeat changes nothing and its broker is active; else returns False."""
         wants = request.want_fence or request.want_shut_down
         reports = request.offline_log_dirs or request.HasField("cordoned_log_dirs")
-        return not (wants or reports) and self._driver.keep_alive(
+        return not (wants or reports) and self._keep_alive(request)
+
+    def _keep_alive(self, request: BrokerHeartbeatRequest) -> bool:
+        return self._driver.keep_alive(
             request.broker_id,
             broker_epoch=request.broker_epoch,
             metadata_offset=request.current_metadata_offset,

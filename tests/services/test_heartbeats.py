@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import grpc
 import pytest
@@ -26,6 +26,7 @@ from quorate.runtime.statuses import error_from_call
 from quorate.runtime.telemetry import OFF
 from services.heartbeat import driver as heartbeat_driver
 from services.heartbeat.driver import HeartbeatDriver
+from services.heartbeat.reading_ahead import read_ahead
 from services.heartbeat.servicer import PER_TURN, SIDE_BY_SIDE_MAX, HeartbeatService
 from tests.bench.synthetic import Shape, broker_epoch, cluster
 from tests.services.scripted import WITHIN_S, controller_at_work
@@ -173,6 +174,68 @@ async def test_a_change_that_is_not_applied_in_time_is_an_error_of_its_broker_al
     assert [(0, True, False)] == list(map(said, second.responses))
     says = "waited 50 ms for the log up to offset 900; the heartbeat service has applied it up to offset 101"
     assert (ErrorCode.REQUEST_TIMED_OUT, says) == (refused.code, refused.message)
+
+
+@pytest.mark.parametrize("rpc", ["BrokerHeartbeats", "BrokerHeartbeatStream"])
+async def test_a_heartbeat_is_a_sign_of_life_while_those_before_it_wait_for_the_controller(rpc: str) -> None:
+    """Else an outage of the controllers has healthy brokers fenced, because others want to be unfenced."""
+
+    def message(*heartbeats: BrokerHeartbeatRequest) -> BrokerHeartbeatsRequest | BrokerHeartbeatRequest:
+        return BrokerHeartbeatsRequest(heartbeats=heartbeats) if rpc == "BrokerHeartbeats" else heartbeats[0]
+
+    async with controller_at_work() as (controller, address), driving(address) as driver, serving(driver) as stub:
+        stream = getattr(stub, rpc)(timeout=WITHIN_S)
+        await stream.write(message(heartbeat(FENCED)))
+        _, offset = await controller.asked()
+        await stream.write(message(heartbeat(1)))
+        await stream.write(message(heartbeat(OTHER, want_shut_down=True)))  # it leads, and goes only by the controller
+        first = asyncio.ensure_future(stream.read())
+        for _ in range(1_000_000):
+            await asyncio.sleep(0)
+            if first.done() or driver.sessions.contacts.keys() == {FENCED, 1, OTHER}:
+                break
+
+        assert {FENCED, 1, OTHER} == driver.sessions.contacts.keys()
+        assert not first.done()
+        offset.set_result(0)
+        answers = [await first, await stream.read()]
+        _, offset = await controller.asked()
+        offset.set_result(0)
+        answers.append(await stream.read())
+
+    found = [answer.responses[0] if rpc == "BrokerHeartbeats" else answer for answer in answers]
+    assert [(0, True, False)] * 3 == list(map(said, found))
+
+
+async def numbers(read: list[int], until: int) -> AsyncIterator[int]:
+    for number in range(until):
+        read.append(number)
+        yield number
+    raise ApiError(ErrorCode.INVALID_REQUEST, "no more")
+
+
+async def test_no_more_is_read_ahead_than_there_is_room_for() -> None:
+    read: list[int] = []
+    async with aclosing(read_ahead(numbers(read, 1_000), lambda _: 2, size_max=10)) as ahead:
+        first = await anext(ahead)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+
+        assert (0, 6) == (first, len(read))
+        assert list(range(1, 100)) == [await anext(ahead) for _ in range(99)]
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert 105 == len(read)
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    assert 105 == len(read)
+
+
+async def test_an_error_of_the_stream_comes_after_what_was_before_it() -> None:
+    async with aclosing(read_ahead(numbers([], 5), lambda _: 1, size_max=100)) as ahead:
+        assert list(range(5)) == [await anext(ahead) for _ in range(5)]
+        with pytest.raises(ApiError, match="no more"):
+            await anext(ahead)
 
 
 @pytest.mark.parametrize("count", [LIST_MAX + 1, 2_000_000])
