@@ -177,19 +177,25 @@ class HeartbeatDriver:
         our controllers becomes active again, each session lasts its full time from then on.
         """
         while True:
-            await asyncio.sleep(CHECK_S)
             if self.replica.is_led_elsewhere:
                 self._presume_seen()
-                continue
-            late = self.sessions.first_late(self.now_ms)
-            broker = None if late is None else self.replica.state.brokers.get(late)
-            if broker is None:
-                continue
-            try:
-                answer = await self._change(broker.id, broker.epoch, ControlState.FENCED, reason="its session expired")
-                await self._reached(answer.offset)
-            except ApiError as refusal:
-                log.debug("not fenced yet", broker=broker.id, reason=str(refusal))
+            elif await self._fence_first_late():
+                continue  # a whole rack may be silent: the next one need not wait
+            await asyncio.sleep(CHECK_S)
+
+    async def _fence_first_late(self) -> bool:
+        """Has the broker fenced whose session expired first; False if there is none, or if it was not fenced."""
+        late = self.sessions.first_late(self.now_ms)
+        broker = None if late is None else self.replica.state.brokers.get(late)
+        if broker is None:
+            return False
+        try:
+            answer = await self._change(broker.id, broker.epoch, ControlState.FENCED, reason="its session expired")
+            await self._reached(answer.offset)
+        except ApiError as refusal:
+            log.debug("not fenced yet", broker=broker.id, reason=str(refusal))
+            return False
+        return True
 
     def _presume_seen(self) -> None:
         for broker in self.replica.state.brokers:

@@ -33,6 +33,7 @@ from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import OFF
+from services.heartbeat import driver as heartbeat_driver
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.servicer import HeartbeatService
 from services.quorum import driver as quorum_driver
@@ -163,6 +164,22 @@ async def test_who_was_not_fenced_is_asked_for_again(tmp_path: Path) -> None:
 
         assert (0, 0) == (first.broker_id, second.broker_id)
         answer.set_result(0)
+
+
+async def test_a_rack_is_fenced_without_a_pause_after_each_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tracking(tmp_path, cluster(SHAPE)) as tracked:
+        tracked.clock.now_ms = SESSION_TIMEOUT_MS + 1
+        fenced = []
+        for _ in ALL:
+            request, answer = await tracked.controller.asked()
+            monkeypatch.setattr(heartbeat_driver, "CHECK_S", 1_000)
+            fenced.append(request.broker_id)
+            change = BrokerRegistrationChangeRecord(request.broker_id, tracked.epoch(request.broker_id), fenced=1)
+            answer.set_result(await tracked.write(change))
+
+        assert sorted(ALL) == fenced
 
 
 @pytest.mark.parametrize(("behind", "goes"), [(1, False), (0, True)], ids=["one record behind", "caught up"])
