@@ -47,7 +47,7 @@ class QuorumNode:
         self._quorum = QuorumStub(channel)
         self._raft_client = RaftClientStub(channel)
         self._under_way: asyncio.Future[None] | None = None
-        self._next: asyncio.Future[None] | None = None
+        self._next: dict[Epoch, asyncio.Future[None]] = {}
 
     async def quorum(self) -> Quorum:
         """Queries kraft.version and the voter ids (FindQuorum)."""
@@ -57,17 +57,17 @@ class QuorumNode:
     async def confirm(self, epoch: Epoch) -> None:
         """Confirms by a majority that the node leads `epoch`, for a linearizable read (ReadIndex).
 
-        Calls during a round trip share the next one, as its start is after their arrival. Raises
+        Calls of an epoch during a round trip share the next one, as its start is after their arrival. Raises
         ApiError(NOT_CONTROLLER) if the node does not lead.
         """
-        if self._next is None:
-            self._next = asyncio.ensure_future(self._confirm_after(self._under_way, epoch))
-        await to_the_end(self._next)
+        if epoch not in self._next:
+            self._next[epoch] = asyncio.ensure_future(self._confirm_after(self._under_way, epoch))
+        await to_the_end(self._next[epoch])
 
     async def _confirm_after(self, under_way: asyncio.Future[None] | None, epoch: Epoch) -> None:
         if under_way is not None:
             await asyncio.wait([under_way])
-        self._under_way, self._next = self._next, None
+        self._under_way = self._next.pop(epoch)
         request = ConfirmLeadershipRequest(epoch=epoch)
         answer = await call(self._raft_client.ConfirmLeadership, request, deadline_ms=DEADLINE_MS)
         if answer.error_code:

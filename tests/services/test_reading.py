@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import grpc
@@ -14,9 +15,10 @@ from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
 from quorate.runtime.statuses import error_from_call
 from services.controller.forwarding import FORWARDED
+from services.controller.quorum_node import QuorumNode
 from tests.controller.clusters import Cluster
 from tests.services.controllers import InProcess, controller
-from tests.services.scripted import ScriptedQuorum, quorum_at_work
+from tests.services.scripted import WITHIN_S, ScriptedQuorum, quorum_at_work
 
 EPOCH = 3
 PASSED_ON = ((FORWARDED, "1"),)
@@ -56,6 +58,25 @@ async def test_who_is_not_confirmed_tells_nothing(active: tuple[InProcess, Scrip
 
     assert ErrorCode.NOT_CONTROLLER is error_from_call(refused.value).code
     assert {EPOCH} == set(quorum.confirmed)
+
+
+async def test_leadership_is_confirmed_for_each_epoch_by_itself(active: tuple[InProcess, ScriptedQuorum]) -> None:
+    """Both wait while a round is under way; the first of them has asked about an epoch that is over."""
+    here, quorum = active
+    node, answers = QuorumNode(here.channel), asyncio.Event()
+    quorum.before_confirming = answers.wait
+    under_way = asyncio.ensure_future(node.confirm(EPOCH))
+    async with asyncio.timeout(WITHIN_S):
+        for _ in range(1_000_000):
+            await asyncio.sleep(0)
+            if quorum.confirmed:
+                break
+        waiting = [asyncio.ensure_future(node.confirm(epoch)) for epoch in (EPOCH, EPOCH + 1, EPOCH, EPOCH + 1)]
+        await asyncio.sleep(0)
+        answers.set()
+        await asyncio.gather(under_way, *waiting)
+
+    assert [EPOCH, EPOCH, EPOCH + 1] == sorted(quorum.confirmed)
 
 
 async def test_a_change_that_changes_nothing_is_a_read(active: tuple[InProcess, ScriptedQuorum]) -> None:
