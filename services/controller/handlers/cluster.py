@@ -25,7 +25,8 @@ __all__ = ["CLUSTER"]
 async def _update_features(apis: Apis, call: Call) -> Answer:
     """Updates finalized feature levels; the quorum node checks kraft.version first, and writes it after all others.
 
-    It is asked even if its log has the level: that may be of a request before, and not committed yet.
+    It is asked even if its log has the level: that may be of a request before, and not committed yet. If the leadership
+    ends before kraft.version is written, the caller gets an error, and the others stay.
     """
     kraft_version, voters = await apis.quorum.quorum()
     wanted = kraft_version_update(call.asked)

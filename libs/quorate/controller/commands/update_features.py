@@ -1,4 +1,8 @@
-"""UpdateFeatures (57): upgrades or downgrades finalized features, all or none. KIP-584, KIP-778, KIP-1022."""
+"""UpdateFeatures (57): upgrades or downgrades finalized features, all or none. KIP-584, KIP-778, KIP-1022.
+
+kraft.version is only checked here. The quorum writes it once the others are committed: if the leadership ends in
+between, they stay, it is not raised, and the caller gets an error.
+"""
 
 from __future__ import annotations
 
