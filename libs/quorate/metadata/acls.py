@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from kraft import Message, Uuid
 from quorate.metadata.faults import ReplayFault
@@ -111,6 +111,9 @@ V = TypeVar("V")
 _LITERAL: Final = int(PatternType.LITERAL)
 _PREFIXED: Final = int(PatternType.PREFIXED)
 _NO_LENGTHS: Final[Mapping[int, int]] = {}
+_NO_ENTRIES: Final[Mapping[Uuid, AccessControlEntryRecord]] = {}
+_Content: TypeAlias = tuple[Pattern, str, str, int, int]
+"""All fields of an ACL entry but its id."""
 
 
 class Acls:
@@ -119,7 +122,8 @@ class Acls:
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._entries: TimelineDict[Uuid, AccessControlEntryRecord] = TimelineDict(registry)
         # The rest is an index of the entries. Values are replaced, never changed in place; none is empty or 0.
-        self._said: TimelineDict[tuple[Pattern, str], tuple[AccessControlEntryRecord, ...]] = TimelineDict(registry)
+        self._said: TimelineDict[tuple[Pattern, str], Mapping[Uuid, AccessControlEntryRecord]] = TimelineDict(registry)
+        self._alike: TimelineDict[_Content, int] = TimelineDict(registry)
         self._counts: TimelineDict[Pattern, int] = TimelineDict(registry)
         self._prefix_lengths: TimelineDict[int, Mapping[int, int]] = TimelineDict(registry)
 
@@ -157,15 +161,13 @@ class Acls:
         # A plain tuple equals a Pattern as a key, and is created ten times as fast.
         return [Pattern(*candidate) for candidate in candidates if candidate in counts]
 
-    def said(self, pattern: Pattern, principal: str) -> tuple[AccessControlEntryRecord, ...]:
+    def said(self, pattern: Pattern, principal: str) -> Collection[AccessControlEntryRecord]:
         """Returns the ACL entries of exactly this resource pattern and principal, in no defined order."""
-        return self._said.get((pattern, principal), ())
+        return self._said.get((pattern, principal), _NO_ENTRIES).values()
 
     def has(self, entry: AccessControlEntryRecord) -> bool:
         """Returns whether an ACL entry of equal content exists, under any id."""
-        asked = (entry.host, entry.operation, entry.permission_type)
-        there = self.said(pattern_of(entry), entry.principal)
-        return any(asked == (each.host, each.operation, each.permission_type) for each in there)
+        return _content(entry) in self._alike
 
     def records(self) -> Iterator[tuple[Message, int]]:
         """Yields the record of each ACL entry, sorted by id."""
@@ -189,19 +191,22 @@ class Acls:
         self._unindex(entry)
 
     def _index(self, entry: AccessControlEntryRecord) -> None:
-        pattern = pattern_of(entry)
-        self._said[pattern, entry.principal] = (*self.said(pattern, entry.principal), entry)
+        pattern, content = pattern_of(entry), _content(entry)
+        said = self._said.get((pattern, entry.principal), _NO_ENTRIES)
+        self._said[pattern, entry.principal] = {**said, entry.id: entry}
+        self._alike[content] = self._alike.get(content, 0) + 1
         count = self._counts[pattern] = self._counts.get(pattern, 0) + 1
-        assert count >= len(self._said[pattern, entry.principal]), (pattern, count)
+        assert count > len(said), (pattern, count)
         if count == 1:
             self._count_length(pattern, 1)
 
     def _unindex(self, entry: AccessControlEntryRecord) -> None:
-        pattern = pattern_of(entry)
-        said = self.said(pattern, entry.principal)
-        left = tuple(each for each in said if each.id != entry.id)
-        assert len(left) == len(said) - 1, (entry, said)
+        pattern, content = pattern_of(entry), _content(entry)
+        left = dict(self._said[pattern, entry.principal])
+        removed = left.pop(entry.id)
+        assert removed == entry, (entry, removed)
         _keep(self._said, (pattern, entry.principal), left)
+        _keep(self._alike, content, self._alike[content] - 1)
         count = self._counts[pattern] - 1
         assert count >= len(left), (pattern, count, left)
         _keep(self._counts, pattern, count)
@@ -223,6 +228,10 @@ class Acls:
 def pattern_of(entry: AccessControlEntryRecord) -> Pattern:
     """Returns the resource pattern of an ACL entry."""
     return Pattern(entry.resource_type, entry.resource_name, entry.pattern_type)
+
+
+def _content(entry: AccessControlEntryRecord) -> _Content:
+    return pattern_of(entry), entry.principal, entry.host, entry.operation, entry.permission_type
 
 
 def _keep(table: TimelineDict[K, V], key: K, value: V) -> None:
