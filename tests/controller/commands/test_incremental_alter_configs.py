@@ -8,8 +8,9 @@ import pytest
 
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
+from quorate.controller.engine.decision import Moment, steps_of
 from quorate.errors import ErrorCode
-from quorate.metadata.configs import BROKER, ConfigResource
+from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from tests.controller.altering import (
     ORDERS,
     Config,
@@ -69,6 +70,19 @@ def test_a_part_may_be_named_twice(change: Config, after: str) -> None:
     cluster = with_orders({THROTTLED: "0:1,1:1,0:1,0:1"})
 
     assert (record(ORDERS, THROTTLED, after),) == decided(cluster, asked(ORDERS, change)).records
+
+
+def test_a_few_resources_with_long_values_are_changed_in_steps() -> None:
+    cluster = with_orders()
+    long = ",".join(f"{number}:1" for number in range(4_000))
+    few = tuple(asked(ConfigResource(TOPIC, f"t{number}"), append(THROTTLED, long)) for number in range(20))
+    for resource in few:
+        cluster.topic(resource.resource_name, [1])
+    command = incremental_alter_configs(IncrementalAlterConfigsRequest(resources=few), settings=cluster.settings)
+    steps = list(steps_of(command, cluster.state, Moment(next_offset=cluster.next_offset, now_ms=0)))
+
+    assert len(steps) > 1
+    assert 20 == len(cluster.decide(command).records)
 
 
 def test_says_what_is_wrong() -> None:

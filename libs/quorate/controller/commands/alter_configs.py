@@ -38,9 +38,8 @@ def alter_configs(request: AlterConfigsRequest, *, settings: ControllerSettings)
 
 def _asked(asked: _Asked) -> ConfigRequest:
     resource = ConfigResource(asked.resource_type, asked.resource_name)
-    return ConfigRequest(
-        resource, tuple(each.name for each in asked.configs), partial(_changes, resource, asked.configs)
-    )
+    names, values = tuple(each.name for each in asked.configs), tuple(each.value for each in asked.configs)
+    return ConfigRequest(resource, names, values, partial(_changes, resource, asked.configs))
 
 
 def _changes(resource: ConfigResource, configs: tuple[_Config, ...], before: Mapping[str, str]) -> Changes:

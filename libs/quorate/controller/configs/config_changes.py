@@ -16,7 +16,7 @@ from quorate.controller.configs.kinds import Change, kind_of, said
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long, items
-from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps, slices
+from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps
 from quorate.controller.policies import ConfigChange
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
@@ -27,6 +27,8 @@ from quorate.records import ClearElrRecord, ConfigRecord
 __all__ = ["CORDONED_LOG_DIRS", "Changes", "ConfigRequest", "Outcome", "alter", "check_length", "cleared"]
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+CHARS_PER_ITEM: Final = 256
+"""The characters of a list that cost as much as another config."""
 
 Changes: TypeAlias = Mapping[str, str | None]
 """By config name: the value to set, or None to delete it; in the order of the records."""
@@ -34,14 +36,20 @@ Changes: TypeAlias = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequest:
-    """One resource of a request: the config names that it lists, and a function that computes its changes.
+    """One resource of a request: the config names and values that it lists, and a function that computes its changes.
 
     `changes` takes the configs that are set now; it raises ApiError if the request is invalid.
     """
 
     resource: ConfigResource
     names: tuple[str, ...]
+    values: tuple[str | None, ...]
     changes: Callable[[Mapping[str, str]], Changes]
+
+    @property
+    def cost(self) -> int:
+        """What it costs to check the resource, in configs of short values."""
+        return 1 + sum(1 + len(value or "") // CHARS_PER_ITEM for value in self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +71,24 @@ def alter(
     counts = Counter(each.resource for each in listed)
     outcomes: dict[ConfigResource, Outcome] = {}
     records: list[ConfigRecord] = []
-    is_long = len(listed) > ITEMS_PER_STEP
-    for some in slices(listed):
-        if is_long:
+    since_step = 0
+    for each in listed:
+        since_step += each.cost
+        if since_step > 2 * ITEMS_PER_STEP:
+            since_step = each.cost
             yield
-        for each in some:
-            if each.resource in outcomes:
-                continue
-            before = len(records)
-            try:
-                _check_once(each.resource, counts[each.resource])
-                records += _records(state, each, settings)
-                outcomes[each.resource] = Outcome(each.resource)
-            except ApiError as refusal:
-                assert len(records) == before, f"refused, and changed all the same: {each.resource}"
-                outcomes[each.resource] = Outcome(each.resource, refusal)
+        if each.resource in outcomes:
+            continue
+        before = len(records)
+        try:
+            _check_once(each.resource, counts[each.resource])
+            records += _records(state, each, settings)
+            outcomes[each.resource] = Outcome(each.resource)
+        except ApiError as refusal:
+            assert len(records) == before, f"refused, and changed all the same: {each.resource}"
+            outcomes[each.resource] = Outcome(each.resource, refusal)
     assert list(outcomes) == list(counts), (list(outcomes), list(counts))
-    if is_long:
+    if len(listed) > ITEMS_PER_STEP:
         yield
     return list(outcomes.values()), [*records, *cleared(state, records)]
 
