@@ -19,12 +19,20 @@ import grpc
 from deploy.local.plan import Process
 from deploy.local.ports import free_ports
 from kraft.api.alter_partition_reassignments_pb2 import AlterPartitionReassignmentsRequest
+from kraft.api.create_acls_pb2 import CreateAclsRequest
 from kraft.api.create_partitions_pb2 import CreatePartitionsRequest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from kraft.api.delete_acls_pb2 import DeleteAclsRequest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.boxes_pb2 import Int32List
+from kraft.service.controller_pb2_grpc import ControllerStub
+from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
+from quorate.nouns import ANONYMOUS, Principal
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON, principal_text
 from tests.bench.controller_nodes import Controllers, controllers
 from tests.bench.measure import Table
 from tests.bench.synthetic import Shape, topic_name
@@ -37,6 +45,13 @@ REPLICATION_FACTOR: Final = 3
 SESSION_TIMEOUT_MS: Final = 600_000
 """Nobody sends heartbeats."""
 DEADLINE_S: Final = 60.0
+BROKERS_DESCRIBED: Final = 800
+"""Some 280,000 configs; their answer has nearly the 16 MB that a message may have."""
+LONG_LISTS: Final = 120
+"""So many fit into a request of 4 MB."""
+LIST_PARTS: Final = 4_000
+FILTERS: Final = 1_000
+AUTHORIZED: Final = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": str(ANONYMOUS)}
 QUIET_S: Final = 1.0
 """A service that has had no hold for so long is taken to have none any more."""
 TRIES: Final = 3
@@ -54,7 +69,10 @@ _Config = _Resource.AlterableConfig
 _Moved = AlterPartitionReassignmentsRequest.ReassignableTopic
 _Elected = ElectLeadersRequest.TopicPartitions
 _Deleted = DeleteTopicsRequest.DeleteTopicState
+_Described = DescribeConfigsRequest.DescribeConfigsResource
 _TOPIC: Final = 2
+_BROKER: Final = 4
+_APPEND: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +81,16 @@ class Worst:
 
     what: str
     request: Callable[[], Any]
+    before: Callable[[], Any] | None = None
+    """A request that is answered before, and whose holds do not count."""
+    caller: Principal = ANONYMOUS
+    """Who sends it, by the word of a gateway; by itself everybody is ANONYMOUS, who may do everything."""
 
     @property
-    def rpc(self) -> str:
-        return type(self.request()).__name__.removesuffix("Request")
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        if self.caller == ANONYMOUS:
+            return ()
+        return (PASSED_ON, "1"), (CLIENT_HOST, "127.0.0.1"), (CLIENT_PRINCIPAL, principal_text(self.caller))
 
 
 def _one_topic() -> CreateTopicsRequest:
@@ -128,6 +152,68 @@ def _all_elected() -> ElectLeadersRequest:
     )
 
 
+def _all_described() -> DescribeConfigsRequest:
+    resources = [_Described(resource_type=_TOPIC, resource_name=topic_name(number)) for number in range(TOPICS)]
+    return DescribeConfigsRequest(resources=resources)
+
+
+def _broker_described() -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(resources=[_Described(resource_type=_BROKER, resource_name="0")] * BROKERS_DESCRIBED)
+
+
+def _long_lists() -> IncrementalAlterConfigsRequest:
+    long = ",".join(f"{number}:{number % SHAPE.brokers}" for number in range(LIST_PARTS))
+    appended = _Config(name="follower.replication.throttled.replicas", config_operation=_APPEND, value=long)
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            _Resource(resource_type=_TOPIC, resource_name=topic_name(number), configs=[appended])
+            for number in range(LONG_LISTS)
+        ]
+    )
+
+
+def _acls() -> CreateAclsRequest:
+    """Entries of one topic, each of a principal and a host of its own."""
+    return CreateAclsRequest(
+        creations=[
+            CreateAclsRequest.AclCreation(
+                resource_type=_TOPIC,
+                resource_name=topic_name(0),
+                resource_pattern_type=PatternType.LITERAL,
+                principal=f"User:{number}",
+                host=f"10.0.{number // 256}.{number % 256}",
+                operation=AclOperation.READ,
+                permission_type=AclPermission.ALLOW,
+            )
+            for number in range(TOPICS)
+        ]
+    )
+
+
+def _acls_of_each() -> DeleteAclsRequest:
+    return DeleteAclsRequest(filters=[_filter(principal_filter=f"User:{number}") for number in range(TOPICS)])
+
+
+def _acls_of_nobody() -> DeleteAclsRequest:
+    """No index helps: each filter looks at all entries."""
+    return DeleteAclsRequest(filters=[_filter(operation=AclOperation.WRITE) for _ in range(FILTERS)])
+
+
+def _filter(**changes: Any) -> DeleteAclsRequest.DeleteAclsFilter:
+    plain = {
+        "resource_type_filter": ResourceType.ANY,
+        "pattern_type_filter": PatternType.ANY,
+        "operation": AclOperation.ANY,
+        "permission_type": AclPermission.ANY,
+    }
+    return DeleteAclsRequest.DeleteAclsFilter(**{**plain, **changes})
+
+
+def _refused_topics() -> CreateTopicsRequest:
+    topics = [_Topic(name=f"small-{number}", num_partitions=1, replication_factor=1) for number in range(TOPICS)]
+    return CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+
+
 WORST: Final = (
     Worst(what="CreateTopics: one of 9,999 partitions", request=_one_topic),
     Worst(what="CreateTopics: 5,000 of one partition", request=_small_topics),
@@ -136,6 +222,13 @@ WORST: Final = (
     Worst(what="IncrementalAlterConfigs: of 10,000 topics", request=_all_configs),
     Worst(what="AlterPartitionReassignments: 10,000", request=_all_moved),
     Worst(what="ElectLeaders: 10,000", request=_all_elected),
+    Worst(what="DescribeConfigs: 10,000 topics", request=_all_described),
+    Worst(what="DescribeConfigs: a broker 800 times", request=_broker_described),
+    Worst(what="IncrementalAlterConfigs: APPEND of 120 long lists", request=_long_lists),
+    Worst(what="CreateAcls: 10,000", request=_acls),
+    Worst(what="DeleteAcls: 10,000 by principal", before=_acls, request=_acls_of_each),
+    Worst(what="DeleteAcls: 1,000 filters on 10,000", before=_acls, request=_acls_of_nobody),
+    Worst(what="CreateTopics: 10,000, all refused", request=_refused_topics, caller=Principal("User", "nobody")),
 )
 
 
@@ -182,17 +275,26 @@ async def _held(worst: Worst) -> tuple[Mapping[str, float], Mapping[str, float]]
     async with _plane() as (there, ports):
         active = await there.active()
         await there.create(active)
+        if worst.before is not None:
+            await _asked(there.stub(active), worst.before())
         before = await _quiet(ports)
-        answer = await getattr(there.stub(active), worst.rpc)(worst.request(), timeout=DEADLINE_S)
-        assert not getattr(answer, "error_code", 0), answer
+        await _asked(there.stub(active), worst.request(), worst.metadata)
         after = await _quiet(ports)
         return _by_service(there, active, before), _by_service(there, active, after)
+
+
+async def _asked(stub: ControllerStub, request: Any, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+    rpc = getattr(stub, type(request).__name__.removesuffix("Request"))
+    answer = await rpc(request, timeout=DEADLINE_S, metadata=metadata)
+    assert not getattr(answer, "error_code", 0), answer
 
 
 @asynccontextmanager
 async def _plane() -> AsyncIterator[tuple[Controllers, Mapping[str, int]]]:
     """Every process of a control plane, and the port at which each tells its metrics."""
     async with controllers(SHAPE, session_timeout_ms=SESSION_TIMEOUT_MS) as there:
+        for controller in there.plan.controllers:
+            controller.settings.update(AUTHORIZED)
         processes = there.plan.processes
         ports = dict(zip((each.name for each in processes), free_ports(len(processes)), strict=True))
         for process in processes:
