@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
 
 import grpc
 from google.protobuf.json_format import MessageToDict
@@ -19,22 +20,40 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from quorate.runtime.statuses import shortened
+from quorate.runtime.turns import in_turns
 from quorate.traces import AttributeValue, SpanData
 from services.observer.spans import SpanStore
 
-__all__ = ["TRACE_SERVICE", "TraceServicer", "spans_of"]
+__all__ = ["TRACE_SERVICE", "Sender", "TraceServicer", "sender_of", "span_of"]
 
 TRACE_SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 NS_MAX: Final = 2**63 - 1
 """The latest time (ns) that is stored: the database's integers are signed 64-bit, OTLP's times unsigned."""
+SPANS_MAX: Final = 10_000
+"""The most spans that are taken from one request: twenty times as many as OpenTelemetry's exporters send."""
+ATTRIBUTES_MAX: Final = 128
+"""The most attributes of a span, as OpenTelemetry's SDKs have them by default."""
 ATTRIBUTE_BYTES_MAX: Final = 64 << 10
-"""The most bytes of one span's attributes, as they come and as they are stored."""
+"""The most bytes of one span's attributes; those of lists and maps count `AS_JSON` times."""
+AS_JSON: Final = 10
+"""About how many times as long a list is as JSON, as which it is stored."""
+NESTED: Final = frozenset({"array_value", "kvlist_value"})
 NAME_BYTES_MAX: Final = 1_000
 """A longer name, of a span or of who has sent it, is shortened: PostgreSQL indexes no row of more than 2,700 bytes."""
 NUL: Final = "\0"
 """PostgreSQL stores no text with it."""
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+STEPS_PER_TURN: Final = 500
+"""Steps, each a small span or a part of a large one, before the event loop runs other tasks: a few ms."""
+BYTES_PER_STEP: Final = 16
+
+
+class Sender(NamedTuple):
+    """The process that a span comes from."""
+
+    service: str
+    instance: str
 
 
 class TraceServicer(trace_service_pb2_grpc.TraceServiceServicer):
@@ -48,44 +67,75 @@ class TraceServicer(trace_service_pb2_grpc.TraceServiceServicer):
         request: ExportTraceServiceRequest,
         context: grpc.aio.ServicerContext[ExportTraceServiceRequest, ExportTraceServiceResponse],
     ) -> ExportTraceServiceResponse:
-        sent = sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
-        good = [span for resource in request.resource_spans for span in spans_of(resource)]
-        kept = self._store.offer(good)
+        sent, good, kept = await in_turns(_taken(request, self._store))
         if kept == sent:
             return ExportTraceServiceResponse()
         why = (
-            f"{sent - len(good)} spans without valid ids and times, or with more than {ATTRIBUTE_BYTES_MAX} bytes of "
-            f"attributes, {len(good) - kept} for which the store has no room"
+            f"{sent - good} spans without valid ids and times, with more than {ATTRIBUTES_MAX} attributes or "
+            f"{ATTRIBUTE_BYTES_MAX} bytes of them, or after the first {SPANS_MAX} of a request; "
+            f"{good - kept} for which the store has no room"
         )
         partial = ExportTracePartialSuccess(rejected_spans=sent - kept, error_message=why)
         return ExportTraceServiceResponse(partial_success=partial)
 
 
-def spans_of(resource_spans: ResourceSpans) -> Iterator[SpanData]:
-    """Yields a resource's well-formed spans: ids of 16 and 8 bytes, not zero, and an end not before the start.
+def _taken(request: ExportTraceServiceRequest, store: SpanStore) -> Generator[None, None, tuple[int, int, int]]:
+    """Offers the spans of a request to the store. Returns how many were sent, are well-formed, and were taken."""
+    sent = good = kept = steps = 0
+    ready: list[SpanData] = []
+    for sender, span in _walk(request):
+        steps += 1
+        if span is not None:
+            sent += 1
+            found = span_of(span, sender) if sent <= SPANS_MAX else None
+            if found is not None:
+                ready.append(found)
+                steps += span.ByteSize() // BYTES_PER_STEP
+        if steps >= STEPS_PER_TURN:
+            good, kept = good + len(ready), kept + store.offer(ready)
+            ready, steps = [], 0
+            yield
+    return sent, good + len(ready), kept + store.offer(ready)
 
-    Their attributes have at most `ATTRIBUTE_BYTES_MAX` bytes.
+
+def _walk(request: ExportTraceServiceRequest) -> Iterator[tuple[Sender, OtlpSpan | None]]:
+    """Yields each span with its sender; None in its place for each level above, of which there may be many empty."""
+    for resource_spans in request.resource_spans:
+        sender = sender_of(resource_spans)
+        yield sender, None
+        for scope in resource_spans.scope_spans:
+            yield sender, None
+            for span in scope.spans:
+                yield sender, span
+
+
+def sender_of(resource_spans: ResourceSpans) -> Sender:
+    """Returns who has sent spans, by the first `ATTRIBUTES_MAX` attributes; what is no text is left empty."""
+    pairs = islice(resource_spans.resource.attributes, ATTRIBUTES_MAX)
+    found = {pair.key: pair.value.string_value for pair in pairs}
+    return Sender(_name(found.get("service.name", "")), _name(found.get("service.instance.id", "")))
+
+
+def span_of(span: OtlpSpan, sender: Sender) -> SpanData | None:
+    """Returns a span as it is stored; None if it is not well-formed.
+
+    Its ids have 16 and 8 bytes and are not zero, it does not end before its start, and it has at most `ATTRIBUTES_MAX`
+    attributes with `ATTRIBUTE_BYTES_MAX` bytes.
     """
-    resource = {pair.key: pair for pair in resource_spans.resource.attributes}
-    service, instance = (
-        _name(str(_value(resource[key]))) if key in resource else "" for key in ("service.name", "service.instance.id")
+    if not _is_well_formed(span) or (attributes := _attributes(span)) is None:
+        return None
+    return SpanData(
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_span_id=span.parent_span_id.hex(),
+        name=_name(span.name),
+        service=sender.service,
+        instance=sender.instance,
+        start_ns=span.start_time_unix_nano,
+        end_ns=span.end_time_unix_nano,
+        error=span.status.code == Status.STATUS_CODE_ERROR,
+        attributes=attributes,
     )
-    for scope in resource_spans.scope_spans:
-        for span in scope.spans:
-            if not _is_well_formed(span) or (attributes := _attributes(span)) is None:
-                continue
-            yield SpanData(
-                trace_id=span.trace_id.hex(),
-                span_id=span.span_id.hex(),
-                parent_span_id=span.parent_span_id.hex(),
-                name=_name(span.name),
-                service=service,
-                instance=instance,
-                start_ns=span.start_time_unix_nano,
-                end_ns=span.end_time_unix_nano,
-                error=span.status.code == Status.STATUS_CODE_ERROR,
-                attributes=attributes,
-            )
 
 
 def _is_well_formed(span: OtlpSpan) -> bool:
@@ -95,6 +145,7 @@ def _is_well_formed(span: OtlpSpan) -> bool:
         and len(span.span_id) == 8
         and any(span.span_id)
         and len(span.parent_span_id) in (0, 8)
+        and len(span.attributes) <= ATTRIBUTES_MAX
         and span.start_time_unix_nano <= span.end_time_unix_nano <= NS_MAX
     )
 
@@ -105,12 +156,10 @@ def _name(text: str) -> str:
 
 def _attributes(span: OtlpSpan) -> dict[str, AttributeValue] | None:
     """Returns a span's attributes; None if they are too large."""
-    if sum(pair.ByteSize() for pair in span.attributes) > ATTRIBUTE_BYTES_MAX:
+    sizes = (pair.ByteSize() * (AS_JSON if pair.value.WhichOneof("value") in NESTED else 1) for pair in span.attributes)
+    if sum(sizes) > ATTRIBUTE_BYTES_MAX:
         return None
-    found = {pair.key.replace(NUL, REPLACEMENT): _value(pair) for pair in span.attributes}
-    # A list of numbers is many times as long in JSON.
-    is_stored = sum(len(value) for value in found.values() if isinstance(value, str)) <= ATTRIBUTE_BYTES_MAX
-    return found if is_stored else None
+    return {pair.key.replace(NUL, REPLACEMENT): _value(pair) for pair in span.attributes}
 
 
 def _value(pair: KeyValue) -> AttributeValue:

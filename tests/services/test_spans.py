@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import io
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceStub,
@@ -31,7 +34,7 @@ from quorate.runtime.loop import ExitCode
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.traces import SpanData
-from services.observer.otlp import TRACE_SERVICE, TraceServicer
+from services.observer.otlp import SPANS_MAX, TRACE_SERVICE, Sender, TraceServicer, span_of
 from services.observer.spans import PENDING_BYTES_MAX, PENDING_MAX, SPANS, SpanStore, TraceSummary
 from tests.pipeline.postgres import absent, postgres
 from tests.services.scripted import WITHIN_S
@@ -379,6 +382,7 @@ async def test_spans_of_any_exporter_are_kept_with_every_kind_of_attribute(store
         {"parent_span_id": b"\x01"},
         {"start_time_unix_nano": 9},
         {"end_time_unix_nano": 2**63},
+        {"attributes": [KeyValue()] * 129},
         {"attributes": [attribute("text", string_value="x" * 70_000)]},
         {"attributes": [attribute("list", array_value=ArrayValue(values=[AnyValue(int_value=1)] * 4_000))]},
     ],
@@ -392,6 +396,77 @@ async def test_a_malformed_span_is_counted_and_the_others_are_kept(store: SpanSt
     assert 1 == answer.partial_success.rejected_spans
     assert "1 spans without valid ids and times" in answer.partial_success.error_message
     assert 1 == len(await store.trace(f"{1:032x}"))
+
+
+async def test_of_a_request_no_more_spans_are_taken_than_it_may_have(store: SpanStore) -> None:
+    spans = [otlp(span_id=number.to_bytes(8)) for number in range(1, SPANS_MAX + 8)]
+    answer = await TraceServicer(store).Export(export(*spans), None)  # type: ignore[arg-type]
+
+    assert 7 == answer.partial_success.rejected_spans
+
+
+def many_spans() -> ExportTraceServiceRequest:
+    return export(*(otlp(span_id=number.to_bytes(8), name="") for number in range(1, 8_001)))
+
+
+def many_attributes() -> ExportTraceServiceRequest:
+    return export(otlp(attributes=[KeyValue()] * 200_000))
+
+
+def many_of_a_resource() -> ExportTraceServiceRequest:
+    request = export(otlp())
+    request.resource_spans[0].resource.attributes.extend([KeyValue()] * 200_000)
+    return request
+
+
+def many_resources() -> ExportTraceServiceRequest:
+    return ExportTraceServiceRequest(resource_spans=[ResourceSpans()] * 100_000)
+
+
+def many_lists() -> ExportTraceServiceRequest:
+    """They become JSON, which is slow to make."""
+    listed = attribute("list", array_value=ArrayValue(values=[AnyValue(int_value=1)] * 1_500))
+    return export(*(otlp(span_id=number.to_bytes(8), attributes=[listed]) for number in range(1, 41)))
+
+
+def one_by_one(request: ExportTraceServiceRequest) -> float:
+    """The CPU time in s that all the items of a request take if none is refused, and none is left for later."""
+    began = time.thread_time()
+    for resource in request.resource_spans:
+        for pair in resource.resource.attributes:
+            MessageToDict(pair.value)
+        for span in (span for scope in resource.scope_spans for span in scope.spans):
+            if span_of(span, Sender("", "")) is None:
+                for pair in span.attributes:
+                    MessageToDict(pair.value)
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize("made", [many_spans, many_attributes, many_of_a_resource, many_resources, many_lists])
+async def test_a_large_request_leaves_the_loop_to_others(made: Callable[[], ExportTraceServiceRequest]) -> None:
+    request, holds = made(), list[float]()
+
+    async def others() -> None:
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            holds.append(now - before)
+            before = now
+
+    longest = []
+    for _ in range(3):
+        store = SpanStore()
+        holds.clear()
+        other = asyncio.create_task(others())
+        await asyncio.sleep(0)
+        await TraceServicer(store).Export(request, None)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        other.cancel()
+        await store.close()
+        longest.append(max(holds))
+
+    assert 5 * min(longest) < one_by_one(request)
 
 
 async def test_our_own_telemetry_is_all_there_once_it_is_closed(store: SpanStore) -> None:
