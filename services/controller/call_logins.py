@@ -22,6 +22,7 @@ from quorate.controller.access.scram_keys import ITERATIONS_MIN, kept_keys, salt
 from quorate.errors import ApiError, ErrorCode
 from quorate.protocol.sasl.mechanism import Login
 from quorate.protocol.sasl.scram import scram_number
+from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from services.controller.forwarding import peer_address
 from services.controller.logins import Logins
@@ -74,7 +75,7 @@ class CallLogins:
         self._sleep = sleep
         self._key = secrets.token_bytes(32)
         self._fitted: dict[bytes, bytes] = {}
-        self._room = asyncio.Semaphore(HASHED_AT_ONCE)
+        self._hashing = DaemonThreads(HASHED_AT_ONCE, "hashing")
 
     async def __call__(self, context: Any) -> Login | None:
         """Returns the login of a call; None for a call without credentials.
@@ -135,6 +136,7 @@ class CallLogins:
         return self._logins.by_credential(user, credential), user
 
     async def _stored_key(self, mechanism: int, password: str, salt: bytes, iterations: int) -> bytes:
-        async with self._room:
-            salted = await asyncio.to_thread(salted_password, mechanism, password.encode(), salt, iterations)
+        # A call that is cancelled leaves a hash behind that has begun; it counts until it is done.
+        in_thread = asyncio.get_running_loop().run_in_executor
+        salted = await in_thread(self._hashing, salted_password, mechanism, password.encode(), salt, iterations)
         return kept_keys(mechanism, salted)[0]

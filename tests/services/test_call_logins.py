@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +20,11 @@ from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login
 from quorate.records import RemoveDelegationTokenRecord, RemoveUserScramCredentialRecord
 from quorate.runtime.config import ConfigError, load
-from services.controller.call_logins import CallLogins
+from services.controller import call_logins
+from services.controller.call_logins import HASHED_AT_ONCE, CallLogins
 from services.controller.config import ControllerConfig
 from tests.protocol.test_sasl import PASSWORD, USER, credential
+from tests.services.scripted import WITHIN_S
 from tests.services.test_committed_rights import active, commit, standing_by, write
 from tests.services.test_logins import TOKEN, TOKENS, logins
 
@@ -199,6 +202,38 @@ async def test_before_the_state_is_loaded_nobody_is_said_to_be_wrong() -> None:
         await by(context)
 
     assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS is refused.value.code
+
+
+async def test_a_call_that_is_cancelled_makes_no_room_before_its_hash_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, released, hashed = threading.Lock(), threading.Event(), call_logins.salted_password
+    at_once = most = 0
+
+    def counted(*given: Any) -> bytes:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        released.wait(WITHIN_S)
+        with lock:
+            at_once -= 1
+        return hashed(*given)
+
+    monkeypatch.setattr(call_logins, "salted_password", counted)
+    by = asked(active(credential(1)))
+    for _ in range(5):
+        calls = [asyncio.create_task(login(by, basic(password="wrong"))) for _ in range(HASHED_AT_ONCE)]
+        while at_once < HASHED_AT_ONCE:  # noqa: ASYNC110  # a thread counts
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)  # in which more would begin
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    last = asyncio.create_task(login(by, basic()))
+    await asyncio.sleep(0.05)
+    released.set()
+
+    assert Login(principal=Principal("User", USER)) == await last
+    assert HASHED_AT_ONCE == most
 
 
 async def test_many_wrong_passwords_leave_the_loop_to_others() -> None:
