@@ -107,9 +107,9 @@ class Gateway:
         message, header = request.message, request.header
         if isinstance(message, EnvelopeRequest):
             return await self._opened(message, request.principal, client)
-        caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
         newest = as_newest(message, header.request_api_version)
         try:
+            caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
             _check_token_request(request.api, is_token=request.is_token)
             await self._check_right(request, caller)
             self._check_node(request, newest, client)
@@ -252,7 +252,10 @@ def _deadline_ms(message: Message) -> int:
 def _metadata(
     *, client_id: str | None, principal: Principal, hosts: Sequence[str], forwarder: Principal = ANONYMOUS
 ) -> Metadata:
-    """Returns the metadata by which a controller knows whose request it is; the first of `hosts` is the caller's."""
+    """Returns the metadata by which a controller knows whose request it is; the first of `hosts` is the caller's.
+
+    Raises ApiError for a principal that is too long.
+    """
     metadata = [(PASSED_ON, "1"), *((CLIENT_HOST, host) for host in hosts)]
     if client_id:
         metadata.append((CLIENT_ID, client_id_text(client_id)))

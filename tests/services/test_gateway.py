@@ -33,6 +33,7 @@ from quorate.network.server import Listening, serving
 from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, all_apis
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
+from quorate.protocol.sasl.plain import PlainClient, PlainServer
 from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, HOP, LISTENER
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import trailing_metadata
@@ -108,14 +109,25 @@ def failed(status: grpc.StatusCode, trailing: Any = (), details: str = "") -> gr
 
 
 @asynccontextmanager
-async def gateway(services: Services, client_id: str = "tool", listener: str = "KAFKA") -> AsyncIterator[Connection]:
-    """A client's connection to a listener of a gateway before these services."""
+async def gateway(
+    services: Services, client_id: str = "tool", listener: str = "KAFKA", user: str | None = None
+) -> AsyncIterator[Connection]:
+    """A client's connection to a listener of a gateway before these services; a `user` logs in."""
     made = Gateway(dict.fromkeys(Backend, services), GATEWAYS)
     await made.features.refresh()
-    listening = Listening(name=listener, handle=made, served=SERVED, describe_versions=made.features.describe)
+    mechanisms = None if user is None else {"PLAIN": lambda: PlainServer(lambda *_: True)}
+    listening = Listening(
+        name=listener,
+        handle=made,
+        served=SERVED,
+        describe_versions=made.features.describe,
+        mechanisms=mechanisms,
+    )
+    begin = None if user is None else lambda: PlainClient(user, "x")
+    settings = ClientSettings(client_id=client_id)
     async with (
         serving(listening, LOOPBACK) as server,
-        await connect(LOOPBACK, server.port, settings=ClientSettings(client_id=client_id)) as client,
+        await connect(LOOPBACK, server.port, settings=settings, begin=begin) as client,
     ):
         yield client
 
@@ -401,14 +413,40 @@ async def test_the_controller_is_told_who_asks() -> None:
     assert {LISTENER: ["KAFKA"]} == of_fetch
 
 
+async def test_what_it_tells_of_a_client_has_room_in_the_metadata_of_a_call() -> None:
+    services = Services()
+    longest = "ö" * (1_495 // len("%C3%B6"))
+    envelope = EnvelopeRequest(inner(CreateTopicsRequest(), 7, client_id="ö" * 10_000), principal(longest), bytes(4))
+    async with gateway(services) as client:
+        await client.ask(envelope)
+
+    ((_, _, told),) = services.asked
+    assert (["%C3%B6" * 166], [f"User:{'%C3%B6' * len(longest)}"]) == (told[CLIENT_ID], told[CLIENT_PRINCIPAL])
+
+
+async def test_a_principal_that_has_no_room_there_is_refused_and_not_cut() -> None:
+    """A part of a name may be somebody else's; and an error that is retriable would have it asked again for ever."""
+    services = Services()
+    envelope = EnvelopeRequest(inner(CreateTopicsRequest(), 7), principal("a" * 1_496), bytes(4))
+    async with gateway(services) as client:
+        in_envelope = await client.ask_for(EnvelopeResponse, envelope)
+    async with gateway(services, user="ö" * 250) as client:
+        itself = await client.ask_for(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=2))
+
+    failed, error = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, itself.error_message
+    assert (failed, failed, []) == (in_envelope.error_code, itself.error_code, services.asked)
+    assert error is not None
+    assert "has 1505 bytes, percent-encoded; at most 1500 go on" in error
+
+
 def principal(name: str = "alice", kind: str = "User") -> bytes:
     """As Kafka's DefaultKafkaPrincipalBuilder writes it."""
     return bytes(2) + encode(DefaultPrincipalData(kind, name), 0)
 
 
-def inner(request: Message, version: int) -> bytes:
+def inner(request: Message, version: int, client_id: str = "app") -> bytes:
     api = next(api for api in all_apis().values() if api.request is type(request))
-    return encode_request(api, request, version=version, correlation_id=77, client_id="app")
+    return encode_request(api, request, version=version, correlation_id=77, client_id=client_id)
 
 
 IN_VERSION_99: Final = b"\0\x13" + b"\0\x63" + inner(CreateTopicsRequest(), 7)[4:]

@@ -56,8 +56,9 @@ LISTENER: Final = "kraft-listener"
 LOGIN_REASON: Final = "login-reason"
 """Metadata key of a refused login: the reason as the client gets it, in the error_message of SaslAuthenticate."""
 
-CLIENT_ID_MAX: Final = 1_000
-"""Most characters of a client id that are passed on: gRPC's metadata has a limit."""
+CLIENT_ID_BYTES_MAX: Final = 1_000
+PRINCIPAL_BYTES_MAX: Final = 1_500
+"""Most bytes of a client id and of a principal as metadata: a call may have 8 KiB of it, with three principals."""
 
 Metadata = Iterable[tuple[str, str | bytes]]
 
@@ -78,8 +79,15 @@ def listener_of(metadata: Metadata) -> str | None:
 
 
 def principal_text(caller: Principal) -> str:
-    """Returns a principal as the value of `CLIENT_PRINCIPAL`: metadata takes printable ASCII only."""
-    return quote(str(caller), safe=":")
+    """Returns a principal as the value of `CLIENT_PRINCIPAL`: metadata takes printable ASCII only.
+
+    Raises ApiError(PRINCIPAL_DESERIALIZATION_FAILURE) for one that is too long: a part of it would be somebody else.
+    """
+    text = quote(str(caller), safe=":")
+    if len(text) > PRINCIPAL_BYTES_MAX:
+        why = f"the principal {text[:40]}… has {len(text)} bytes, percent-encoded; at most {PRINCIPAL_BYTES_MAX} go on"
+        raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, why)
+    return text
 
 
 def principal(metadata: Metadata, key: str = CLIENT_PRINCIPAL) -> Principal:
@@ -98,5 +106,15 @@ def principal(metadata: Metadata, key: str = CLIENT_PRINCIPAL) -> Principal:
 
 
 def client_id_text(client_id: str) -> str:
-    """Returns a client id as metadata takes it: letters beyond ASCII percent-encoded, and not too long."""
-    return "".join(each if " " <= each <= "~" else quote(each) for each in client_id[:CLIENT_ID_MAX])
+    """Returns a client id as metadata takes it: letters beyond ASCII percent-encoded, and the end cut off if too long.
+
+    >>> client_id_text("tôol")
+    't%C3%B4ol'
+    """
+    text = ""
+    for each in client_id[:CLIENT_ID_BYTES_MAX]:
+        longer = text + (each if " " <= each <= "~" else quote(each))
+        if len(longer) > CLIENT_ID_BYTES_MAX:
+            break
+        text = longer
+    return text
