@@ -32,6 +32,9 @@ class ApiVersionsCache:
         self._ask = ask
         self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in served.items())
         self._answer: ApiVersionsResponse | None = None
+        self._asked = 0
+        self._answered = 0
+        """The number of the question that the answer is to."""
         self.known = asyncio.Event()
         """Set once the controller has answered."""
 
@@ -47,11 +50,15 @@ class ApiVersionsCache:
             await asyncio.sleep(REFRESH_S)
 
     async def refresh(self) -> None:
-        """Asks the controller now; what is known stays if it cannot be reached."""
+        """Asks the controller now; what is known stays if it cannot be reached, or if a later question is answered."""
+        self._asked += 1
+        number = self._asked
         try:
             answer = await self._ask()
         except ApiError as refusal:
             log.debug("the controller's features are not known anew", reason=str(refusal))
             return
-        self._answer = replace(answer, api_keys=self._keys)
+        if number < self._answered:
+            return
+        self._answer, self._answered = replace(answer, api_keys=self._keys), number
         self.known.set()

@@ -43,6 +43,7 @@ from quorate.wire.fitting import fitted
 from quorate.wire.protobuf import json_form, to_protobuf
 from quorate.wire.schema import FieldType, Layout, layout_of
 from services.gateway.apis import FORWARDABLE, ROUTES, SERVED, Backend
+from services.gateway.features import ApiVersionsCache
 from services.gateway.handler import Gateway
 from services.gateway.metrics import ROWS
 from services.gateway.older import answered_in, as_newest
@@ -552,6 +553,21 @@ async def test_features_are_asked_for_again_after_a_change() -> None:
         await made.features.refresh()
         async with await connect(LOOPBACK, server.port) as client:
             assert 9 == client.node.finalized_features_epoch
+
+
+async def test_an_older_answer_about_features_that_comes_later_is_dropped() -> None:
+    """As when the regular question is under way while UpdateFeatures is answered."""
+    answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    waiting = iter(answers)
+    features = ApiVersionsCache(lambda: next(waiting), SERVED)
+    older, newer = [asyncio.create_task(features.refresh()) for _ in answers]
+    await asyncio.sleep(0)
+    answers[1].set_result(ApiVersionsResponse(finalized_features_epoch=9))
+    await newer
+    answers[0].set_result(ApiVersionsResponse(finalized_features_epoch=8))
+    await older
+
+    assert 9 == features.describe(ApiVersionsRequest(), 4).finalized_features_epoch
 
 
 async def test_drain_waits_for_answers() -> None:
