@@ -248,25 +248,24 @@ def decode_records(values: Iterable[bytes]) -> list[Message]:
     """
     records = []
     alike: dict[bytes, PartitionRecord] = {}
-    version = b""
-    follows, misses = False, 0
+    frame, misses = b"", 0
     for value in values:
-        after_another, follows = follows, value[:2] == _PARTITION
-        if not (follows and after_another) or misses > MISSES_MAX:
+        if value[:_ID_FROM] != frame:  # no partition after another of the same version
+            frame = value[:_ID_FROM] if value[:2] == _PARTITION and misses <= MISSES_MAX else b""
+            alike.clear()
             records.append(decode_record(value))
             continue
-        if value[2:_ID_FROM] != version:
-            version = value[2:_ID_FROM]
-            alike.clear()
         first = alike.get(rest := value[_ID_TO:])
-        if first is None:
-            misses += 1
-            record = decode_record(value)
-            if type(record) is PartitionRecord:
-                alike[rest] = record
-        else:
+        if first is not None:
             misses -= 1
-            record = replace(first, partition_id=_ID.unpack_from(value, _ID_FROM)[0])
+            records.append(replace(first, partition_id=_ID.unpack_from(value, _ID_FROM)[0]))
+            continue
+        record = decode_record(value)
+        if type(record) is PartitionRecord:
+            alike[rest] = record
+        misses += 1
+        if misses > MISSES_MAX:
+            frame = b""
         records.append(record)
     return records
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from kraft import Message
@@ -80,7 +79,7 @@ class ClusterState:
         """
         if place + 1 < len(records) and type(records[place]) is type(records[place + 1]) is PartitionRecord:
             assert self._apply, "a past state takes no records"
-            count = self.topics.lay_down_next(islice(records, place, None))
+            count = self.topics.lay_down_next(records, place)
             if count:
                 return place + count
         self.apply(records[place], base_offset + place)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -262,39 +263,41 @@ class Topics:
         assert isinstance(rows, PartitionRows), rows
         rows.put(record.partition_id, registered(record))
 
-    def lay_down_next(self, records: Iterable[Message]) -> int:
-        """Creates the partitions of the first records, as far as they are a topic's next ones; returns how many.
+    def lay_down_next(self, records: Sequence[Message], place: int) -> int:
+        """Creates the partitions from `place` on, as far as they are the next ones of a topic; returns how many.
 
         It stops before a record that `lay_down` would refuse. Partitions that differ by their id alone, as most of a
         new topic's do, share one object.
         """
+        first = records[place]
+        topic = self._by_id.get(first.topic_id) if type(first) is PartitionRecord else None
+        if topic is None:
+            return 0
+        assert isinstance(topic.partitions, PartitionRows), topic.partitions
         made: list[Partition] = []
         alike: dict[tuple[object, ...], Partition] = {}
-        rows: PartitionRows | None = None
-        topic_id, next_id, misses = None, 0, 0
-        for record in records:
-            if type(record) is not PartitionRecord:
-                break
-            if rows is None:
-                if (topic := self._by_id.get(record.topic_id)) is None:
-                    break
-                assert isinstance(topic.partitions, PartitionRows), topic.partitions
-                rows, topic_id, next_id = topic.partitions, topic.id, topic.partitions.next_id
-            if record.partition_id != next_id + len(made) or record.topic_id != topic_id:
+        next_id, misses = topic.partitions.next_id, 0
+        for record in islice(records, place, None):
+            if type(record) is not PartitionRecord or record.partition_id != next_id:
                 break
             shape = astuple(record)[1:] if misses <= MISSES_MAX else ()
             partition = alike.get(shape)
-            misses += 1 if partition is None else -1
-            if partition is None:
+            if partition is not None:
+                misses -= 1
+            else:
+                if record.topic_id != topic.id:
+                    break
                 try:
                     partition = registered(record)
                 except ReplayFault:
                     break
                 if shape:
                     alike[shape] = partition
+                misses += 1
             made.append(partition)
-        if rows is not None and made:
-            rows.extend(made)
+            next_id += 1
+        if made:
+            topic.partitions.extend(made)
         return len(made)
 
     def change(self, record: PartitionChangeRecord, _: Offset) -> None:
