@@ -6,6 +6,7 @@ STAMP := .venv/.synced
 PROTOS := $(shell find protos -name '*.proto') protos/generate.py libs/quorate/wire/schema.py
 MADE := libs/kraft/schema.binpb
 COMPILED := .venv/.compiled
+SPARK := .venv/.spark
 PARALLEL = -n $(or $(WORKERS),2) --dist loadfile
 SOURCES = $(shell find deploy libs services -name '*.py' 2>/dev/null)
 
@@ -114,8 +115,7 @@ mutation: setup ## how many of COUNT mutations of services and runtime, drawn by
 exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaustive/README.md
 	@$(RUN) python -m tests.exhaustive $(ARGS)
 
-spark-setup: setup ## Spark, and a Java of its own for it
-	@$(UV) sync --frozen --quiet --group spark --compile-bytecode
+spark-setup: setup $(SPARK) ## Spark, and a Java of its own for it
 
 spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their own, and jars (needs Maven)
 	@UV_PROJECT_ENVIRONMENT=build/spark-formats/delta/env $(UV) sync --frozen --quiet --group spark --compile-bytecode
@@ -146,6 +146,10 @@ $(MADE): $(STAMP) $(PROTOS)
 
 $(STAMP): Makefile uv.lock pyproject.toml libs/pyproject.toml $(wildcard services/*/pyproject.toml) | uv
 	@$(UV) sync --frozen --quiet --inexact --compile-bytecode # inexact: what `make spark-setup` brought stays
+	@touch $@
+
+$(SPARK): $(STAMP)
+	@$(UV) sync --frozen --quiet --group spark --compile-bytecode
 	@touch $@
 
 # Nine processes would each compile all of it: at the first start, and at every one where PYTHONDONTWRITEBYTECODE is set.
