@@ -13,15 +13,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-__all__ = ["CODEC", "Compute", "Computed", "Rows", "frame_of", "staged"]
+from services.pipeline.row_files import CODEC, row_file
+
+__all__ = ["Compute", "Computed", "Rows", "frame_of", "staged"]
 
 Compute = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]]
 """Computes tables from the batches of one partition of a DataFrame."""
-CODEC: Final = "zstd"
 _CLUSTER: Final = "cluster_id"
 _RESULT: Final = "cluster_id string, file string"
 
@@ -66,7 +66,8 @@ def staged(rows: Computed, to: Path) -> Mapping[str, list[str]]:
             for cluster_id, own in _by_cluster(table):
                 # A task may run twice: each attempt has a name of its own, and only what the job returns is adopted.
                 name = f"part-{uuid.uuid4()}.{CODEC}.parquet"
-                pq.write_table(own, to / name, compression=CODEC)
+                with row_file(to / name, own.schema) as file:
+                    file.write_table(own)
                 yield pa.RecordBatch.from_pydict({"cluster_id": [cluster_id], "file": [name]})
 
     found: dict[str, list[str]] = {}
