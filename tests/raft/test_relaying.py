@@ -105,25 +105,28 @@ def test_whoever_is_not_to_be_relayed_is_sent_to_the_leader(request_: FetchReque
     assert "NOT_LEADER_OR_FOLLOWER" in refusal
 
 
-@pytest.mark.parametrize("id", [9, -1])
-def test_a_fetch_without_news_is_held(id: int) -> None:
+EIGHT, NINE = (Uuid(bytes(15) + each) for each in (b"8", b"9"))
+
+
+@pytest.mark.parametrize(
+    "readers",
+    [
+        (ReplicaKey(9, NINE), ReplicaKey(9, EIGHT)),
+        (ReplicaKey(-1, NINE), ReplicaKey(-1, EIGHT)),
+        (ReplicaKey(-1), ReplicaKey(-1)),
+    ],
+    ids=["with an id", "without one", "that nothing tells apart"],
+)
+def test_fetches_without_news_are_held(readers: tuple[ReplicaKey, ReplicaKey]) -> None:
     script = told(STORY)
 
-    assert [] == answer(script, fetch(3, 2, replica=ReplicaKey(id, Uuid(bytes(15) + b"9")), max_wait_ms=400))
-    assert [] == answer(script, fetch(3, 2, replica=ReplicaKey(id, Uuid(bytes(15) + b"8")), max_wait_ms=400))
+    for reader in readers:
+        assert [] == answer(script, fetch(3, 2, replica=reader, max_wait_ms=400))
     script.run("flush 1")
     script.run("flush 2")
     assert ["4 → admin FetchResponse epoch=2 records=3..4 hw=4"] * 2 == [
         line for line in script.take_output() if line.startswith("4 → admin ")
     ]
-
-
-def test_a_second_fetch_of_nobody_on_the_same_directory_is_not_held() -> None:
-    """Both may be there: nothing tells them apart."""
-    script = told(STORY)
-
-    assert [] == answer(script, fetch(3, 2, replica=ReplicaKey(-1), max_wait_ms=400))
-    assert ["FetchResponse epoch=2 hw=3"] == answer(script, fetch(3, 2, replica=ReplicaKey(-1), max_wait_ms=400))
 
 
 def test_a_relay_that_follows_another_leader_says_so_to_those_who_wait() -> None:

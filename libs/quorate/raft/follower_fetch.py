@@ -20,7 +20,7 @@ def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> Non
     """Answers an observer's Fetch like a leader whose log ends at this follower's high watermark.
 
     Without news the fetch is parked, and with news for `commit_wait_ms`, so that one answer carries several commits. It
-    is answered at once if it may not be held (`_may_be_held`). A fetch is refused if it is from a voter, does not allow
+    is answered at once if there is no place for it (`_place`). A fetch is refused if it is from a voter, does not allow
     any server (`from_any`), or comes before this follower has fetched from its leader.
     """
     if not _may_serve(turn, role, request):
@@ -29,21 +29,17 @@ def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> Non
     misfit = _misfit(turn, role, request)
     if misfit is not None:
         turn.answer(request, misfit)
-    elif (wait_ms := _wait_ms(turn, request)) == 0 or not _may_be_held(turn, role, request.replica):
+    elif (wait_ms := _wait_ms(turn, request)) == 0 or (place := _place(turn, role, request.replica)) is None:
         turn.answer(request, _records(turn, role, request))
     else:
-        parked_fetches.park(turn, role, request.replica, request, wait_ms=wait_ms, answer=_answer(turn, role))
+        parked_fetches.park(turn, role, place, request, wait_ms=wait_ms, answer=_answer(turn, role))
 
 
-def _may_be_held(turn: StepContext, role: Follower, key: ReplicaKey) -> bool:
-    """Returns whether the fetch may be parked: fewer than `observers_max` are, or it replaces one of the same replica.
-
-    Readers of replica id -1 are told apart by their directory ids; one does not replace another of the same, since both
-    may be there.
-    """
-    if key in role.parked:
-        return key.id >= 0
-    return len(role.parked) < turn.settings.observers_max
+def _place(turn: StepContext, role: Follower, key: ReplicaKey) -> ReplicaKey | None:
+    """Returns the key under which the fetch may be parked; None if `observers_max` are, none of its replica."""
+    if key.id < 0:
+        return parked_fetches.place_of_reader(turn, role, key)
+    return key if key in role.parked or len(role.parked) < turn.settings.observers_max else None
 
 
 def relay_snapshot(turn: StepContext, role: Follower, request: FetchSnapshotRequest) -> None:
