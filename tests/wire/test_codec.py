@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 
 import pytest
@@ -191,24 +190,16 @@ def test_keeps_tags_it_does_not_know_in_order() -> None:
     assert read.leader == 3
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("message", "version"), [(RequestHeader, 2), (PartitionChangeRecord, 0)])
-def test_the_work_grows_with_the_number_of_unknown_tags_and_not_with_its_square(
-    message: type[Message], version: int
-) -> None:
-    """Anybody may send them before a login. Compared is the processor's time of two decodings in this thread."""
+def test_very_many_unknown_tags_are_read(message: type[Message], version: int) -> None:
+    """Anybody may send them before a login. A decoder that copies those before for each would take minutes."""
+    count = 300_000
+    data = (
+        encode(message(), version)[:-1] + uvarint(count) + b"".join(uvarint(1000 + tag) + b"\0" for tag in range(count))
+    )
 
-    def work(count: int) -> float:
-        bare = encode(message(), version)
-        data = bare[:-1] + uvarint(count) + b"".join(uvarint(1000 + tag) + b"\0" for tag in range(count))
-        began = time.thread_time()
-        read = decode(message, data, version)
-        spent = time.thread_time() - began
-        assert read.unknown_tags == tuple((1000 + tag, b"") for tag in range(count))
-        return spent
-
-    few, many = (min(work(count) for _ in range(3)) for count in (500, 50_000))
-
-    assert many < few * 1000, "the square would be 10,000 times the work"
+    assert tuple((1000 + tag, b"") for tag in range(count)) == decode(message, data, version).unknown_tags
 
 
 def test_a_field_the_version_has_no_room_for_is_refused() -> None:
