@@ -26,6 +26,7 @@ from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
+from quorate.runtime import transport
 from quorate.runtime.client import Client, call, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.config import ConfigError
@@ -419,6 +420,27 @@ def test_a_file_that_is_gone_once_it_was_read_is_not_taken(
     server.look()
 
     assert "was written while they were read" in log.getvalue()
+
+
+def test_a_file_that_may_be_read_only_later_is_taken_then(
+    node: Files, issuer: Authority, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mode or owner is set after it was written: neither changes inode, size or time of change."""
+    server = node.transport()
+    node.replace(node.keystore, issuer.issue("node", "/O=cluster/CN=node-again").read_text())
+
+    def refused(*files: Path) -> Any:
+        raise ValueError("permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transport, "read_stores", refused)
+        server.look()
+        server.look()
+    assert 1 == log.getvalue().count("permission denied")
+
+    server.look()
+
+    assert "commonName=node-again" in log.getvalue()
 
 
 def test_a_certificate_that_has_expired_is_no_start(tmp_path: Path, issuer: Authority) -> None:

@@ -72,6 +72,7 @@ class Transport:
         self._revocations = revoked
         self._revoked: frozenset[str] = frozenset()
         self._stamp: Stamp = ()
+        self._refused: Stamp | None = None
         self._stores: Stores | None = None
         self._credentials: Credentials | None = None
         self._channels: WeakSet[ReloadingChannel] = WeakSet()
@@ -163,33 +164,44 @@ class Transport:
                 await channel.close_retired()
 
     def look(self) -> None:
-        """Takes the files if they are others than at the last look, and fit each other."""
-        assert self._files is not None
-        assert self._stores is not None
+        """Takes the files if they are others than those in use, and fit each other. Tells of others once.
+
+        They are tried again at each look, because what was wrong may be a file's mode or owner.
+        """
         stamp = self._seen()
-        if stamp == self._stamp:
-            self._warn_of_expiry()
-            return
-        self._stamp = stamp
-        self._look_at_revoked()
+        if stamp != self._stamp:
+            is_told = stamp == self._refused
+            problems = [each for each in (self._look_at_revoked(), self._look_at_stores()) if each is not None]
+            if problems:
+                self._refused = stamp
+            else:
+                self._stamp, self._refused = stamp, None
+            for what, reason in () if is_told else problems:
+                log.warning(f"the new {what} is not taken, and the old one stays", reason=reason)
+        self._warn_of_expiry()
+
+    def _look_at_stores(self) -> tuple[str, str] | None:
+        """Takes the key and trust store; returns what is not taken, and the reason."""
+        assert self._files is not None
         try:
             stores = read_stores(*self._files)
         except ValueError as problem:
-            log.warning("the new certificate is not taken, and the old one stays", reason=str(problem))
-            return
+            return "certificate", str(problem)
         if stores != self._stores:
             self._take(stores)
             log.info("took a new certificate", **self.described)
+        return None
 
-    def _look_at_revoked(self) -> None:
+    def _look_at_revoked(self) -> tuple[str, str] | None:
+        """Takes the list of revoked certificates; returns what is not taken, and the reason."""
         try:
             revoked = self._read_revoked()
         except ValueError as problem:
-            log.warning("the new list of revoked certificates is not taken, and the old one stays", reason=str(problem))
-            return
+            return "list of revoked certificates", str(problem)
         if revoked != self._revoked:
             self._revoked = revoked
             log.info("took a new list of revoked certificates", count=len(revoked))
+        return None
 
     def _read_revoked(self) -> frozenset[str]:
         """Raises ValueError."""
