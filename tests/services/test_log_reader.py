@@ -194,7 +194,8 @@ async def check_left_for_the_next(tmp_path: Path, nonsense: Nonsense) -> None:
 
 async def test_a_server_that_holds_no_fetch_is_asked_a_few_times_a_second() -> None:
     """As one that holds fetches of so many others that it has no room for this one."""
-    full, server = Nonsense(fetched(Partition(current_leader=OF_NODE_7)), FetchSnapshotResponse()), Server()
+    server = Server()
+    full = Nonsense(fetched(Partition(current_leader=OF_NODE_7)), FetchSnapshotResponse(), OF_CLUSTER_C)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, full)
     async with listening(server) as address:
         began_at = time.monotonic()

@@ -55,6 +55,11 @@ class WatchedDisk(Disk):
         super().install(snapshot)
         self.durable = snapshot.offset
 
+    def abandon(self) -> None:
+        """Closes the files of a process that is gone; it may have been at closing them."""
+        self.log.abandon()
+        self._checkpoints.close()
+
     @property
     def last(self) -> OffsetAndEpoch:
         """How far it is durable what this node has: in its log, or by the checkpoint with which that begins."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -32,7 +31,6 @@ from services.quorum.checkpoints import CheckpointVoters, StateSnapshot
 from services.quorum.cleaner import Cleaner
 from services.quorum.config import OBSERVER_WAIT_MS
 from services.quorum.controller_presence import ControllerPresence
-from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints, static_voters
 from services.quorum.peers import Peers
@@ -314,7 +312,7 @@ class Node:
         disk = self.disk
         self._end(is_power_cut=is_power_cut)
         if disk is not None:
-            self._world.network.after_ms(0, _close, disk)
+            self._world.network.after_ms(0, disk.abandon)
 
     def stop(self) -> None:
         """Asked to end."""
@@ -348,8 +346,8 @@ class Node:
         """The world is over."""
         if self.driver is not None:
             self.driver.stop()
-            _close(self.driver.disk)
         if self.disk is not None:
+            self.disk.abandon()
             self._world.clean_count += self.disk.clean_count
 
     def damage(self) -> bool:
@@ -371,9 +369,3 @@ def is_of_the_disk(error: BaseException | None) -> bool:
     if isinstance(error, Corrupt):  # it names the file, and is raised anew for that
         return is_of_the_disk(error.__context__)
     return error is not None and (isinstance(error, Injected) or is_of_the_disk(error.__cause__))
-
-
-def _close(disk: Disk) -> None:
-    """The next life has a copy; here only the files are to be closed."""
-    with suppress(OSError, AssertionError):
-        disk.close()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kraft.api.describe_configs import DescribeConfigsResponse
-from quorate.controller.commands.describe_configs import CONFIGS_MAX, CONFIGS_PER_STEP
+from quorate.controller.commands.describe_configs import CONFIGS_PER_STEP
 from quorate.controller.configs.broker import DYNAMIC
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
 from quorate.controller.configs.topic import CONFIGS
 from quorate.controller.configs.values import Source
 from quorate.controller.engine.decision import Moment, steps_of
-from quorate.errors import ErrorCode
 from quorate.metadata.configs import BROKER, ConfigResource
 from tests.controller.tables.describe_configs import (
     ALL,
@@ -80,15 +79,6 @@ def test_many_resources_are_read_in_steps() -> None:
 
     assert step_count > 50 * len(names(ONE)) // (2 * CONFIGS_PER_STEP)
     assert (described(ONE),) * 50 == in_steps.response.results
-
-
-def test_a_request_reads_so_many_configs() -> None:
-    cluster = some_of_all()
-    count = CONFIGS_MAX // len(names(ONE)) + 1
-    refused = cluster.refusal(command(cluster, request(*(asked(ONE, "no.such.config"),) * count)))
-
-    assert ErrorCode.POLICY_VIOLATION is refused.code
-    assert f"{count * len(names(ONE))} configs or more; one request reads at most 500000" in refused.message
 
 
 @pytest.mark.parametrize("resource", [ORDERS, BILLS, ONE, ALL, PAYMENTS, PHONES])

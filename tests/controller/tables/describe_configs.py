@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from quorate.controller.commands.describe_configs import describe_configs
+from quorate.controller.commands.describe_configs import CONFIGS_MAX, describe_configs
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import LONG_MAX, Source, ValueType
 from quorate.controller.engine.decision import Command
@@ -520,6 +520,12 @@ TABLE = Table(
             "ConfigHelper.handleDescribeConfigsRequest: InvalidRequestException, in Kafka for the whole request.",
             ConfigResource(99, "1"),
             BAD_REQUEST,
+        ),
+        Row(
+            case="more configs than one request reads",
+            rule=f"{DESCRIBE}: a resource is answered as often as it is named; the limit is ours.",
+            request=request(*(asked(ONE, "no.such.config"),) * (CONFIGS_MAX // 300)),
+            answer=ErrorCode.POLICY_VIOLATION,
         ),
         Row(
             case="nothing",
