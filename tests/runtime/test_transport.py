@@ -437,7 +437,6 @@ def test_a_file_that_may_be_read_only_later_is_taken_then(
         server.look()
         server.look()
     assert 1 == log.getvalue().count("permission denied")
-
     server.look()
 
     assert "commonName=node-again" in log.getvalue()
