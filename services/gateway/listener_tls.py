@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from quorate.runtime.logs import logger
-from quorate.tls.file_stamps import LOOK_AGAIN_S, Stamp, stamp_of
+from quorate.tls.watched_files import LOOK_AGAIN_S, WatchedFiles
 
 __all__ = ["ListenerTls", "watch_files"]
 
@@ -19,35 +19,29 @@ class ListenerTls:
     """The TLS of one listener: a call returns what the next connection is made with.
 
     Connections that are open stay as they are. Files that are not as they should be are refused, and the last good ones
-    stay in use; they are tried again at each look, because what was wrong may be their mode or their owner.
+    stay in use.
     """
 
     def __init__(self, name: str, files: Sequence[Path], read: Callable[[], ssl.SSLContext]) -> None:
         """`read` makes a context from the `files` of the listener with this name. Raises what it raises: ValueError."""
         self._name = name
         self._files = files
+        self._watched = WatchedFiles(files)
         self._read = read
-        self._taken = stamp_of(*files)
-        self._refused: Stamp | None = None
         self._context = read()
 
     def __call__(self) -> ssl.SSLContext:
         return self._context
 
     def look(self) -> None:
-        """Takes the files if they are others than those in use. Tells of those that are refused once."""
-        stamp = stamp_of(*self._files)
-        if stamp == self._taken:
-            return
-        try:
-            self._context = self._read()
-        except ValueError as problem:
-            if stamp != self._refused:
-                what = "the new certificate is not taken, and the old one stays"
-                log.warning(what, listener=self._name, reason=str(problem))
-            self._refused = stamp
-            return
-        self._taken, self._refused = stamp, None
+        """Takes the files if they have changed; the log has each refusal once."""
+        refusal = self._watched.look(self._take)
+        if refusal is not None:
+            what = "the new certificate is not taken, and the old one stays"
+            log.warning(what, listener=self._name, reason=refusal)
+
+    def _take(self) -> None:
+        self._context = self._read()
         log.info("took a new certificate", listener=self._name, files=", ".join(map(str, self._files)))
 
 

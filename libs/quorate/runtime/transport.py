@@ -24,10 +24,10 @@ from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger
 from quorate.runtime.reloading_channel import Credentials, ReloadingChannel
-from quorate.tls.file_stamps import LOOK_AGAIN_S, Stamp, stamp_of
 from quorate.tls.key_stores import Stores, read_stores
 from quorate.tls.revoked import fingerprint, read_revoked
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
+from quorate.tls.watched_files import LOOK_AGAIN_S, WatchedFiles
 
 __all__ = ["PLAIN", "Transport"]
 
@@ -71,13 +71,14 @@ class Transport:
         self._clock = clock
         self._revocations = revoked
         self._revoked: frozenset[str] = frozenset()
-        self._stamp: Stamp = ()
-        self._refused: Stamp | None = None
         self._stores: Stores | None = None
         self._credentials: Credentials | None = None
         self._channels: WeakSet[ReloadingChannel] = WeakSet()
+        self._watched: list[tuple[str, WatchedFiles, Callable[[], None]]] = []
         if self._files is not None:
-            self._stamp = self._seen()
+            if revoked is not None:
+                self._watched.append(("list of revoked certificates", WatchedFiles((revoked,)), self._take_revoked))
+            self._watched.append(("certificate", WatchedFiles(self._files), self._take_files))
             try:
                 self._take(read_stores(*self._files))
                 self._revoked = self._read_revoked()
@@ -164,53 +165,31 @@ class Transport:
                 await channel.close_retired()
 
     def look(self) -> None:
-        """Takes the files if they are others than those in use, and fit each other. Tells of others once.
-
-        They are tried again at each look, because what was wrong may be a file's mode or owner.
-        """
-        stamp = self._seen()
-        if stamp != self._stamp:
-            is_told = stamp == self._refused
-            problems = [each for each in (self._look_at_revoked(), self._look_at_stores()) if each is not None]
-            if problems:
-                self._refused = stamp
-            else:
-                self._stamp, self._refused = stamp, None
-            for what, reason in () if is_told else problems:
-                log.warning(f"the new {what} is not taken, and the old one stays", reason=reason)
+        """Takes the files that have changed; the log has each refusal once."""
+        for what, files, take in self._watched:
+            refusal = files.look(take)
+            if refusal is not None:
+                log.warning(f"the new {what} is not taken, and the old one stays", reason=refusal)
         self._warn_of_expiry()
 
-    def _look_at_stores(self) -> tuple[str, str] | None:
-        """Takes the key and trust store; returns what is not taken, and the reason."""
+    def _take_files(self) -> None:
+        """Takes the key store and the trust store. Raises ValueError if they do not fit each other."""
         assert self._files is not None
-        try:
-            stores = read_stores(*self._files)
-        except ValueError as problem:
-            return "certificate", str(problem)
+        stores = read_stores(*self._files)
         if stores != self._stores:
             self._take(stores)
             log.info("took a new certificate", **self.described)
-        return None
 
-    def _look_at_revoked(self) -> tuple[str, str] | None:
-        """Takes the list of revoked certificates; returns what is not taken, and the reason."""
-        try:
-            revoked = self._read_revoked()
-        except ValueError as problem:
-            return "list of revoked certificates", str(problem)
+    def _take_revoked(self) -> None:
+        """Takes the list of revoked certificates. Raises ValueError."""
+        revoked = self._read_revoked()
         if revoked != self._revoked:
             self._revoked = revoked
             log.info("took a new list of revoked certificates", count=len(revoked))
-        return None
 
     def _read_revoked(self) -> frozenset[str]:
         """Raises ValueError."""
         return frozenset() if self._revocations is None else read_revoked(self._revocations)
-
-    def _seen(self) -> Stamp:
-        """Returns the state of all files."""
-        assert self._files is not None
-        return stamp_of(*self._files, *(() if self._revocations is None else (self._revocations,)))
 
     @property
     def described(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 listener_tls     the TLS of a listener from its PEM files, by Kafka's `ssl.*` settings
 key_stores       a key store and a trust store that fit each other, read for gRPC, and when they end
-file_stamps      whether files have changed since they were last read
+watched_files    files that are taken again when they change
 revoked          certificates that are refused, by their fingerprints
 certificates     the subject of a certificate as Java writes it
 ssl_principals   `ssl.principal.mapping.rules`
