@@ -1,8 +1,8 @@
 """The heartbeat service: receives broker heartbeats (KIP-631), and has the controller fence and unfence brokers.
 
-driver     handles heartbeats, and has the controller change broker states
-servicer   the gRPC servicer
+driver          handles heartbeats, and has the controller change broker states
+servicer        the gRPC servicer
 reading_ahead   reads a stream ahead of its answers
-config     the settings
-metrics    the metrics, by Kafka's names
+config          the settings
+metrics         the metrics, by Kafka's names
 """

@@ -198,7 +198,8 @@ async def test_a_request_that_is_cancelled_leaves_the_connection_whole() -> None
             await until(lambda: len(handler.requests) > 0)
             task.cancel()
         handler.released.set()
-        await client.ask(DescribeClusterRequest())
+
+        assert await client.ask(DescribeClusterRequest())
 
 
 async def test_a_version_that_the_node_lacks_is_refused_before_anything_is_sent() -> None:

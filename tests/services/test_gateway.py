@@ -312,7 +312,7 @@ def test_whatever_a_service_answers_fits_into_every_version(key: int) -> None:
     api = all_apis()[key]
     response = filled(layout_of(api.response))
     for version in api.versions:
-        encode(answered_in(version, one_of_each(api.request), response), version)
+        assert encode(answered_in(version, one_of_each(api.request), response), version)
 
 
 def filled(shape: Layout) -> Message:

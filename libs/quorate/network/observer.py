@@ -240,7 +240,7 @@ class Observer:
                 self._leader = (endpoint.host, endpoint.port)
 
     def _take(self, data: bytes, high_watermark: Offset) -> list[FetchedBatch]:
-        """Returns the batches that are committed now. Raises Corrupt."""
+        """Keeps the whole batches of a Fetch answer; returns those that its high watermark commits. Raises Corrupt."""
         for position, header in fetched_batches(data):
             check_batch(data, position)
             if header.base_offset != self._fetched:  # the batch's checksum does not cover it

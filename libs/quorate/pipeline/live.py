@@ -183,7 +183,10 @@ class QuorumReader:
         return partition
 
     def _whole(self, wanted: OffsetAndEpoch) -> bytes | None:
-        """Downloads a checkpoint from the present node."""
+        """Returns the bytes of a checkpoint, all from the node that is asked now; None if it has it no longer.
+
+        Raises NodeUnavailable if the node fails meanwhile.
+        """
         parts = bytearray()
         while True:
             piece = self._piece(wanted, len(parts))

@@ -267,7 +267,7 @@ class Engine:
             self._check_still_leads(epoch)
 
     def _undisturbed(self, asked: Undecided) -> Steps[Prepared]:
-        """Prepares a write on one state: begins anew if that changes between two steps. Raises ApiError, Fault."""
+        """Decides and encodes a write on one state; begins anew if that changes meanwhile. Raises ApiError, Fault."""
         epoch = self.epoch
         while True:
             begun = self._stamp()
