@@ -182,7 +182,7 @@ class SpanStore:
             with self._engine.begin() as connection:
                 connection.execute(self._insert(), [_row(span) for span, _ in batch])
                 self._drop_oldest(connection, sum(size for _, size in batch))
-        except Exception as error:
+        except Exception as error:  # of a driver, too: some refuse a text with an error of their own
             if len(batch) > 1 and not isinstance(error, AWAY):
                 self._write(batch[: len(batch) // 2])
                 self._write(batch[len(batch) // 2 :])

@@ -278,7 +278,7 @@ class _Driver(asyncio.Protocol):
             await work()
         except Unanswerable as why:
             self._end(Close(reason=str(why)))
-        except Exception as problem:
+        except Exception as problem:  # a fault of ours, of which other connections know nothing
             self._end(Close(reason=f"{fault}: {problem!r}"))
 
     async def _answer(self, request: Request) -> None:

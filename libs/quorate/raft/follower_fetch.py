@@ -36,7 +36,7 @@ def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> Non
 
 
 def _place(turn: StepContext, role: Follower, key: ReplicaKey) -> ReplicaKey | None:
-    """Returns the key under which the fetch may be parked; None if `observers_max` are, none of its replica."""
+    """Returns the key to park the fetch under; None if `observers_max` fetches of others are parked already."""
     if key.id < 0:
         return parked_fetches.place_of_reader(turn, role, key)
     return key if key in role.parked or len(role.parked) < turn.settings.observers_max else None
