@@ -42,12 +42,15 @@ AT_ONCE: Final = 320
 LARGE: Final = 1_000
 LOOK_AGAIN_S: Final = 0.02
 REST_S: Final = 0.5
-AT_REST: Final = 0.1
-"""Of a processor, by the three brokers together, over `REST_S`."""
+AT_REST: Final = 0.3
+"""Of a processor, by the three brokers together, over `REST_S`: idle they take up to 0.2, with thousands of logs."""
 REST_MAX_S: Final = 30.0
 PREPARED_S: Final = 5.0
 """After a killed node is back, so that its voters and brokers have found each other."""
 KAFKA, OURS = SIDES = ("Kafka's controllers", "Quorate")
+
+HEAP: Final = "-Xmx1g"
+"""Of a broker, as kafka-server-start.sh has it: with 256 MB it does not answer any more in a third round."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,7 +151,7 @@ async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack)
 async def _fleet(name: str, quorum: MixedQuorum, life: AsyncExitStack) -> Fleet:
     nodes = quorum.first_voters
     await _warm(quorum, nodes)
-    brokers = Brokers(quorum, BROKERS, nodes, options=SERVER)
+    brokers = Brokers(quorum, BROKERS, nodes, options=(*SERVER, HEAP))
     life.push_async_callback(brokers.close)
     await brokers.start()
     topics = life.enter_context(Topics(brokers.servers, clients=IN_FLIGHT, replicas=len(BROKERS)))
