@@ -29,6 +29,7 @@ BENCHES: Final = {
     "windows": "controller_windows",
     "tls": "tls",
     "beside-kafka": "beside_kafka",
+    "versions": "versions",
     "beside-etcd": "beside_etcd",
     "profile": "write_profile",
     "instructions": "instructions",

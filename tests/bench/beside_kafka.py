@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
@@ -44,6 +44,18 @@ TIMEOUT_MS: Final = 60_000
 
 Create = Callable[[int, CreateTopicsRequest], Awaitable[CreateTopicsResponse]]
 """Asks by one of the ways in flight, by its number."""
+
+
+class Measured(Protocol):
+    """Controllers that make topics, and what all processes behind them have used so far, in seconds of CPU."""
+
+    @property
+    def create(self) -> Create:
+        """How they are asked."""
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all processes, from their start."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +88,7 @@ async def _measure(kafkas: MixedQuorum, ours: MixedQuorum, life: AsyncExitStack)
         await at_once(side, numbers, WARM_UP)
     for _ in rounds:
         for side in sides:
-            rounds.add(side.name, await _figures(side, numbers))
+            rounds.add(side.name, await figures_of(side, numbers))
     title = f"Beside Kafka's controllers: {rounds.told}"
     return [ratio_table(title, "CreateTopics, RF 3", rounds.found, [side.name for side in sides])]
 
@@ -112,14 +124,19 @@ async def by_wire(name: str, quorum: MixedQuorum, nodes: list[NodeId], life: Asy
 
 async def by_grpc(quorum: MixedQuorum, life: AsyncExitStack) -> Side:
     address = quorum.controller(await active(quorum, quorum.ours)).address
-    stub = ControllerStub(await life.enter_async_context(open_channel(address)))
+    channel = await life.enter_async_context(open_channel(address))
+    return Side(name="Quorate, gRPC", quorum=quorum, create=create_by(ControllerStub(channel)))
+
+
+def create_by(stub: ControllerStub) -> Create:
+    """Asks over gRPC, by unary calls."""
 
     async def create(_: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
         answer = to_struct(await stub.CreateTopics(to_protobuf(request), timeout=TIMEOUT_MS / 1000))
         assert isinstance(answer, CreateTopicsResponse), answer
         return answer
 
-    return Side(name="Quorate, gRPC", quorum=quorum, create=create)
+    return create
 
 
 def wanted(numbers: count[int], topics: int = 1, partitions: int = 1) -> CreateTopicsRequest:
@@ -128,7 +145,7 @@ def wanted(numbers: count[int], topics: int = 1, partitions: int = 1) -> CreateT
     return CreateTopicsRequest(topics=tuple(made), timeout_ms=TIMEOUT_MS)
 
 
-async def created(side: Side, place: int, request: CreateTopicsRequest) -> float:
+async def created(side: Measured, place: int, request: CreateTopicsRequest) -> float:
     """Seconds until the answer."""
     began = time.perf_counter()
     answer = await side.create(place, request)
@@ -137,7 +154,7 @@ async def created(side: Side, place: int, request: CreateTopicsRequest) -> float
     return took
 
 
-async def at_once(side: Side, numbers: count[int], requests: int) -> None:
+async def at_once(side: Measured, numbers: count[int], requests: int) -> None:
     async def several(place: int) -> None:
         for _ in range(requests // IN_FLIGHT):
             await created(side, place, wanted(numbers))
@@ -145,7 +162,7 @@ async def at_once(side: Side, numbers: count[int], requests: int) -> None:
     await asyncio.gather(*map(several, range(IN_FLIGHT)))
 
 
-async def _figures(side: Side, numbers: count[int]) -> Mapping[str, float]:
+async def figures_of(side: Measured, numbers: count[int]) -> Mapping[str, float]:
     """One round of a side."""
     figures = {}
     used = side.cpu_s
