@@ -46,7 +46,7 @@ imports: setup ## who may import whom
 protos: setup ## make the Python of protos/ anew
 	@$(RUN) python protos/generate.py
 
-protos-check: setup ## buf lint, and buf breaking against the last commit on main
+protos-check: setup ## buf lint, and buf breaking against the commit before the last one
 	@$(RUN) buf lint protos
 	@if git rev-parse -q --verify HEAD^ >/dev/null && git cat-file -e HEAD^:protos/buf.yaml 2>/dev/null; \
 	then $(RUN) buf breaking protos --against '.git#ref=HEAD^,subdir=protos'; \
