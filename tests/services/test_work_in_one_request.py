@@ -11,9 +11,10 @@ import pytest
 from kraft.api.alter_configs_pb2 import AlterConfigsRequest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
-from kraft.service.admin_pb2 import AdminRequest
+from kraft.service.admin_pb2 import AdminRequest, AdminRequests
 from kraft.service.placer_pb2 import PlaceRequest
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.engine import Engine
@@ -93,6 +94,25 @@ async def test_a_request_with_too_many_items_is_refused(active: InProcess, which
 
         assert ErrorCode.POLICY_VIOLATION is refusal.code
         assert says in refusal.message
+
+
+async def test_a_request_of_a_stream_with_too_many_items_is_refused_alone(active: InProcess) -> None:
+    request, says = TOO_MUCH["100,000 topics to delete"]
+    stream = active.stub.AdminStream(timeout=WITHIN_S)
+    await stream.write(
+        AdminRequests(
+            requests=[
+                AdminRequest(correlation_id=1, delete_topics=request),
+                AdminRequest(correlation_id=2, describe_cluster=DescribeClusterRequest()),
+            ]
+        )
+    )
+    await stream.done_writing()
+    answers = {answer.correlation_id: answer async for message in stream for answer in message.responses}
+
+    assert ErrorCode.POLICY_VIOLATION == answers[1].error.error_code
+    assert says in answers[1].error.message
+    assert (False, "describe_cluster") == (answers[2].HasField("error"), answers[2].WhichOneof("response"))
 
 
 @pytest.mark.parametrize(
