@@ -204,7 +204,6 @@ class Node:
     endpoints: tuple[ListenerEndpoint, ...] = ()
     kraft_versions: VersionRange = SUPPORTED
     bootstrap: frozenset[NodeId] = frozenset()
-    relays: tuple[NodeId, ...] = ()
     recover_to: OffsetAndEpoch | None = None
     """How far the log went before its disk lost a part."""
 
@@ -232,7 +231,6 @@ class Node:
             bootstrap=self.bootstrap,
             endpoints=self.endpoints,
             kraft_versions=self.kraft_versions,
-            relays=self.relays,
             recover_to=self.recover_to,
         )
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from quorate.errors import ErrorCode
-from quorate.nouns import NodeId, ReplicaKey
+from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.raft import Presence
 from quorate.raft.messages import (
     EPOCH_UNKNOWN,
     ConfirmLeadershipRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     Message,
     Response,
     TransferLeadershipRequest,
@@ -23,6 +24,9 @@ from tests.raft.voter_verbs import ADMIN, administer
 
 if TYPE_CHECKING:
     from tests.raft.scenario import Script
+
+READER = ReplicaKey(-1)
+"""A reader of the log that says no id, such as a data pipeline."""
 
 
 def led(script: Script, *words: str) -> None:
@@ -112,9 +116,37 @@ def rot(script: Script, id: str, offset: str, *words: str) -> None:
     disk.truncate(int(offset))
 
 
-def relay(script: Script, id: str, *relays: str) -> None:
-    """relay 5 2 3: from its next start on, node 5 asks nodes 2 and 3 before the leader."""
-    script.nodes[int(id)].relays = tuple(map(int, relays))
+def read(script: Script, id: str, *words: str) -> None:
+    """read 4 from=2 e1 hw=2 [wait=500] [epoch=1]: a reader without an id, which any node may serve, asks node 4."""
+    fetch_offset, last_epoch, high_watermark = (int(word.strip("fromehw=")) for word in words[:3])
+    options = dict(word.split("=") for word in words[3:])
+    request = FetchRequest(
+        epoch=int(options.get("epoch", script.nodes[int(id)].core.role.epoch)),
+        replica=READER,
+        fetch_offset=fetch_offset,
+        last_fetched_epoch=last_epoch,
+        max_bytes=100,
+        max_wait_ms=int(options.get("wait", 0)),
+        high_watermark=high_watermark,
+        from_any=True,
+        reply_to=(ADMIN, 0, None),
+    )
+    administer(script, id, request)
+
+
+def download(script: Script, id: str, end: str, epoch: str, start: str) -> None:
+    """download 4 end=3 e1 from=20: the same reader asks node 4 for a part of the snapshot that ends at offset 3."""
+    end_offset, snapshot_epoch, position = (int(word.strip("fromend=")) for word in (end, epoch, start))
+    request = FetchSnapshotRequest(
+        epoch=script.nodes[int(id)].core.role.epoch,
+        replica=READER,
+        snapshot_id=OffsetAndEpoch(epoch=snapshot_epoch, offset=end_offset),
+        position=position,
+        max_bytes=20,
+        from_any=True,
+        reply_to=(ADMIN, 0, None),
+    )
+    administer(script, id, request)
 
 
 def recovering(script: Script) -> None:
@@ -151,13 +183,14 @@ def refuse_connection(script: Script, source: NodeId, target: NodeId, message: M
 VERBS: Mapping[str, Callable[..., None]] = {
     "confirm": confirm,
     "controller": controller,
+    "download": download,
     "kill": kill,
     "file": file,
     "latency": latency,
     "led": led,
     "old": old,
     "recovering": recovering,
-    "relay": relay,
+    "read": read,
     "released": released,
     "rot": rot,
     "transfer": transfer,

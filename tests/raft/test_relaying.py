@@ -6,9 +6,7 @@ import pytest
 
 from kraft import Uuid
 from quorate.nouns import ReplicaKey
-from quorate.raft import follower_fetch
-from quorate.raft.messages import FetchRequest, FetchSnapshotRequest
-from quorate.raft.roles import Follower
+from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
 from tests.raft.scenario import Script
 from tests.raft.voter_verbs import ADMIN
 
@@ -129,6 +127,18 @@ def test_fetches_without_news_are_held(readers: tuple[ReplicaKey, ReplicaKey]) -
     ]
 
 
+def test_a_relay_says_how_long_ago_it_heard_the_leader() -> None:
+    script = told(STORY)
+    script.run("cut 1 2 3")
+    script.run("advance 700")
+    node = script.nodes[4]
+
+    node.core.step(fetch(0, 0), script.clocks[4])
+    (said,) = node.core.ready().answers
+    assert isinstance(said, FetchResponse)
+    assert 700 == said.silent_ms
+
+
 def test_a_relay_that_follows_another_leader_says_so_to_those_who_wait() -> None:
     script = told(STORY)
 
@@ -136,37 +146,3 @@ def test_a_relay_that_follows_another_leader_says_so_to_those_who_wait() -> None
     script.run("kill 2")
     script.run("advance 100")
     assert "4 → admin FetchResponse epoch=2 NOT_LEADER_OR_FOLLOWER hw=-1" in script.take_output()
-
-
-CIRCLE = """
-led voters=1,2,3 observers=4,5
-kill 4
-relay 4 5
-restart 4
-advance 600
-kill 5
-relay 5 4
-restart 5
-advance 2600
-cut 1 2 3
-advance 9000
-"""
-
-
-@pytest.mark.parametrize("tells_age", [True, False])
-def test_two_relays_of_each_other_notice_that_the_leader_is_gone_by_the_age_of_their_news(
-    tells_age: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not tells_age:
-        monkeypatch.setattr(follower_fetch, "_silent_ms", lambda turn, role: 0)
-    script = told(CIRCLE)
-
-    follow = [isinstance(script.nodes[id].core.role, Follower) for id in (4, 5)]
-    assert [not tells_age] * 2 == follow
-
-
-def test_a_node_that_is_to_vote_asks_the_leader_whatever_relays_it_has() -> None:
-    script = told("led voters=1,2,3\ncrash 3\nrelay 3 2\nrestart 3\nshow messages\nadvance 600")
-    script.run("append 1 a")
-
-    assert "3 → 1 FetchRequest epoch=1 from=2 e1 hw=1" in script.take_output()

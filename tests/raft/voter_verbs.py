@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from quorate.nouns import NodeId
 from quorate.raft import RaftSettings, VoterSet
-from quorate.raft.messages import AddRaftVoterRequest, AlterQuorumRequest, EpochlessRequest, RemoveRaftVoterRequest
+from quorate.raft.messages import AddRaftVoterRequest, AlterQuorumRequest, RemoveRaftVoterRequest, Request
 from quorate.raft.roles import Leader
 from quorate.raft.voters import ListenerEndpoint, VersionRange
 from tests.raft.cluster import Node
@@ -117,7 +117,7 @@ def walk(script: Script, id: str) -> None:
     script.output.append(f"{id} failed {failed.failures} times: {what}, {failed.error.name} ({failed.message})")
 
 
-def administer(script: Script, id: str, request: EpochlessRequest) -> None:
+def administer(script: Script, id: str, request: Request) -> None:
     node = script.nodes[int(id)]
     node.core.step(request, script.clocks[node.id])
     script.after(node)

@@ -19,7 +19,6 @@ MAY_REACH_INSIDE: Final = {
     "tests/sim*/mutants*": "a planted bug is put in place of what is right",
     "tests/exhaustive/node.py": "two states are the same only if nothing in them differs",
     "tests/raft/test_failover.py": "a rule is shown by what happens without it",
-    "tests/raft/test_relaying.py": "the same",
 }
 MAY_MOCK: Final = {"tests/storage/virtual_disk.py": "functions of `os`, which are not ours"}
 

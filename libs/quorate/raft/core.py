@@ -40,8 +40,8 @@ class Raft:
 
     `log` and `election` are the contents of the disk at start; `election` is None on an empty disk. `endpoints` are
     this node's listeners, the one for peers first: the core keeps them up to date in the voter set; without any it does
-    not. `bootstrap` nodes may know the leader besides the voters. `relays` are nodes from which an observer fetches
-    committed records. `recover_to` is how far the log reached, at least, before the disk lost flushed records.
+    not. `bootstrap` nodes may know the leader besides the voters. `recover_to` is how far the log reached, at least,
+    before the disk lost flushed records.
     """
 
     __slots__ = (
@@ -58,7 +58,6 @@ class Raft:
         "_persisted",
         "_random",
         "_recover_to",
-        "_relays",
         "_requests",
         "_role",
         "_settings",
@@ -75,7 +74,6 @@ class Raft:
         now_ms: int,
         settings: RaftSettings | None = None,
         bootstrap: Iterable[NodeId] = (),
-        relays: Iterable[NodeId] = (),
         endpoints: Iterable[ListenerEndpoint] = (),
         kraft_versions: VersionRange = SUPPORTED,
         recover_to: OffsetAndEpoch | None = None,
@@ -85,7 +83,6 @@ class Raft:
         self._cluster_id = cluster_id
         self._settings = settings or RaftSettings()
         self._bootstrap = frozenset(bootstrap)
-        self._relays = tuple(relays)
         self._recover_to = recover_to
         self._random = random
         self._log = log
@@ -302,7 +299,6 @@ class Raft:
             settings=self._settings,
             random=self._random,
             bootstrap=self._bootstrap,
-            relays=self._relays,
             log=self._log,
             requests=self._requests,
             handover=self._handover,

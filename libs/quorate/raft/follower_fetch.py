@@ -2,8 +2,8 @@
 
 Only requests with `from_any` are served, and none of a voter: the leader must see how far voters are. What is committed
 is the same on every node (I-21), so the worst that an answer of a follower can be is old. It says how long ago the
-leader was last in contact (`silent_ms`), so that two followers that fetch from each other notice it. KIP-392 has the
-same for partitions; there and here the leader does not count these fetches.
+leader was last in contact (`silent_ms`), so that an observer leaves a follower that is cut off. KIP-392 has the same
+for partitions; there and here the leader does not count these fetches.
 """
 
 from __future__ import annotations

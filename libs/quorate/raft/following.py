@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quorate.errors import ErrorCode
-from quorate.nouns import NodeId, OffsetAndEpoch
+from quorate.nouns import OffsetAndEpoch
 from quorate.raft.log import BatchInfo, LogView
 from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.raft.ready import SnapshotChunk
@@ -33,57 +33,24 @@ def fetch(turn: StepContext, role: Follower) -> None:
     It sends none while there are unflushed records: the fetch offset acknowledges everything below it as flushed, and
     the leader counts it towards the high watermark (I-18).
     """
-    if turn.log.flushed < turn.log.leo:
+    if turn.log.flushed < turn.log.leo or not turn.wait_to_ask(role.leader_id):
         return
-    source = _source(turn, role)
-    if source is None:
-        return
-    from_any = source != role.leader_id
-    if role.download is not None and role.download.source != source:
-        role.download = None
     if role.download is None:
         # The first fetch asks for an answer at once, so that this node soon knows whether the leader is there.
         max_wait_ms = turn.settings.fetch_max_wait_ms if role.has_fetched else 0
-        turn.ask(source, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms, from_any=from_any))
+        turn.ask(role.leader_id, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms))
     elif not role.download.is_whole:
-        assert role.download.source == source, (role.download, source)  # another node's snapshot has other bytes
         piece = FetchSnapshotRequest(
             epoch=role.epoch,
             replica=turn.node,
             snapshot_id=role.download.snapshot_id,
             position=role.download.position,
             max_bytes=turn.settings.snapshot_max_bytes,
-            from_any=from_any,
         )
-        turn.ask(source, piece)
+        turn.ask(role.leader_id, piece)
 
 
-def _source(turn: StepContext, role: Follower) -> NodeId | None:
-    """Returns the node to fetch from now; None if a request is under way, or all are in their pause after a failure.
-
-    Voters, and nodes that want to become one, fetch from the leader: only so does it see how far they are. Another
-    observer takes the first of its relays that is free, and the leader last. A download goes on at its source while
-    that answers.
-    """
-    must_fetch_from_leader = turn.is_voter or turn.settings.auto_join_enable
-    relays = (
-        ()
-        if must_fetch_from_leader
-        else tuple(relay for relay in turn.relays if relay not in (turn.node.id, role.leader_id))
-    )
-    if role.download is not None and turn.wait_to_ask(role.download.source):
-        return role.download.source
-    if not relays:
-        return role.leader_id if turn.wait_to_ask(role.leader_id) else None
-    sources = (*relays, role.leader_id)
-    if any(turn.requests.is_asked(source) for source in sources):
-        for source in sources:
-            turn.wait_to_ask(source)
-        return None
-    return next((source for source in sources if turn.wait_to_ask(source)), None)
-
-
-def _next_fetch(turn: StepContext, *, epoch: int, max_wait_ms: int, from_any: bool = False) -> FetchRequest:
+def _next_fetch(turn: StepContext, *, epoch: int, max_wait_ms: int) -> FetchRequest:
     """Returns a Fetch from this node's log end, with the epoch of its last record to find a divergence (KIP-595)."""
     assert turn.log.flushed == turn.log.leo, (turn.log.flushed, turn.log.leo)  # I-18: it acknowledges all below
     return FetchRequest(
@@ -94,12 +61,11 @@ def _next_fetch(turn: StepContext, *, epoch: int, max_wait_ms: int, from_any: bo
         max_bytes=turn.settings.fetch_max_bytes,
         max_wait_ms=max_wait_ms,
         high_watermark=turn.log.high_watermark,
-        from_any=from_any,
     )
 
 
 def seek_leader(turn: StepContext, role: Unattached) -> None:
-    """Sends a Fetch to a random voter, bootstrap server or relay, to learn the leader: its answer names one.
+    """Sends a Fetch to a random voter or bootstrap server, to learn the leader: its answer names one.
 
     Only nodes that start no election do that: observers, and voters in recovery. For other voters, the leader's
     BeginQuorumEpoch or their own election timeout ends the wait.
@@ -127,13 +93,11 @@ def take_fetch(turn: StepContext, role: Follower, response: FetchResponse) -> No
         turn.pause(turn.peer)
         return
     assert turn.log.flushed == turn.log.leo, (turn.log.flushed, turn.log.leo)  # as when the fetch was sent
-    if _is_stale(turn, role, response):
-        turn.pause(turn.peer)
-    _record_leader_contact(turn, role, silent_ms=response.silent_ms)
+    _record_leader_contact(turn, role)
     if response.diverging is not None:
         turn.truncate(to=fork(turn.log, response.diverging))
     elif response.snapshot_id is not None:
-        role.download = SnapshotDownload(snapshot_id=response.snapshot_id, source=turn.peer)
+        role.download = SnapshotDownload(snapshot_id=response.snapshot_id)
     else:
         if _says_nothing(turn, response):
             turn.pause(turn.peer)
@@ -154,25 +118,10 @@ def _says_nothing(turn: StepContext, response: FetchResponse) -> bool:
     return not brings and turn.now_ms < sent_at_ms + flight.request.max_wait_ms
 
 
-def _is_stale(turn: StepContext, role: Follower, response: FetchResponse) -> bool:
-    """Returns whether a relay's answer is empty and its contact with the leader no newer than this node's own.
-
-    That relay may get its contact through this node, in a circle; so the next fetch goes to another source.
-    """
-    is_empty = not response.batches and response.diverging is None and response.snapshot_id is None
-    known_at_ms, contact_at_ms = role.leader_contact_at_ms, turn.now_ms - response.silent_ms
-    return is_empty and response.silent_ms > 0 and known_at_ms is not None and contact_at_ms <= known_at_ms
-
-
-def _record_leader_contact(turn: StepContext, role: Follower, *, silent_ms: int) -> None:
-    """Restarts the fetch timeout after a good answer, from the time when the leader was last in contact.
-
-    For the leader's own answer that is now. A relay's answer says how many ms ago it was (`silent_ms`).
-    """
-    known_at_ms, contact_at_ms = role.leader_contact_at_ms, turn.now_ms - max(0, silent_ms)
-    role.leader_contact_at_ms = contact_at_ms if known_at_ms is None else max(known_at_ms, contact_at_ms)
-    assert role.leader_contact_at_ms <= turn.now_ms, (role.leader_contact_at_ms, turn.now_ms)
-    role.fetch_deadline_ms = role.leader_contact_at_ms + turn.settings.fetch_timeout_ms
+def _record_leader_contact(turn: StepContext, role: Follower) -> None:
+    """Restarts the fetch timeout after a good answer."""
+    role.leader_contact_at_ms = turn.now_ms
+    role.fetch_deadline_ms = turn.now_ms + turn.settings.fetch_timeout_ms
     role.has_fetched = True
     role.is_lost = False
 
@@ -272,7 +221,7 @@ def take_chunk(turn: StepContext, role: Follower, response: FetchSnapshotRespons
         role.download = None
         turn.pause(turn.peer)
         return
-    _record_leader_contact(turn, role, silent_ms=response.silent_ms)
+    _record_leader_contact(turn, role)
     download.size = response.size
     download.position += len(response.data)
     assert download.position <= download.size, download
@@ -304,7 +253,7 @@ def install(
 def drop_download(turn: StepContext, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
     """Drops a download that turned out to be no valid snapshot; after a pause, a Fetch finds out what to download."""
     if role.download is not None and role.download.snapshot_id == snapshot_id:
-        turn.pause(role.download.source)
+        turn.pause(role.leader_id)
         role.download = None
 
 

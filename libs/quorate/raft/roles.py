@@ -233,8 +233,6 @@ class SnapshotDownload:
     """A snapshot that is being downloaded in chunks. KIP-630."""
 
     snapshot_id: OffsetAndEpoch
-    source: NodeId
-    """The node that serves it. A chunk of another node will not do: its snapshot may have other bytes."""
     position: int = 0
     """The number of bytes received, which is the position of the next chunk."""
     size: int | None = None
@@ -259,7 +257,7 @@ class Follower:
     fetch_deadline_ms: int
     """When it gives up the leader: the fetch timeout after the last contact, or sooner if the leader was lost."""
     leader_contact_at_ms: int | None = None
-    """When the leader last answered this node, or the relay from which this node fetches; None before that."""
+    """When the leader last answered a fetch of this node; None before that."""
     has_fetched: bool = False
     """Whether the leader has answered a fetch and is not lost. Then this node refuses pre-votes. KIP-996."""
     is_lost: bool = False

@@ -89,8 +89,6 @@ class StepContext(msgspec.Struct, kw_only=True):
     random: Chance
     bootstrap: frozenset[NodeId]
     """Nodes that may know the leader, besides the voters (`controller.quorum.bootstrap.servers`)."""
-    relays: tuple[NodeId, ...]
-    """Nodes from which an observer fetches in place of the leader, the best first."""
     log: LogView
     requests: Requests
     handover: TransferState
@@ -160,7 +158,7 @@ class StepContext(msgspec.Struct, kw_only=True):
     @property
     def known_peers(self) -> frozenset[NodeId]:
         """The ids of the nodes other than this one that it is configured to call, or that vote."""
-        return (self.voters.ids | self.bootstrap | set(self.relays)) - {self.node.id}
+        return (self.voters.ids | self.bootstrap) - {self.node.id}
 
     @property
     def peer(self) -> NodeId:
